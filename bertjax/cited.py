@@ -74,6 +74,10 @@ class Recipe(ConfigDict):
     super().__init__(**options)
     self.update({} if initial is None else initial)
 
+  def __setstate__(self, state: Mapping[str, Any]) -> None:
+    super().__setstate__(state)  # of a copy, which sets the values one by one
+    self._sources.update(state['_sources'])
+
   def __setitem__(self, key: str, value: Any) -> None:
     if isinstance(value, dict | ConfigDict) and not isinstance(value, Recipe):
       value = Recipe(value)

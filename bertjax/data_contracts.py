@@ -117,9 +117,10 @@ class Plan(NamedTuple):
     options: a frozen dataclass, the fields of `config.data.plan` besides its name.
     special: names of the special tokens that it needs.
     build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
-      and columns, never its tokens. The column `length` is each example's tokens, special ones
-      included; `group`, where there is one, its language, and `weight` what it counts for its
-      language's share, 1 where there is none. It raises at the call, not while it is read.
+      and columns, never its tokens; a `window` changes the pieces, not the plan. The column
+      `length` is each example's tokens, special ones included, int32; `group`, where the store
+      knows languages, its language, int32, and `weight` what it counts for its language's share, 1
+      where there is none. It raises UserError at the call, not while it is read.
     ranges: (store, spec, chosen) -> where the tokens of these examples lie.
     ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
       and every example is a row.
@@ -190,7 +191,8 @@ class Masking(NamedTuple):
       that draws has `static`: whether it draws the same in every epoch.
     special: names of the special tokens that it needs.
     check: (options, store, tokens of text per row); refuses what cannot work.
-    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`. With
+    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`; equal
+      keys and tokens of an example give equal ones, whatever else is in the batch. With
       `sizes`: letter -> `Stream`, of each letter of `PREFIX` that it fills; the streams are laid
       out as they are, so that a decoder's is moved by one already.
     slots: (options, length) -> P, predicted slots of a row.

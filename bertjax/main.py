@@ -6,6 +6,7 @@ Flags, jax.distributed, one call; the rest is in bertjax/train/loop.py.
 import os
 import pathlib
 import sys
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -55,18 +56,15 @@ def main() -> None:
   """Trains or evaluates."""
   # After the flags, so that --help is quick.
   from bertjax.machine import distributed
-  from bertjax.train import durations, pace
   from bertjax.train import loop as train_loop
 
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True
-  given = config_flags.get_override_values(flags.FLAGS['config'])
-  if not _EVALUATE.value or 'preset' in given:  # the config of a workdir has what it changed
-    for line in presets.apply(_CONFIG.value, given, os.environ):
-      print(line, flush=True)
-  if not _EVALUATE.value:
-    for line in (*pace.check(_CONFIG.value, given), *durations.apply(_CONFIG.value, given)):
-      print(line, flush=True)
+  given: Any = config_flags.get_override_values(flags.FLAGS['config'])
+  if _EVALUATE.value:  # the config of a workdir has what its preset and its length have set
+    given = {*given, 'total_steps'} if 'preset' in given else None
+  for line in presets.set_flags(_CONFIG.value.preset, os.environ) if given is not None else ():
+    print(line, flush=True)
   names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
   if names and _EVALUATE.value:
     raise UserError('--override is for training: --evaluate takes --config.KEY=VALUE as it is')
@@ -74,9 +72,9 @@ def main() -> None:
     raise UserError('--step is for --evaluate: a run goes on from its newest checkpoint')
   distributed.join(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if _EVALUATE.value:
-    train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value)
+    train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value, given)
   else:
-    train_loop.run(_CONFIG.value, _WORKDIR.value, names)
+    train_loop.run(_CONFIG.value, _WORKDIR.value, names, given)
 
 
 def _with_stored_config(argv: list[str]) -> list[str]:

@@ -46,7 +46,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
 
   from bertjax.checkpoint import history, reading, resume
   from bertjax.machine import mirror
-  from bertjax.train import opening
+  from bertjax.train import opening, resolve
 
   place = mirror.Workdir(workdir, say.note, reads=True)
   place.fetch()
@@ -60,8 +60,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   first = 1 + (int(directory.name) if directory else 0)
   state, found = None, None
   for begin, end in history.stretches(record, first, step):
-    config = resume.as_config(history.config_of(record, end))
-    run, source = opening.open_run(config, place, say)
+    run, source = opening.open_run(resolve.of_step(record, end).config, place, say)
     if state is None:
       same = history.config_of(record, first - 1) == history.config_of(record, first)
       state = _first_state(run, source, directory, same, say)

@@ -8,7 +8,6 @@ same command goes on where it was stopped, runs what failed again and skips what
 becomes a store once, for all runs, unless the grid is over what the store is made of.
 """
 
-import os
 import pathlib
 import shlex
 import sys
@@ -52,7 +51,6 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric
     UserError: a signal has stopped a run, or a run does not have the metric, as no other will.
   """
   from bertjax.launch.processes import UNFINISHED, Command, run_together
-  from bertjax.train import pace
 
   failed = []
   for number, job in enumerate(due, 1):
@@ -62,7 +60,7 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric
     status = run_together([Command(command, {}, log, job.name)])
     if status == UNFINISHED:
       raise UserError(f'stopped in {job.name}; the same command goes on from there')
-    pace.recall(job.config, str(workdir / job.name))
+    _recall(job.config, workdir / job.name)
     if status:
       failed.append(job.name)
     elif scores := judged(workdir / job.name, job.config, metric):
@@ -108,23 +106,33 @@ def _finished(run: pathlib.Path, config: Any, metric: str) -> bool:
   """
   from bertjax.checkpoint import resume
   from bertjax.launch.resumable import finished
-  from bertjax.train import pace
+  from bertjax.train import resolve
 
-  pace.recall(config, str(run))
-  resume.check_workdir(run, config)
+  _recall(config, run)
+  resolve.check_workdir(run, resume.stored(run), config)
   return finished(str(run), config.total_steps) and metric in judged(run, config, metric)
+
+
+def _recall(config: Any, run: pathlib.Path) -> None:
+  """Sets total_steps to what a run that has begun found for its minutes."""
+  from bertjax.checkpoint import resume
+
+  record = resume.stored(run) if config.minutes else None
+  if record is not None:
+    config.total_steps = record['config']['total_steps']
 
 
 def _settle(config: Any, point: Collection[str]) -> None:
   """Sets what the run itself will: its preset, and the steps of a run over labelled examples; those
   of minutes it finds."""
-  from bertjax.config import presets
-  from bertjax.train import durations, pace
+  from bertjax.train import resolve
+  from bertjax.train.facts import Facts
 
   given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
-  presets.apply(config, given, dict(os.environ))
-  pace.check(config, given)
-  durations.apply(config, given)
+  settled = resolve.counted(config, resolve.resolve(config, Facts(given))).config
+  for key in ('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps'):
+    config[key] = settled[key]
+  config.model.update({k: settled.model[k] for k in ('dtype', 'remat') if k in config.model})
 
 
 def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 
 import hearing
 
@@ -56,6 +57,20 @@ def pytest_configure(config):
   """The quick tier compiles much to compute little, so it does that with little care; the slow tier
   and its parts have the code that users have."""
   compiling.quickly('not full' in config.option.markexpr)
+
+
+SLOW = {'sentencepiece', 'seqio', 'sklearn', 'tensorflow', 'torch', 'transformers'}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+  """Refuses a test file that imports a library of seconds: each worker imports every file."""
+  before = set(sys.modules)
+  report = yield
+  if slow := SLOW & (set(sys.modules) - before):
+    report.outcome = 'failed'
+    report.longrepr = f'imports {sorted(slow)}: do that in a test, or by tests/support/slow_imports'
+  return report
 
 
 TUNING = """

@@ -19,7 +19,7 @@ PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 BLOCKS = dict(re.findall(r'```python\n# (\S+)\n(.*?)```', PAGE, re.DOTALL))
 COMMANDS = re.findall(r'^    python (-m bertjax\.main .*)$', PAGE, re.MULTILINE)
 LATER = re.findall(r'^    PYTHONPATH=\. python (-m bertjax\.\w+ .*)$', PAGE, re.MULTILINE)
-PIECES = ('masking', 'objective', 'model')
+PIECES = ('masking', 'objective', 'model', 't5')
 QUICK = ('--config.data.train_vocab.size=512', '--config.data.documents=200')
 
 
@@ -56,11 +56,11 @@ def site(tmp_path_factory):
 
 
 def test_the_page_has_what_it_says():
-  assert list(BLOCKS) == [f'mine/{name}.py' for name in ('config', 'tail', 'z_loss', 'bag')]
+  assert list(BLOCKS) == [f'mine/{name}.py' for name in ('config', 'tail', 'z_loss', 'bag', 't5')]
   lines = {name: text.count('\n') for name, text in BLOCKS.items()}
   told = [int(n) for n in re.findall(r'^\| \w+ \| 1 \| (\d+) \|$', PAGE, re.MULTILINE)]
-  assert told == [lines[f'mine/{n}.py'] for n in ('tail', 'z_loss', 'bag', 'config')]
-  assert len(COMMANDS) == 3 and len(LATER) == 1
+  assert told == [lines[f'mine/{n}.py'] for n in ('tail', 'z_loss', 'bag', 't5', 'config')]
+  assert len(COMMANDS) == 4 and len(LATER) == 1
 
 
 @mutation(
@@ -87,7 +87,9 @@ def test_a_command_of_the_page_trains(work, site, command):
   assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
   workdir = work / re.search(r'--workdir=(\S+)', command)[1]
   lines = [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
-  assert lines[-1]['step'] == 20 and any('eval/mlm_masked' in line for line in lines)
+  assert lines[-1]['step'] == 20 and any(
+    ('eval/text' if 't5' in command else 'eval/mlm_masked') in line for line in lines
+  )
   if 'objective' in command:
     assert any('z' in line for line in lines)
   if 'runs/model' in command:

@@ -2,6 +2,7 @@
 TensorFlow."""
 
 import ast
+import functools
 import graphlib
 import pathlib
 
@@ -68,10 +69,11 @@ def imported_by(path: pathlib.Path) -> set[str]:
   return found
 
 
-IMPORTS = {
-  module_of(path): imported_by(path)
-  for path in sorted([*ROOT.glob('bertjax/**/*.py'), *ROOT.glob('configs/**/*.py')])
-}
+@functools.cache
+def imports() -> dict[str, set[str]]:
+  """Module -> every module that it imports."""
+  files = sorted([*ROOT.glob('bertjax/**/*.py'), *ROOT.glob('configs/**/*.py')])
+  return {module_of(path): imported_by(path) for path in files}
 
 
 def inside(module: str, *prefixes: str) -> bool:
@@ -81,8 +83,8 @@ def inside(module: str, *prefixes: str) -> bool:
 def ours(module: str) -> set[str]:
   """The modules of this repository that a module imports; a name inside one counts as it."""
   found = set()
-  for name in filter(lambda name: inside(name, 'bertjax', 'configs'), IMPORTS[module]):
-    while name not in IMPORTS:
+  for name in filter(lambda name: inside(name, 'bertjax', 'configs'), imports()[module]):
+    while name not in imports():
       name = name.rpartition('.')[0]
     found.add(name)
   return found
@@ -111,7 +113,7 @@ def folder(module: str) -> str:
 def test_arrows_point_down():
   allowed = {row: {'ground', row, *names.split()} for row, names in ARROWS.items()}
   allowed |= {'ground': {'ground'}, 'doors': {'ground', 'doors', *ARROWS}}
-  found = {(folder(m), folder(name), f'{m} -> {name}') for m in IMPORTS for name in ours(m)}
+  found = {(folder(m), folder(name), f'{m} -> {name}') for m in imports() for name in ours(m)}
   assert not sorted(line for row, other, line in found if other not in allowed[row])
   used = {(row, other) for row, other, _ in found}
   unused = [
@@ -129,7 +131,7 @@ def test_arrows_point_down():
 def test_there_are_no_circles():
   """Neither of folders, by the rows, nor of files."""
   graphlib.TopologicalSorter({row: names.split() for row, names in ARROWS.items()}).prepare()
-  graphlib.TopologicalSorter({module: ours(module) - {module} for module in IMPORTS}).prepare()
+  graphlib.TopologicalSorter({module: ours(module) - {module} for module in imports()}).prepare()
 
 
 @mutation(
@@ -141,7 +143,7 @@ def test_there_are_no_circles():
 def test_tensorflow_stays_in_its_folder():
   assert not [
     f'{module} -> {name}'
-    for module, names in IMPORTS.items()
+    for module, names in imports().items()
     for name in sorted(names)
     if inside(name, *HEAVY) and not inside(module, *HEAVY_IN)
   ]
@@ -150,7 +152,7 @@ def test_tensorflow_stays_in_its_folder():
 def test_linen_stays_in_the_models():
   assert not [
     f'{module} -> {name}'
-    for module, names in IMPORTS.items()
+    for module, names in imports().items()
     for name in sorted(names)
     if inside(name, 'flax') and not inside(module, *LINEN_IN)
   ]

@@ -48,8 +48,8 @@ def learned(config: ConfigDict, rich_store, steps: int) -> dict[str, float]:
 @mutation(
   'overfit: labels are told the same of every row',
   'bertjax/models/bert.py',
-  "out['pooled_BGD'] = pooled_BGD",
-  "out['pooled_BGD'] = pooled_BGD = pooled_BGD * 0.0 + 1.0",
+  "out['pooled_BGD'] = read_BGD",
+  "out['pooled_BGD'] = read_BGD = read_BGD * 0.0 + 1.0",
   case='albert-{}',
 )
 def test_one_batch_is_learned_by_heart(name, fields, rich_store):

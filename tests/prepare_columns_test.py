@@ -7,13 +7,12 @@ import random
 import numpy as np
 import prepare_runs
 import pytest
-import seqio
 from mutation import mutation
 from prepare_runs import contents, run, sentences_of
+from slow_imports import corpora, seqio
 
 from bertjax.data_contracts import Ranges
 from bertjax.examples import layout
-from bertjax.examples.seqio_tasks import corpora
 from bertjax.store.reader import open_store
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import phrases

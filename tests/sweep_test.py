@@ -170,8 +170,8 @@ def test_every_point_is_settled_as_its_run_will_be():
 @mutation(
   'sweep: the steps of a run over labelled examples are not known',
   'bertjax/sweep.py',
-  'durations.apply(config, given)',
-  'pass',
+  "('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps')",
+  "('minutes', 'eval_steps', 'checkpoint_steps')",
 )
 def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
@@ -240,8 +240,8 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
 @mutation(
   'sweep: a preset is of the runs alone',
   'bertjax/sweep.py',
-  '  presets.apply(config, given, dict(os.environ))\n',
-  '',
+  "k in ('dtype', 'remat')",
+  'k in ()',
 )
 @mutation(
   'sweep: a text that is held out is of the sweep alone',

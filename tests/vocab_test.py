@@ -12,15 +12,13 @@ import unicodedata
 
 import numpy as np
 import pytest
-import seqio
 import tokenizers
-import transformers
 from absl import flags
 from absl.testing import flagsaver
 from mutation import mutation
 from no_room import no_room
+from slow_imports import corpora, registered, seqio, transformers
 
-from bertjax.examples.seqio_tasks import corpora, registered
 from bertjax.vocab import __main__ as vocab
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary, much_unknown

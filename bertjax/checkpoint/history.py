@@ -32,22 +32,11 @@ def extended(
   history = [dict(each, step=min(each['step'], start)) for each in found.get('history', ())]
   old, new = dotted.flat(found['config']), dotted.flat(config)
   changes = {}
-  if brought_vocabulary(found) and new.get('data.vocab', '').endswith('/vocab'):
-    new['data.vocab'] = old['data.vocab']  # in the workdir, which may have moved
   for key in sorted({*old, *new}):
     sides = dict(old=old, new=new)
     if key not in old or key not in new or old[key] != new[key]:
       changes[key] = {side: values[key] for side, values in sides.items() if key in values}
   return [*history, dict(step=start, changes=changes)] if changes else history
-
-
-def brought_vocabulary(found: Mapping[str, Any]) -> bool:
-  """Returns whether the vocabulary of a run came with a model and is kept in the workdir.
-
-  Args:
-    found: what config.json holds.
-  """
-  return found.get('given', {}).get('data.vocab') == ''
 
 
 def changed_from(history: Sequence[Change], step: int) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 but for the keys of may_differ.py.
 
 format   of this file and of all that lies beside it
-config   with references resolved and with what the store told: the run describes itself
-given    dotted key -> the user's value, of keys that the store or a model filled in; null: absent
+config   resolved, see train/resolve.py: the run describes itself
+facts    that were filled into it, see train/facts.py; files of format 10 have `given` instead:
+         dotted key -> the value before, null where it was absent
 history  what a resume has changed, and when; see history.py
 """
 
 import contextlib
-import copy
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,8 +28,9 @@ from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
 # model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
 # what their poolers compute, 7 models without a field for their head of answers, 8 labelled rows
-# that lay in any batch.
-FORMAT = 10
+# that lay in any batch, 10 no facts.
+FORMAT = 11
+READS = (10, FORMAT)
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 STOPPED = 'stopped.json'  # the step after which early stopping ended the run
@@ -70,16 +71,26 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
       f'--from=hf --input={workdir} --output=RUN`'
     )
   version = found['format'] if isinstance(found.get('format'), int) else 1
-  if version != FORMAT:
+  if version not in READS:
     raise UserError(
       f'{workdir} holds a run of format {version}, this bertjax reads format {FORMAT}: finish it '
       'with the bertjax that began it, or give another --workdir, where '
       f"""--config.init_from="(('{workdir}','params','params',()),)" takes over its parameters"""
     )
-  if not all(isinstance(found.get(key), dict) for key in ('config', 'given')):
+  if not isinstance(found.get('config'), dict):
     raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')
   registry.note_elsewhere(found, str(path))
-  return dict(found, config=removed.without(found['config']))
+  config = removed.without(found['config'])
+  if brought_vocabulary(found):
+    config['data']['vocab'] = str(path.with_name(VOCAB))  # the workdir may have moved
+  return dict(found, config=config)
+
+
+def brought_vocabulary(found: Mapping[str, Any]) -> bool:
+  """Returns whether the vocabulary of the run of a config.json came with a model."""
+  return (
+    bool(found.get('facts', {}).get('vocabulary')) or found.get('given', {}).get('data.vocab') == ''
+  )
 
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:
@@ -151,28 +162,28 @@ def with_tuples(value: Any) -> Any:
   return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
-def check_workdir(
-  workdir: pathlib.Path | str, config: ConfigDict, overrides: Iterable[str] = ()
+def compare(
+  workdir: pathlib.Path | str,
+  found: Mapping[str, Any] | None,
+  config: ConfigDict,
+  overrides: Iterable[str] = (),
 ) -> list[str]:
-  """Compares the config with that of the run in the workdir, if there is one; writes nothing.
-
-  The comparison is made at the earlier total_steps, set through the config's references: with
-  `warmup_steps = total_steps // 100` a longer run is the same run, while a warm-up that was given
-  by hand must stay what it was.
+  """Compares a config with that of the run in the workdir, if there is one; writes nothing.
 
   Args:
     workdir: of the run.
-    config: as it is given now.
+    found: its config.json, as `stored` reads it; None: no run has begun.
+    config: resolved, with the facts and the total_steps of that run.
     overrides: dotted keys that may differ as well, with all that is below them.
 
   Returns:
     What they change, a line for each key.
 
   Raises:
-    UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed. Or the run there is
-      of another format, or its vocabulary has changed, or there is none or no such key to override.
+    UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed. Or the vocabulary
+      has changed, or there is no run or no such key to override.
   """
-  found, names = stored(workdir), [name.removeprefix('config.') for name in overrides]
+  names = [name.removeprefix('config.') for name in overrides]
   if found is None:
     if names:
       raise UserError(
@@ -180,15 +191,11 @@ def check_workdir(
         'where none has begun: leave it out'
       )
     return []
-  comparable = copy.deepcopy(config)
-  comparable.total_steps = found['config']['total_steps']
-  new = dotted.flat(_as_json(comparable))
-  old = dotted.flat(found['config'])
-  # Both what the store told and what was given before it did are the same run.
-  for key, value in found['given'].items():
-    if new.get(key) == value:
-      old = {k: v for k, v in old.items() if not k.startswith(f'{key}.')} | {key: value}
-  _check_names(names, {*old, *new})
+  old, new = dotted.flat(found['config']), dotted.flat(_as_json(config))
+  for name in names:
+    if not any(covers([name], key) for key in (*old, *new)):
+      said = f'--override: expected a key of the config, got {name!r}'
+      raise UserError(f'{said}{nearest(name, {*old, *new})}')
   differences = config_differences(old, new)
   refused = [each for each in differences if not covers(names, each[0])]
   if refused:
@@ -215,23 +222,16 @@ def _check_vocabulary(workdir: pathlib.Path | str, data: Any) -> None:
     )
 
 
-def _check_names(names: Iterable[str], keys: set[str]) -> None:
-  for name in names:
-    if not any(covers([name], key) for key in keys):
-      said = f'--override: expected a key of the config, got {name!r}'
-      raise UserError(f'{said}{nearest(name, keys)}')
-
-
 def claim_workdir(
-  workdir: pathlib.Path | str, config: ConfigDict, resolved: Any, start: int = 0
+  workdir: pathlib.Path | str, config: Any, facts: Mapping[str, Any], start: int = 0
 ) -> dict[str, Any]:
   """Writes config.json. To be called after the first step, lest a config that cannot work keeps
   the workdir.
 
   Args:
     workdir: of the run.
-    config: as it was given.
-    resolved: `setup.Run.config`.
+    config: resolved.
+    facts: that were filled into it, as JSON values.
     start: the number of steps that the run had taken.
 
   Returns:
@@ -239,35 +239,35 @@ def claim_workdir(
   """
   if jax.process_index() != 0:
     return {}
-  given, whole = dotted.flat(_as_json(config)), _as_json(resolved)
-  resolved_flat = dotted.flat(whole)
-  told = {k: v for k, v in given.items() if resolved_flat.get(k) != v}
-  told |= dict.fromkeys(resolved_flat.keys() - given.keys())  # a model of another kind
-  path = pathlib.Path(workdir, NAME)
+  whole, path = _as_json(config), pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
     changed = history.extended(stored(workdir), whole, start)
-    durable.write_json(path, dict(format=FORMAT, config=whole, given=told, history=changed))
+    values = dict(format=FORMAT, config=whole, facts=facts, history=changed)
+    durable.write_json(path, values)
   found = history.changed_from(changed, start)
   return {key: sides for key, sides in found.items() if not covers(MAY_DIFFER, key)}
 
 
-def changed_batches(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[str]:
-  """The keys that decide batches and have changed, or are to change, after step `start`."""
-  found = changes(workdir, resolved, start)
-  return [key for key in found if covers(DECIDE_BATCHES, key) and not covers(MAY_DIFFER, key)]
+def changed_batches(changed: Iterable[str]) -> list[str]:
+  """Returns those of `changes` that decide batches."""
+  return [key for key in changed if covers(DECIDE_BATCHES, key) and not covers(MAY_DIFFER, key)]
 
 
-def changes(workdir: pathlib.Path | str, resolved: Any, start: int) -> dict[str, Any]:
-  """Returns key -> {old, new} of what has changed, or is to change, after step `start`."""
-  changed = history.extended(stored(workdir), _as_json(resolved), start)
-  return history.changed_from(changed, start)
+def changes(found: Mapping[str, Any] | None, resolved: Any, start: int) -> dict[str, Any]:
+  """Returns key -> {old, new} of what has changed, or is to change, after step `start`.
+
+  Args:
+    found: config.json of the run.
+    resolved: its config from now on.
+    start: the number of steps taken.
+  """
+  return history.changed_from(history.extended(found, _as_json(resolved), start), start)
 
 
-def trained_already(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[Any]:
+def trained_already(found: Mapping[str, Any] | None, skips: Iterable[Any], start: int) -> list[Any]:
   """Returns the new entries of config.skip_steps whose first step was taken already."""
-  found = stored(workdir)
-  before = found['config'].get('skip_steps', []) if found else []
-  new = [each for each in _as_json(resolved)['skip_steps'] if each not in before]
+  before = with_tuples(found['config'].get('skip_steps', ())) if found else ()
+  new = [each for each in skips if each not in before]
   return [each for each in new if (each if isinstance(each, int) else each[0]) <= start]
 
 

@@ -64,12 +64,16 @@ PRESETS = dict(
 
 
 def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]) -> list[str]:
-  """Puts the preset that the config names into it and into the environment; '' changes nothing.
+  """`set_fields` and `set_flags`: of the commands that have no run."""
+  return [*set_fields(config, given), *set_flags(config.preset, environ)]
+
+
+def set_fields(config: Any, given: Collection[str]) -> list[str]:
+  """Sets the fields of `config.model` by the preset that the config names; '' sets none.
 
   Args:
     config: changed in place.
-    given: keys of the config that the command line gives, e.g. 'model.dtype'.
-    environ: of this process; the compilers read it when jax first looks for devices.
+    given: keys of the config that the command line gives, which stand, e.g. 'model.dtype'.
 
   Returns:
     What was done, a line each.
@@ -79,13 +83,21 @@ def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]
   """
   if not config.preset:
     return []
-  preset = PRESETS[choose(config.preset, PRESETS, 'config.preset')]
-  said = []
+  preset, said = PRESETS[choose(config.preset, PRESETS, 'config.preset')], []
   for field in [name for name in preset.model if name in config.model]:
     as_given = f'model.{field}' in given
     if not as_given:
       config.model[field] = preset.model[field]
     said.append(f'config.model.{field}={config.model[field]}{", as given" if as_given else ""}')
+  return [f'Preset {config.preset}: {line}' for line in said]
+
+
+def set_flags(name: str, environ: MutableMapping[str, str]) -> list[str]:
+  """Adds the flags of a preset to the environment, which the compilers read when jax first looks
+  for devices; returns and raises as `set_fields`."""
+  if not name:
+    return []
+  preset, said = PRESETS[choose(name, PRESETS, 'config.preset')], []
   for variable, flags in (('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)):
     present = environ.get(variable, '').split()
     known = {flag.lstrip('-').partition('=')[0] for flag in present}
@@ -96,7 +108,7 @@ def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]
     kept = [name for name in flags if name in known]
     if kept:
       said.append(f'{variable} says itself what {", ".join(kept)} is')
-  return [f'Preset {config.preset}: {line}' for line in said]
+  return [f'Preset {name}: {line}' for line in said]
 
 
 def warnings(config: Any, platform: str, environ: Mapping[str, str]) -> list[str]:

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from bertjax import cited as sources
 from bertjax import options, registry, removed
+from bertjax.config import timeline
 from bertjax.config.keys import (
   LEAST_PIECES,
   Best,
@@ -64,17 +65,20 @@ class Described(NamedTuple):
   fields: Mapping[str, options.Field]
 
 
-def check(config: ConfigDict) -> None:
-  """Checks a whole config, then every phase's.
+def check_keys(config: ConfigDict) -> None:
+  """Checks the keys of the config that are not in a section: what follows from them by reference
+  cannot be computed before they are sound."""
+  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
+
+
+def check(config: ConfigDict) -> timeline.Timeline:
+  """Checks a whole config, then every phase's; returns its phases.
 
   Raises:
     UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
       there is not, or a field that the chosen thing does not read; the key is named.
   """
-  from bertjax.config import timeline
-
-  # What follows from others by reference cannot be computed before those are sound.
-  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
+  check_keys(config)
   _check_one(config.copy_and_resolve_references())
   line = timeline.make(config)
   if 'temperature' in config and not line.drawn:
@@ -92,6 +96,7 @@ def check(config: ConfigDict) -> None:
       _check_one(phase.config)
     except UserError as error:
       raise UserError(f'in phase {phase.name!r}: {error}') from error
+  return line
 
 
 def sections(config: Any) -> Iterator[Described]:
@@ -153,12 +158,10 @@ def listing(config: Any) -> list[Row]:
   Raises:
     UserError: as `check`.
   """
-  from bertjax.config import timeline
-
-  check(config)
+  line = check(config)
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}
-  for phase in timeline.make(config).parts if config.phases else ():
+  for phase in line.parts if config.phases else ():
     own = f'config.phases.{phase.name}.'
     found += [
       (f'{own}{name}', options.describe(kind), repr(config.phases[phase.name][name]), LASTS_HELP)

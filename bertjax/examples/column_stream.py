@@ -63,12 +63,8 @@ class ColumnStream:
   def ranges(
     self, order: Order, begin_n: np.ndarray, length_n: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Maps ranges of the stream to ranges of the store.
-
-    Returns:
-      int64 first token and length of each range of the store; places of the tokens that end
-      documents (`ends`), with the ranges laid end to end.
-    """
+    """Maps ranges of the stream to int64 first tokens and lengths of ranges of the store; and the
+    places of the tokens that end documents (`ends`), with the ranges laid end to end."""
     first_n, last_n = _touched(order, begin_n, begin_n + length_n)
     owner_m, offset_m = layout.ragged(last_n - first_n)
     rank_m = first_n[owner_m] + offset_m
@@ -83,12 +79,8 @@ class ColumnStream:
   def sentence_starts(
     self, order: Order, begin_n: np.ndarray, end_n: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of ranges of the stream at which a sentence begins, ascending in each.
-
-    Returns:
-      int64 index of the range, and int64 place, of each. The token behind a document belongs to its
-      last sentence.
-    """
+    """Returns int64 index of the range, and place, of each sentence that begins in ranges of the
+    stream, ascending in each. The token behind a document belongs to its last sentence."""
     first_n, last_n = _touched(order, begin_n, end_n)
     owner_m, offset_m = layout.ragged(last_n - first_n)
     rank_m = first_n[owner_m] + offset_m

@@ -110,16 +110,9 @@ class Examples:
     return {name: value for name, value in row.items() if name != 'dropped_B'}
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
-    """Builds rows.
-
-    Args:
-      row_n: int64 row numbers counted over all epochs, >= 0.
-      shuffle: permute the rows of every epoch, or with language_alpha those of every language;
-        otherwise they keep the corpus's order.
-
-    Returns:
-      The batch of `bertjax.types`, and dropped_B int32: targets that had no slot.
-    """
+    """Builds rows, counted over all epochs: the batch of `bertjax.types`, and dropped_B int32,
+    targets that had no slot. With shuffle the rows of every epoch, or with language_alpha those of
+    every language, are permuted; otherwise they keep the corpus's order."""
     row_n, block = np.asarray(row_n, np.int64), self.recipe.masking.block(self.recipe.mask_options)
     if self.ordered:
       return self._by_epoch(row_n, shuffle)

@@ -85,12 +85,8 @@ def fill(total: int, special_n: np.ndarray, id_n: np.ndarray | int, body: np.nda
 
 
 def tokens(ranges: Ranges, store: Any) -> tuple[np.ndarray, np.ndarray | None]:
-  """Gathers the tokens of examples.
-
-  Returns:
-    int32 [n], special tokens included, and the token after each example, int32 [E], where the
-    ranges read ahead.
-  """
+  """Gathers the tokens of examples, special ones included, int32 [n], and the token after each
+  example, int32 [E], where the ranges read ahead."""
   body_n = _ordered(ranges, store.gather(ranges.start_r, ranges.length_r))
   token_n = fill(_places(ranges), ranges.special_s, ranges.id_s, body_n)
   if not ranges.ahead:
@@ -100,24 +96,15 @@ def tokens(ranges: Ranges, store: Any) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def units(rows: Rows, store: Any) -> np.ndarray:
-  """Returns what the store's units say of each token, uint8; 1 for special tokens.
-
-  Raises:
-    UserError: the store has no units.
-  """
+  """Returns what the store's units say of each token, uint8; 1 for special tokens."""
   ranges = rows.ranges
   body_n = _ordered(ranges, store.gather_units(ranges.start_r, ranges.length_r))
   return _shown(ranges, fill(_places(ranges), ranges.special_s, 1, body_n)).astype(np.uint8)
 
 
 def column(rows: Rows, store: Any, name: str) -> np.ndarray:
-  """Returns the value of each token's sentence in a column of the store, int32.
-
-  A special token has that of the token before it in its example, or after it where there is none.
-
-  Raises:
-    UserError: the store has no such column.
-  """
+  """Returns the value of each token's sentence in a column of the store, int32; a special token has
+  that of the token before it in its example, or after it where there is none."""
   ranges, value_S = rows.ranges, store.column(name)
   kept_r = ranges.length_r > 0
   start_r, length_r = ranges.start_r[kept_r], ranges.length_r[kept_r]
@@ -198,12 +185,9 @@ def frame_streams(
   Args:
     rows: the text before the noise.
     made: letter -> text.
-    size: letter -> columns of a row.
+    size: letter -> columns of a row; ValueError where a text has more, or none of an example.
     max_examples: as of `frame`.
     pad: id where there is no token.
-
-  Raises:
-    ValueError: a text has more tokens than a row has columns, or none of an example.
   """
   batch: dict[str, np.ndarray] = {}
   for letter, stream in made.items():
@@ -250,12 +234,8 @@ def place(
 
 
 def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
-  """Returns the keys of the batch schema that do not depend on the masking.
-
-  Args:
-    rows: the batch.
-    max_examples: G, packed examples per row; 1 where rows are not packed.
-  """
+  """Returns the keys of the batch schema that do not depend on the masking; max_examples is G,
+  packed examples per row, 1 where rows are not packed."""
 
   def slots(value_E, dtype):
     out_BG = np.zeros((rows.shape[0], max_examples), dtype)

@@ -114,7 +114,7 @@ def stream(
   """Yields the batches of a run from any index on, shuffled anew every epoch, without end.
 
   Args:
-    batches: of one recipe, or of several.
+    batches: of one recipe, or of several, which the hosts must divide.
     start_index: of the first batch; reached in constant time.
     hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
     threads: that build batches ahead, 2 batches each; 0 builds them when asked, which a `Stream`
@@ -123,9 +123,6 @@ def stream(
   Yields:
     (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and
     targets dropped for lack of slots.
-
-  Raises:
-    UserError: a batch_size that the hosts do not divide.
   """
   source = grain.MapDataset.source(_Shares(batches, hosts))
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
@@ -145,14 +142,9 @@ def batch_at(examples: RowSource, index: int, batch_size: int) -> Batch:
 
 
 def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:
-  """Yields rows of the first epoch, each once, in order.
-
-  Args:
-    examples: of the held-out text.
-    batch_size: rows per batch. The last batch is filled up with rows of example 0 and weight 0.
-    limit: rows in all, taken evenly from the epoch, or its first ones where rows follow each other;
-      0 takes every row.
-  """
+  """Yields rows of the first epoch of held-out text, each once, in order; the last batch is filled
+  up with rows of example 0 and weight 0. `limit` rows in all are taken evenly from the epoch, or
+  its first ones where rows follow each other; 0 takes every row."""
   rows = min(limit or examples.rows, examples.rows)
   evenly = not examples.ordered
   chosen_n = np.arange(rows) * (examples.rows if evenly else rows) // rows

@@ -14,16 +14,9 @@ WINDOW = 1 << 18  # examples
 
 
 def pack(length_E: np.ndarray, capacity: int, max_examples: int) -> Iterator[tuple]:
-  """Packs examples into rows.
-
-  Args:
-    length_E: tokens of each example, special tokens included, 1 to capacity; may be a memory map.
-    capacity: tokens per row.
-    max_examples: examples per row at most.
-
-  Yields:
-    (example, count): int64 ids of the examples, row by row, and int64 examples per row.
-  """
+  """Yields (example, count) of windows: int64 ids of the examples, row by row, and int64 examples
+  per row, at most max_examples. `length_E`, tokens of each example, 1 to capacity, may be a memory
+  map."""
   for base in range(0, len(length_E), WINDOW):
     window = np.asarray(length_E[base : base + WINDOW])
     if capacity < 1 << 16:
@@ -41,15 +34,8 @@ def pack(length_E: np.ndarray, capacity: int, max_examples: int) -> Iterator[tup
 
 
 def best_fit(histogram: np.ndarray, max_examples: int) -> list[tuple[tuple[int, ...], int]]:
-  """Packs a histogram of lengths, longest first, each into the fullest row that it fits.
-
-  Args:
-    histogram: count of each length, [capacity + 1].
-    max_examples: lengths per row at most.
-
-  Returns:
-    (lengths of a row, number of such rows), the lengths descending.
-  """
+  """Packs a histogram of lengths, [capacity + 1], longest first, each into the fullest row that it
+  fits; returns (lengths of a row, descending, number of such rows)."""
   capacity = len(histogram) - 1
   # Open rows by the room that is left; bit r of `rooms` says that there are some with room r, so
   # the best fit for a length is the lowest bit from there up.

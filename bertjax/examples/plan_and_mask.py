@@ -35,12 +35,9 @@ class Recipe(NamedTuple):
 
 
 def open_recipe(data: Any) -> Recipe:
-  """Reads `config.data.plan`, `mask`, `pack`, `language_alpha` and `language_block`.
-
-  Raises:
-    UserError: an unknown plan or masking, fields that it does not have, or two that do not go
-      together.
-  """
+  """Reads `config.data.plan`, `mask`, `pack`, `language_alpha` and `language_block`. Raises
+  UserError: an unknown plan or masking, fields that it does not have, or two that do not go
+  together."""
   plan_name, plan, plan_options = _chosen(data.plan, 'plan', 'plans')
   mask_name, masking, mask_options = _chosen(data.mask, 'mask', 'noise')
   known = options.fields_of(Recipe)
@@ -51,11 +48,7 @@ def open_recipe(data: Any) -> Recipe:
 
 
 def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str) -> None:
-  """Refuses a vocabulary, which `where` names, without the special tokens that rows need.
-
-  Raises:
-    UserError: they are named.
-  """
+  """Refuses a vocabulary, which `where` names, without the special tokens that rows need."""
   needed = dict.fromkeys(('pad', *recipe.plan.special, *recipe.masking.special))
   missing = [name for name in needed if special.get(name) is None]
   if missing:

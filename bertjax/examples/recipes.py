@@ -8,6 +8,8 @@ from typing import Any
 
 from bertjax.cited import cited
 
+SHARES = dict(rate=0.15, mask_share=0.8, random_share=0.1)  # predicted; of these [MASK], random id
+
 BERT_PLAN = cited(
   'bert/create_pretraining_data.py:create_instances_from_document', name='pairs'
 ) | cited(
@@ -49,9 +51,7 @@ ROBERTA_MASK = BERT_MASK | (
   )
   | cited(
     'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
-    rate=0.15,
-    mask_share=0.8,
-    random_share=0.1,
+    **SHARES,
   )
   | cited('fairseq/fairseq/tasks/masked_lm.py:mask_whole_words', whole_word=False)
   | cited('ours: slots enough for every target', max_targets=0)
@@ -67,9 +67,7 @@ ALBERT_PLAN = cited(
 ALBERT_MASK = BERT_MASK.without('rule') | cited(
   'albert/create_pretraining_data.py:create_masked_lm_predictions and its flags',
   name='albert_ngrams',
-  rate=0.15,
-  mask_share=0.8,
-  random_share=0.1,
+  **SHARES,
   never_drawn=(),
   static=True,
   whole_word=True,
@@ -87,9 +85,7 @@ SPANBERT_MASK = BERT_MASK.without('whole_word') | (
     'SpanBERT/pretraining/fairseq/data/masking.py:PairWithSpanMaskingScheme',
     name='spanbert',
     rule='spans',
-    rate=0.15,
-    mask_share=0.8,
-    random_share=0.1,
+    **SHARES,
     never_drawn=(),
     static=False,
   )
@@ -131,9 +127,7 @@ ERNIE_MASK = (
   cited(
     'ERNIE/ERNIE/batching.py:mask',
     name='ernie',
-    rate=0.15,
-    mask_share=0.8,
-    random_share=0.1,
+    **SHARES,
     static=False,
     never_drawn=('pad',),  # [1, V) of the original, whose [PAD] is 0
   )
@@ -150,9 +144,7 @@ XLM_PLAN = cited(
 )
 XLM_MASK = (
   cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, never_drawn=())
-  | cited(
-    'XLM/README.md:word_pred, word_mask_keep_rand', rate=0.15, mask_share=0.8, random_share=0.1
-  )
+  | cited('XLM/README.md:word_pred, word_mask_keep_rand', **SHARES)
   | cited('ours: mean and 5 deviations', max_targets=0)
 )
 TRANSLATION_PLAN = cited(
@@ -174,9 +166,7 @@ DISTILBERT_MASK = (
   | cited(
     'transformers/examples/research_projects/distillation/train.py:'
     'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
-    rate=0.15,
-    mask_share=0.8,
-    random_share=0.1,
+    **SHARES,
     smoothing=0.7,
   )
   # Rows that are drawn from together.

@@ -72,11 +72,7 @@ class Units(NamedTuple):
 
 
 def check(options, store, length: int) -> None:
-  """Checks what a masking with random replacements says of the store and the rows.
-
-  Raises:
-    UserError: shares that exceed 1 together, no id to draw, or rows that are too long.
-  """
+  """Refuses shares that exceed 1 together, no id to draw, or rows that are too long."""
   check_length(length)
   if options.mask_share + options.random_share > 1:
     raise UserError(
@@ -162,11 +158,8 @@ def tokens_or_words(rows: Rows, whole_word: bool, store, candidate_n: np.ndarray
 
 
 def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
-  """Returns the units in random order within each example, examples in order.
-
-  Raises:
-    UserError: more than 2**20 examples in one batch.
-  """
+  """Returns the units in random order within each example, examples in order; refuses a batch of
+  more than 2**20 examples."""
   if len(rows.row_E) > MAX_EXAMPLES:
     raise UserError(f'expected at most {MAX_EXAMPLES} examples per batch, got {len(rows.row_E)}')
   lead_n = candidate_n[units.first_n]
@@ -188,15 +181,8 @@ def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
 def share(asked_E: np.ndarray, row_E: np.ndarray, limit: int) -> np.ndarray:
   """Cuts what the examples of a row ask for down to the row's limit, in proportion.
 
-  Example: limit 77 and eight examples that ask for 10 each give 9 10 9 10 10 9 10 10.
-
-  Args:
-    asked_E: int64 >= 0.
-    row_E: int64, ascending.
-    limit: of the sum over a row.
-
-  Returns:
-    int64 [E], at most asked_E; equal to it in rows that keep the limit.
+  Limit 77 and eight examples that ask for 10 each give 9 10 9 10 10 9 10 10. Rows that keep the
+  limit get what they ask for; row_E ascends.
   """
   rows = int(row_E[-1]) + 1 if len(row_E) else 0
   total_E = count(row_E, asked_E, rows)[row_E]
@@ -207,13 +193,8 @@ def share(asked_E: np.ndarray, row_E: np.ndarray, limit: int) -> np.ndarray:
 
 
 def fit(example_n: np.ndarray, size_n: np.ndarray, room_E: np.ndarray) -> np.ndarray:
-  """Returns the indices of the units taken: in order, skipping what exceeds its example's room.
-
-  Args:
-    example_n: int64, ascending, of units in the order in which they are tried.
-    size_n: int64.
-    room_E: int64, of the sum of the sizes taken.
-  """
+  """Returns the indices of the units taken: in order, skipping what exceeds its example's room;
+  example_n ascends."""
   room_E, open_n, chosen = room_E.copy(), np.arange(len(example_n)), []
   while open_n.size:
     open_example_n, open_size_n = example_n[open_n], size_n[open_n]
@@ -263,13 +244,29 @@ def uniform_ids(rows: Rows, never_drawn: tuple[str, ...], store, index_n: np.nda
   return id_n
 
 
+def lowest(value_n: np.ndarray, group_n: np.ndarray, room_g: np.ndarray) -> np.ndarray:
+  """Returns the indices, ascending, of the room_g lowest values of each group (ascending)."""
+  size_g = np.bincount(group_n, minlength=len(room_g))
+  if (size_g <= room_g).all():
+    return np.arange(len(value_n))
+  order_n = np.lexsort((value_n, group_n))
+  rank_n = np.arange(len(value_n)) - (np.cumsum(size_g) - size_g)[group_n]
+  return np.sort(order_n[rank_n < room_g[group_n]])
+
+
+def within(
+  rows: Rows, limit: int, index_n: np.ndarray, turn_n: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns which of the chosen tokens have a slot, by the lowest turns of each row, and how many
+  of each example have none, int64 [E]."""
+  example_n = rows.example_n[index_n]
+  kept_n = lowest(turn_n, rows.row_E[example_n], np.full(rows.shape[0], limit))
+  examples = len(rows.row_E)
+  return kept_n, count(example_n, 1, examples) - count(example_n[kept_n], 1, examples)
+
+
 def show(
-  rows: Rows,
-  mask,
-  store,
-  index_n: np.ndarray,
-  decide_n: np.ndarray,
-  random_id_n: np.ndarray,
+  rows: Rows, mask, store, index_n: np.ndarray, decide_n: np.ndarray, random_id_n: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Decides what the input shows: mask_share [MASK], random_share a random id, else the original.
 
@@ -290,6 +287,17 @@ def show(
   random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
   kept_n = np.where(random_n, random_id_n, rows.token_n[index_n])
   return np.where(masked_n, store.special['mask'], kept_n), masked_n
+
+
+def decided(
+  rows: Rows, options, limit: int, store, index_n, dropped_E, decide_n=None
+) -> dict[str, np.ndarray]:
+  """Makes the batch of the chosen tokens with uniform random ids and one decision per token, or per
+  token of `decide_n`: `uniform_ids`, `show` and `emit`, whose arguments these are."""
+  random_id_n = uniform_ids(rows, options.never_drawn, store, index_n)
+  decide_n = index_n if decide_n is None else decide_n
+  shown = show(rows, options, store, index_n, decide_n, random_id_n)
+  return emit(rows, limit, store, index_n, shown, dropped_E)
 
 
 def emit(

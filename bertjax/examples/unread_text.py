@@ -23,16 +23,9 @@ _REMEDY = dict(
 
 
 def check(data: Any, tables: Sequence[str]) -> None:
-  """Refuses a plan and a mask that do not go together, or that need of the vocabulary or of the
-  text what these will not have.
-
-  Args:
-    data: `config.data` of a phase.
-    tables: names of the model's embedding tables that read a column of the store.
-
-  Raises:
-    UserError: says which, and the remedy.
-  """
+  """Refuses a plan and mask that do not go together, or that need of the vocabulary or of the text
+  what these will not have, with the remedy; `tables` are the model's embedding tables that read a
+  column of the store."""
   recipe = plan_and_mask.open_recipe(data)
   if data.store or not (data.input or data.mixture):
     return  # a store of the workdir is taken as it is

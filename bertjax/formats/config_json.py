@@ -40,14 +40,10 @@ def write(
   languages: Sequence[str] = (),
   problem: str | None = None,
 ) -> dict[str, Any]:
-  """Returns the config.json of a model. Raises UserError: what the class cannot express, by name.
-
-  Args:
-    special: role -> id; {} where there is no tokenizer.
-    classes: names of those that the model tells apart; (): LABEL_0, LABEL_1, ..
-    languages: names of those of its table, by their ids; (): not known.
-    problem: problem_type of a head for texts; '': left out; None: one class is a number.
-  """
+  """Returns the config.json of a model. `special` is role -> id, {} without a tokenizer; `classes`
+  and `languages` are names by id, () where unknown; `problem` is the problem_type of a head for
+  texts, '' to leave it out, None to decide by the number of classes. Raises UserError that names
+  what the class cannot express."""
   name = family_lib.class_of(model)
   family = family_lib.find(model.family)
   ids = {key: special.get(role) for key, role in SPECIAL.items() if special.get(role) is not None}
@@ -84,12 +80,9 @@ def write(
 
 
 def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, Any]]:
-  """Returns the family and the fields of `config.model` that a config.json means. Raises UserError:
-  a class that no family has, or an option that our model does not compute.
-
-  Args:
-    names: of the tensors, which tell the class where config.json does not.
-  """
+  """Returns the family and the fields of `config.model` that a config.json means; where it names no
+  class, the names of the tensors tell it. Raises UserError for a class that no family has and for
+  an option that our model does not compute."""
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
   found = [each for each, family in _all().items() if _is(family, given, name)]
   if not found:
@@ -136,9 +129,8 @@ def left_out(given: Mapping[str, Any], family: Family, model: Mapping[str, Any])
 
 
 def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-  """Returns the problem_type of a head for texts; '' where nothing is said, or there is no head.
-  Raises UserError if it means something else than scores of classes, one of which is right, or one
-  number."""
+  """Returns the problem_type of a head for texts, '' if there is none. Raises UserError if it means
+  something else than scores of classes, one of which is right, or one number."""
   count, kind = dict(model.get('labels', ())).get('label', 0), given.get('problem_type')
   if not count or not kind:
     return ''

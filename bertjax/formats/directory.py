@@ -21,8 +21,8 @@ SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
 
 
 def open_directory(path: pathlib.Path) -> Opening:
-  """Reads config.json and finds tensors and tokenizer. Raises UserError: no such directory, a class
-  that we have not, or options that we do not compute."""
+  """Reads config.json and finds tensors and tokenizer. Raises UserError for no such directory, a
+  class that we have not, or options that we do not compute."""
   if not (path / CONFIG).is_file():
     raise UserError(
       f'expected a directory of transformers with {CONFIG}, got {path}: save the model with '
@@ -32,7 +32,7 @@ def open_directory(path: pathlib.Path) -> Opening:
     given = json.loads((path / CONFIG).read_bytes())
   except ValueError as error:
     raise UserError(f'{path / CONFIG} is no JSON: {error}') from error
-  if 'model_type' not in given and 'given' in given:
+  if 'model_type' not in given and {'format', 'config'} <= given.keys():
     raise UserError(f'{path} is a run and no directory of transformers: leave hf: out')
   state = weights.read(path)
   family, model = config_json.read(given, set(state))
@@ -64,14 +64,9 @@ def write(
   languages: Sequence[str] = (),
   problem: str | None = None,
 ) -> list[dict[str, Any]]:
-  """Writes config.json, the tensors and, where there is one, the tokenizer. Returns an entry for
-  each tensor: theirs, ours, shape and sha256. Raises UserError: what the class or its tokenizer
-  cannot express, by name; nothing is written then.
-
-  Args:
-    directory: exists and is empty.
-    dtype: of the tensors, float32 or bfloat16.
-  """
+  """Writes config.json, the tensors as float32 or bfloat16 and the tokenizer, if any, to an empty
+  directory. Returns theirs, ours, shape and sha256 of each tensor. Raises UserError that names what
+  the class or its tokenizer cannot express; nothing is written then."""
   check(model, vocabulary)
   special = vocabulary.special if vocabulary else {}
   config = config_json.write(model, special, dtype, classes, languages, problem)
@@ -97,7 +92,8 @@ def write(
 
 
 def check(model: Any, vocabulary: Vocabulary | None) -> None:
-  """Refuses a model without a class, or a vocabulary that is not the model's."""
+  """Refuses a model that no class of transformers computes, or a vocabulary that is not the
+  model's."""
   family_lib.class_of(model)
   if vocabulary and vocabulary.size > model.vocab_size:
     raise UserError(
@@ -107,12 +103,7 @@ def check(model: Any, vocabulary: Vocabulary | None) -> None:
 
 
 def check_kind(source: Mapping[str, Any], model: Any, where: str) -> None:
-  """Refuses a source of another module of `models/` than a config's. Raises UserError if they are
-  of two kinds.
-
-  Args:
-    where: the key that names the source.
-  """
+  """Refuses a source, named by the key `where`, whose model is of another module of `models/`."""
   if source['name'] != model.name:
     raise UserError(
       f'{where} is a model of config.model.name={source["name"]!r}, the config has '

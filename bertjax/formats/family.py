@@ -107,8 +107,8 @@ def heads_of(model: Any) -> Heads:
 
 
 def class_of(model: Any) -> str:
-  """Returns the class of transformers that computes a model. Raises UserError if there is none; the
-  field that it cannot express is named."""
+  """Returns the class of transformers that computes a model. Raises UserError that names the field
+  which none can express."""
   family = find(model.family)
   _check_fixed(family, model)
   family.write(model)

@@ -15,7 +15,7 @@ from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats import tables
 from bertjax.formats.family import Layout
-from bertjax.formats.weights import Lazy
+from bertjax.formats.weights import View
 
 # How TensorFlow-era files on the hub name the parameters of a norm.
 _OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'LayerNorm.bias'))
@@ -38,17 +38,12 @@ def published_vocabulary(name: str) -> int:
 
 
 def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
-  """Returns a state dict of NumPy arrays as our parameters. Raises UserError: a missing, unexpected
-  or untied tensor, or a shape that is not the config's; all of them are listed.
-
-  Args:
-    state_dict: of a class of the family, or an encoder without prefix; of tied tensors one may be
-      missing. May read each tensor when it is asked for.
-    absent: (row, our shape) -> the array of a head that the state lacks.
-  """
+  """Returns a state dict as our parameters. It may lack a prefix and one of two tied tensors; a
+  head that it lacks is made by absent(row, our shape). Raises UserError that lists every missing,
+  unexpected, untied or misshapen tensor."""
   family = family_lib.find(model.family)
   layout = family.layout(model)
-  state = _Renamed(state_dict, family.base, layout)
+  state = _renamed(state_dict, family.base, layout)
   rows = layout.rows + layout.side
   known = {*layout.tied, *layout.spare, *layout.derived}
   made, left_out = tables.check_names(state, rows, known, layout.ignored, model)
@@ -103,33 +98,23 @@ def derived(each: family_lib.Derived, state: Mapping[str, np.ndarray]) -> np.nda
   return np.asarray(state[each.source], np.float32) * np.float32(each.factor)
 
 
-class _Renamed(Lazy):
-  """A state dict under the names of today's classes: with prefix, new endings, and the sources of
-  tied copies in their place."""
-
-  def __init__(self, state: Mapping[str, np.ndarray], base: str, layout: Layout):
-    super().__init__({})
-    self._state = state
-    encoder = {row.theirs for row in layout.rows if row.theirs.startswith(f'{base}.')}
-    tops = {name.removeprefix(f'{base}.').partition('.')[0] for name in encoder}
-    bare = not any(name.startswith(f'{base}.') for name in state)
-    for name in state:
-      new = name
-      for old, ending in _OLD_ENDINGS:
-        new = new.replace(old, ending)
-      if bare and new.partition('.')[0] in {*tops, 'pooler'}:
-        new = f'{base}.{new}'
-      self.names[new] = name
-    for copy, source in layout.tied.items():
-      if copy in self.names and source not in self.names:
-        self.names[source] = self.names[copy]
-
-  def __getitem__(self, name: str) -> np.ndarray:
-    return self._state[self.names[name]]
-
-  def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a tensor; one in a file is not read for it."""
-    return tables.shape_of(self._state, self.names[name])
+def _renamed(state: Mapping[str, np.ndarray], base: str, layout: Layout) -> View:
+  """Returns a state under today's names: with prefix, new endings, sources in place of copies."""
+  encoder = {row.theirs for row in layout.rows if row.theirs.startswith(f'{base}.')}
+  tops = {name.removeprefix(f'{base}.').partition('.')[0] for name in encoder}
+  bare = not any(name.startswith(f'{base}.') for name in state)
+  names = {}
+  for name in state:
+    new = name
+    for old, ending in _OLD_ENDINGS:
+      new = new.replace(old, ending)
+    if bare and new.partition('.')[0] in {*tops, 'pooler'}:
+      new = f'{base}.{new}'
+    names[new] = name
+  for copy, source in layout.tied.items():
+    if copy in names and source not in names:
+      names[source] = names[copy]
+  return View(state, names)
 
 
 def _check_derived(state: Mapping[str, np.ndarray], layout: Layout) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.formats.weights import shape_of
 from bertjax.models.layers.basic import padded_rows
 
 Sizes = Mapping[str, int]  # letter -> size
@@ -56,14 +57,8 @@ def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Ro
 
 
 def layer(ours: str, theirs: str, names: str, dense=dense, norm=norm) -> tuple[Row, ...]:
-  """Returns the rows of a layer whose norms stand behind attention and feed-forward.
-
-  Args:
-    ours: path of the stack of layers.
-    theirs: a name with * in the place of each of
-    names: query, key, value, output, their norm, the two of feed-forward, its norm.
-    dense, norm: make the rows of one of them.
-  """
+  """Returns the rows of a post-norm layer at `ours`. `names`, of query, key, value, output, their
+  norm, the two of feed-forward and its norm, take the place of * in `theirs`."""
   rows: tuple[Row, ...] = ()
   for (path, *axes), name in zip(_LAYER, names.split(), strict=True):
     place = f'{ours}/{path}', theirs.replace('*', name)
@@ -116,13 +111,9 @@ def sizes_of(model: Any) -> dict[str, int]:
 def to_ours(
   state: Mapping[str, np.ndarray], rows: Sequence[Row], model: Any, absent: Callable | None = None
 ) -> dict[str, Any]:
-  """Returns their tensors as our parameters, a nested dict of float32 arrays: layers stacked on
-  axis 0, the vocabulary padded with zeros. Raises UserError that lists tensors of another shape.
-
-  Args:
-    state: name -> array; may read each when it is asked for.
-    absent: (row, our shape) -> the array of a row that the state lacks; None where it lacks none.
-  """
+  """Returns their tensors as our parameters, nested float32 arrays: layers stacked on axis 0, the
+  vocabulary padded with zeros; absent(row, our shape) makes what the state lacks. Raises UserError
+  that lists tensors of another shape."""
   sizes = sizes_of(model)
   _check_shapes(state, rows, model, sizes)
   params: dict[str, Any] = {}
@@ -157,12 +148,9 @@ def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
 def to_theirs(
   params: Mapping[str, Any], rows: Sequence[Row], model: Any, elsewhere: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Row, np.ndarray]]:
-  """Yields our parameters as their tensors, (their name, row, float32 array), the inverse of
-  `to_ours`. Raises UserError, which lists parameters without a row.
-
-  Args:
-    elsewhere: how paths begin that are not of this table.
-  """
+  """Yields our parameters as (their name, row, float32 array), the inverse of `to_ours`; paths that
+  begin with one of `elsewhere` are of another table. Raises UserError that lists parameters without
+  a row."""
   sizes = sizes_of(model)
   known = {row.ours for row in rows}
   found = {path for path, _ in flat(params) if not path.startswith(elsewhere or ('\0',))}
@@ -212,14 +200,9 @@ def digest(array: Any) -> str:
 def check_names(
   state: Mapping[str, Any], rows: Sequence[Row], known: set[str], ignored: tuple[str, ...], model
 ) -> tuple[list[str], list[str]]:
-  """Compares the names of a state with those of a table. Returns our paths that the state lacks,
-  all of heads, and names of tensors that are left out. Raises UserError: tensors that are missing
-  or unexpected; all are listed.
-
-  Args:
-    known: other names that it may have: copies, heads that the model lacks.
-    ignored: endings of names that carry nothing we train.
-  """
+  """Compares the names of a state with those of a table. Returns our paths of heads that the state
+  lacks, and names that are left out: those of `known` and those that end as one of `ignored`.
+  Raises UserError that lists all other missing or unexpected tensors."""
   names = {name: row for row in rows for name in names_of(row, model)}
   absent = sorted(names.keys() - state.keys())
   missing = [name for name in absent if not names[name].head]
@@ -254,11 +237,6 @@ def _check_shapes(state, rows: Sequence[Row], model: Any, sizes: Sizes) -> None:
   if wrong:
     more = f'; and {len(wrong) - SHOWN} more' if len(wrong) > SHOWN else ''
     raise UserError('; '.join(wrong[:SHOWN]) + more)
-
-
-def shape_of(state: Any, name: str) -> tuple[int, ...]:
-  """Returns the shape of a tensor, without reading it where the state is a file."""
-  return tuple(state.shape(name)) if hasattr(state, 'shape') else tuple(np.shape(state[name]))
 
 
 def _check_copies(state, names: Sequence[str]) -> None:

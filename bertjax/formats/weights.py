@@ -52,6 +52,26 @@ class Lazy(Mapping[str, np.ndarray]):
     return len(self.names)
 
 
+class View(Lazy):
+  """The tensors of another mapping by other names: ours -> its own."""
+
+  def __init__(self, state: Mapping[str, Any], names: dict[str, str]):
+    super().__init__(names)
+    self.state = state
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    return self.state[self.names[name]]
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    """Returns the shape of a tensor, which is not read for it."""
+    return shape_of(self.state, self.names[name])
+
+
+def shape_of(state: Any, name: str) -> tuple[int, ...]:
+  """Returns the shape of a tensor, without reading it where the state is a file."""
+  return tuple(state.shape(name)) if hasattr(state, 'shape') else tuple(np.shape(state[name]))
+
+
 class Tensors(Lazy):
   """The tensors of safetensors files, each read when it is asked for, as float32.
 
@@ -146,14 +166,9 @@ def write(
   dtype: str,
   shard_bytes: int,
 ) -> dict[str, str]:
-  """Writes model.safetensors, or several files and their index. Returns name of each tensor ->
-  sha256 of its bytes.
-
-  Args:
-    shapes: of all tensors, in the order in which they come.
-    dtype: float32 or bfloat16.
-    shard_bytes: of a file, at most; a tensor that is larger has a file of its own.
-  """
+  """Writes model.safetensors in float32 or bfloat16, or files of `shard_bytes` and their index; a
+  larger tensor has a file of its own. The tensors come in the order of `shapes`. Returns name ->
+  sha256."""
   shards = _divide(shapes, DTYPES[dtype][1].itemsize, shard_bytes)
   names = [NAME]
   if len(shards) > 1:

@@ -31,12 +31,8 @@ def main(argv: list[str]) -> int:
 
 
 def commands_of(argv: list[str], folder: str) -> list[Command]:
-  """Returns the commands of the hosts.
-
-  Args:
-    argv: --hosts=A,B and --port=P, if there are several, and the flags of `bertjax.main`.
-    folder: of every host in which to run.
-  """
+  """Returns the commands of the hosts, to run in a folder of each: --hosts=A,B and --port=P, if
+  there are several, and the flags of `bertjax.main`."""
   flags = list(arguments.without_flags(argv, ('hosts', 'port'), ()))
   arguments.required(flags, 'workdir')
   hosts = [host for host in (arguments.value(argv, 'hosts') or '').split(',') if host]

@@ -27,12 +27,8 @@ class Job(NamedTuple):
 
 
 def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
-  """Returns the points of a grid, the last key changing fastest. Raises UserError: a line that is
-  no such, or an unknown key; the nearest is named.
-
-  Args:
-    grid: KEY=VALUE,VALUE,... each.
-  """
+  """Returns the points of a grid of lines KEY=VALUE,VALUE,..., the last key changing fastest.
+  Raises UserError for a line that is no such, or an unknown key, with the nearest one."""
   axes: dict[str, list[str]] = {}
   for line in grid:
     key, equals, text = line.partition('=')
@@ -55,13 +51,9 @@ def jobs(
   seeds: int,
   settle: Callable[[Any, Collection[str]], Any] = lambda config, given: None,
 ) -> list[Job]:
-  """Returns the runs, seed by seed, so that every point has one early; each config is checked.
-  Raises UserError: as `points`, or a config that cannot be.
-
-  Args:
-    seeds: of each point.
-    settle: (config, keys that its point gives) -> None, changes the config as the run itself will.
-  """
+  """Returns the runs, seed by seed, so that every point has one early; each config is
+  settled(config, keys of its point) as the run itself will, and checked. Raises UserError as
+  `points`, or for a config that cannot be."""
   from bertjax.config import schema
 
   made = []
@@ -96,16 +88,10 @@ def table(
   metric: str,
   best: bool = False,
 ) -> Table:
-  """Returns a row for each point: median and spread of the metric over the seeds, and what went
-  wrong. Where runs are scored beside the majority (classes of texts), the last column counts those
-  whose accuracy is no better: they learned nothing, which is what Mosbach et al. 2021 call a failed
-  run. Raises UserError: runs are finished and none has the metric.
-
-  Args:
-    failed: names of those that ended with an error.
-    metric: of the evaluation after the last step, or
-    best: of the best one by `config.best`, whose metric it then is.
-  """
+  """Returns a row for each point: median and spread over the seeds of a metric after the last step,
+  or of the best evaluation by `config.best`, and what went wrong. Where runs are scored beside the
+  majority, the last column counts those whose accuracy is no better: a failed run of Mosbach et al.
+  2021. Raises UserError if no finished run has the metric."""
   logged = {job.name: judged(workdir / job.name, job.config, metric, best) for job in found}
   known = sorted({name for scores in logged.values() for name in scores} - {'step'})
   if known:

@@ -47,12 +47,8 @@ def main(argv: list[str]) -> int:
 
 
 def commands_of(size: str, flags: list[str], port: int) -> list[Command]:
-  """Returns the commands of the processes. Raises UserError if the size is none, or there is no
-  --workdir.
-
-  Args:
-    size: N or NxM.
-  """
+  """Returns the commands of N or NxM processes. Raises UserError if the size is none, or there is
+  no --workdir."""
   match = re.fullmatch(r'([1-9]\d*)(?:x([1-9]\d*))?', size)
   if not match:
     raise UserError(

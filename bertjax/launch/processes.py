@@ -40,14 +40,10 @@ class Command(NamedTuple):
 
 
 def run_together(commands: Sequence[Command]) -> int:
-  """Runs all to their end; SIGTERM, SIGINT and SIGHUP are passed on to each, a third one kills.
-
-  If one fails, the others are asked to stop, and killed after `GRACE_S`; what failed is said at
-  once, and of several commands again behind what the others have to say. If this process is killed,
-  the kernel kills them.
-
-  Returns 0 if all ended with 0, else the status of the first that failed; 128 + N for signal N.
-  """
+  """Runs all to their end; SIGTERM, SIGINT and SIGHUP are passed on to each, a third one kills. If
+  one fails, it is said, and the others are asked to stop and killed after `GRACE_S`; if this
+  process is killed, the kernel kills them. Returns 0 if all ended with 0, else the status of the
+  first that failed; 128 + N for signal N."""
   children: list[subprocess.Popen] = []
   asked: list[int] = []
   heard = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]  # not nohup's SIGHUP

@@ -19,12 +19,8 @@ def of_file(path: pathlib.Path) -> str:
 
 
 def fault(path: pathlib.Path, size: int, sha256: str, reads: bool = True) -> str:
-  """Returns what is wrong with a file: '' if it is what was written.
-
-  Args:
-    size: in bytes, as it was.
-    reads: whether to read the file from end to end; without it the size alone is compared.
-  """
+  """Returns the fault of a file of which size in bytes and sha256 are known; '' if there is none.
+  Without `reads` the size alone is compared."""
   try:
     if (got := path.stat().st_size) != size:
       return f'{path}: expected {size} bytes, got {got}'
@@ -36,11 +32,6 @@ def fault(path: pathlib.Path, size: int, sha256: str, reads: bool = True) -> str
 
 
 def faults(directory: pathlib.Path, files: Mapping[str, Sequence], reads: bool = True) -> list[str]:
-  """Returns what is wrong with the files of a directory.
-
-  Args:
-    files: name -> (bytes, sha256).
-    reads: as of `fault`.
-  """
+  """Returns the faults of the files of a directory, name -> (bytes, sha256), as `fault` does."""
   found = [fault(directory / name, *sealed, reads=reads) for name, sealed in files.items()]
   return [said for said in found if said]

@@ -42,13 +42,10 @@ def to_stderr(line: str) -> None:
 
 
 def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = False) -> pathlib.Path:
-  """Returns a local path with what is at a path: itself, or the copy of a URL, which is made once a
-  host. A copy that was broken off goes on; of one that is complete only the list of files is asked
-  for. Raises UserError if there is nothing, or it cannot be read.
-
-  Args:
-    beside: of a file: whether to copy the files of its folder too.
-  """
+  """Returns a local path with what is at a path: itself, or the copy of a URL, made once a host; of
+  a file with `beside` also those of its folder. A copy that was broken off goes on; of one that is
+  complete only the list of files is asked for. Raises UserError if there is nothing, or it cannot
+  be read."""
   if not remote.is_remote(text):
     return pathlib.Path(text)
   url = os.fspath(text).rstrip('/')
@@ -70,11 +67,8 @@ def output(
   text: str | os.PathLike[str], marker: str, say: Say = to_stderr
 ) -> Iterator[pathlib.Path]:
   """Yields the directory to make: the path itself, or of a URL a local directory with what is there
-  already, which is sent when the context ends well.
-
-  Args:
-    marker: the file that says what is in it, sent last; '' if there is none.
-  """
+  already, which is sent when the context ends well, `marker`, the file that says what is in it,
+  last."""
   if not remote.is_remote(text):
     yield pathlib.Path(text)
     return
@@ -161,13 +155,8 @@ class Copy:
     last: str = '',
     wanted: Callable[[str], bool] = lambda name: True,
   ) -> None:
-    """Sends the files of a directory that are not there, or were other ones.
-
-    Args:
-      below: the folder there; '' is the whole.
-      last: the file to send when all others are there; an older one goes before they change.
-      wanted: of a name in the directory.
-    """
+    """Sends the wanted files of a directory that are not below a folder there, or were other ones;
+    `last` when all others are there, and an older one goes before they change."""
     there, jobs = self.names(below), {}
     for file in sorted(p for p in directory.rglob('*') if p.is_file()):
       name = file.relative_to(directory).as_posix()

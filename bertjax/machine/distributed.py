@@ -15,15 +15,11 @@ _LOOPBACK = ('127.', 'localhost', '[::1]')
 
 
 def join(coordinator: str | None, processes: int | None, process: int | None) -> None:
-  """Connects this process with the others; to be called before jax looks for devices. Raises
-  UserError: the flags, or the GPUs of a node and its tasks, do not fit together.
-
-  Args:
-    coordinator, processes, process: the flags of `bertjax.main`; None: not given. Without them the
-      environment is asked: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, or in its
-      place Kubernetes' JOB_COMPLETION_INDEX, and then whatever jax knows of. `processes` 1 alone is
-      a run of this process, whatever stands around it.
-  """
+  """Connects this process with the others, before jax looks for devices, by the flags of
+  `bertjax.main`; without them by JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID (or
+  Kubernetes' JOB_COMPLETION_INDEX), and then by whatever jax knows of. `processes` 1 alone is a run
+  of this process, whatever stands around it. Raises UserError if flags, or the GPUs of a node and
+  its tasks, do not fit together."""
   environ = os.environ
   if (coordinator, processes, process) == (None, None, None) and _NAMED <= environ.keys():
     index = environ.get('JAX_PROCESS_ID', environ.get('JOB_COMPLETION_INDEX', ''))
@@ -57,8 +53,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
 
 
 def _others(environ: Mapping[str, str]) -> str:
-  """Names the system by which jax knows of other processes; '' where this one is alone, which
-  jax.distributed.initialize() refuses."""
+  """Names the system by which jax knows of other processes; '' where this one is alone."""
   for cluster in clusters.ClusterEnv._cluster_types:
     on_tpus, on_pods = cluster.name.endswith('tpu'), cluster is clusters.K8sCluster
     if cluster.opt_in_only_method or (on_tpus and environ.get('JAX_PLATFORMS') == 'cpu'):

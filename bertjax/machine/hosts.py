@@ -59,14 +59,9 @@ def told(key: str) -> str | None:
 def gather(
   name: str, value: str, timeout_s: float = TIMEOUT_S, check: Callable[[], None] = lambda: None
 ) -> list[str]:
-  """Returns the value of every process, in their order. Raises Missing: processes that said
-  nothing; their hosts are named where they are known.
-
-  Args:
-    name: of this exchange, which no other one has.
-    timeout_s: how long to wait for the last of them.
-    check: called while it waits; what it raises ends the wait.
-  """
+  """Returns the value of every process, in their order, of an exchange with a name of its own.
+  `check` is called while it waits, and what it raises ends the wait. Raises Missing, with the hosts
+  of processes that said nothing for `timeout_s`, where they are known."""
   if count() == 1:
     return [value]
   tell(f'{name}/{index()}', value)
@@ -91,12 +86,8 @@ def barrier(name: str, timeout_s: float = TIMEOUT_S, check=lambda: None) -> None
 
 
 def first_then_all(name: str, work: Callable[[], T]) -> T:
-  """Has process 0 work alone, then all others: they find built what it has built.
-
-  Args:
-    name: of this work, which no other one has.
-    work: what each does; may raise, which keeps nobody waiting.
-  """
+  """Has process 0 do work with a name of its own, then all others, who find built what it has
+  built; work may raise, which keeps nobody waiting."""
   if index() > 0:
     barrier(name, math.inf)  # as long as process 0 lives
     return work()
@@ -113,13 +104,8 @@ def introduce() -> None:
 
 
 def require_same(name: str, mine: Flat, remedy: str) -> None:
-  """Refuses processes that differ in what must be the same everywhere. Raises UserError: names the
-  process, its host, the key and both values; on every process. Raises Missing: as `gather`.
-
-  Args:
-    mine: key -> JSON value, of this process.
-    remedy: the end of the message.
-  """
+  """Refuses processes whose keys -> JSON values differ. Raises UserError on each, which names the
+  process, its host, the key, both values and the remedy; Missing as `gather`."""
   texts = gather(f'same/{name}', json.dumps(mine, sort_keys=True, default=str))
   everyone = [json.loads(text) for text in texts]
   first = everyone[0]

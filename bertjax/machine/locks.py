@@ -25,12 +25,8 @@ _WITHOUT = 'nobody: there are no locks'
 
 @contextlib.contextmanager
 def alone(path: pathlib.Path, refusal: str) -> Iterator[None]:
-  """Holds a lock; does not wait for it. Raises UserError: another process holds it; it is named.
-  Raises OSError if the file cannot be made.
-
-  Args:
-    refusal: the start of the message, as in 'another run is at work in DIR'.
-  """
+  """Holds a lock; does not wait for it. Raises UserError, which begins as 'another run is at work
+  in DIR' and names the holder, if another process holds it; OSError if the file cannot be made."""
   file, holder = _take(path)
   if file is None:
     raise UserError(f'{refusal}: {holder}. Wait for it or stop it, or name another directory')

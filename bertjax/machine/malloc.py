@@ -62,12 +62,8 @@ def _policy() -> str:
 
 
 def keep_pages(temporary: int) -> bool:
-  """Lets the process keep its memory for the next call of a program; returns whether it does.
-
-  Args:
-    temporary: bytes that the program computes in, besides its arguments and results. Once they are
-      too many the process keeps nothing, for no program.
-  """
+  """Lets the process keep its memory for the next call of a program that computes in so many bytes;
+  returns whether it does. Once they are too many the process keeps nothing, for no program."""
   global _keeps
   if not _one_arena:
     return False

@@ -214,8 +214,7 @@ class Workdir:
     )
 
   def _require_ours(self) -> None:
-    """Refuses to write where a run that was started later writes. Raises TakenOver: names its host
-    and process."""
+    """Raises TakenOver, with host and process, if a run that was started later writes here."""
     if said := self.taken_over():
       raise TakenOver(said)
 
@@ -223,12 +222,9 @@ class Workdir:
 def opened(
   path: pathlib.Path | str, say: copies.Say = copies.to_stderr
 ) -> tuple[pathlib.Path, Callable[[str], None]]:
-  """Returns the local directory of a run that is only looked at, of a URL a copy without the states
-  of checkpoints, and what makes the checkpoint of a step complete there.
-
-  Args:
-    path: of its workdir or one of its checkpoints, or the URL of either.
-  """
+  """Returns the local directory of a run that is only looked at, named by its workdir, a checkpoint
+  or a URL of either (a copy without the states of checkpoints), and what makes the checkpoint of a
+  step complete there."""
   if not remote.is_remote(path):
     return pathlib.Path(path).absolute(), lambda step: None
   run, _, step = str(path).rstrip('/').partition(f'/{CHECKPOINTS}/')

@@ -29,12 +29,8 @@ class Interval:
       }
 
   def add(self, phase: str, found: Mapping[str, Any]) -> None:
-    """Adds a step, without waiting for the device.
-
-    Args:
-      found: loss, grad_norm, lr and sums (term -> total and weight), on the device; and skipped,
-        whether the step was, where steps can be.
-    """
+    """Adds a step, without waiting for the device: its loss, grad_norm, lr, sums (term -> total and
+    weight) and, where steps can be skipped, whether this one was."""
     self._waiting.append((phase, {k: found[k] for k in _KEPT if k in found}))
     if len(self._waiting) >= AT_ONCE:
       self._fetch()
@@ -47,13 +43,9 @@ class Interval:
     self, finish: Mapping[str, Callable[[Any], dict[str, float]]], interleaved: bool
   ) -> dict[str, float]:
     """Returns the metrics of the interval, which ends here: loss and grad_norm, means over the
-    steps; lr of the last step; each phase's metrics over its own steps, a later phase's before an
-    earlier one's; and skipped and left_out, steps that trained nothing and are in no mean.
-
-    Args:
-      finish: phase -> term sums to metrics, in the order of the phases.
-      interleaved: whether phases take turns; then their metrics are called <phase>/<metric>.
-    """
+    steps; lr of the last step; each phase's metrics by its `finish`, named <phase>/<metric> if
+    phases take turns, else a later phase's before an earlier one's; and skipped and left_out, steps
+    that trained nothing and are in no mean."""
     self._fetch()
     found = {name: self._of[name] for name in ('skipped', 'left_out') if self._of[name]}
     if steps := self._of['steps']:

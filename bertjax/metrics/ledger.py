@@ -75,25 +75,18 @@ class Ledger:
       self._seconds[part] += perf_counter() - start
 
   def count(self, tokens: Mapping[str, int], flops: float) -> None:
-    """Adds a batch.
-
-    Args:
-      tokens: this host's real, padding, predicted and dropped tokens.
-      flops: model FLOPs of this host's rows, forward and backward.
-    """
+    """Adds a batch: this host's real, padding, predicted and dropped tokens, and model FLOPs of its
+    rows, forward and backward."""
     for kind in KINDS:
       self._counts[kind] += tokens[kind]
     self._counts['flops'] += flops
 
   def interval(self) -> dict[str, float]:
-    """Closes the interval since the last call; all processes call it at the same step.
-
-    Returns time/<part>: seconds of this process. tokens/<kind>: over all hosts. tokens/total and
-    flops/total: real tokens and model FLOPs since the first step of the run. tokens_per_second:
-    real tokens over the time spent training, input waits included and compilation, evaluation and
-    checkpoints left out. mfu: model FLOPs over what the devices' peak allows in that time, where
-    the peak is known.
-    """
+    """Closes the interval since the last call, of all processes at the same step. Returns
+    time/<part>, seconds of this process; tokens/<kind> over all hosts; tokens/total and
+    flops/total, real tokens and model FLOPs since the first step of the run; tokens_per_second,
+    real tokens over the time of training and input, without compilation, evaluation and
+    checkpoints; mfu, model FLOPs over the devices' peak in that time, where it is known."""
     seconds, counts = self._close(), _over_hosts(self._counts)
     for kind in counts:
       self._total_counts[kind] += counts[kind]

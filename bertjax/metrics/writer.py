@@ -169,8 +169,7 @@ def _same(kept: Sequence[bytes], saved: Mapping[str, Any]) -> bool:
 
 
 def _cut_back(path: pathlib.Path, step: int) -> list[bytes]:
-  """Keeps the lines up to a step, but for what came after its checkpoint, and returns them; a line
-  torn by a kill, the last one, goes."""
+  """Keeps and returns the lines up to a step, without those after its checkpoint and a torn one."""
   kept = [line for line, row in lines_lib.read(path) if _stays(row, step)]
   temporary = path.with_name(path.name + '.tmp')
   with writing('metrics', path):

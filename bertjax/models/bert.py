@@ -23,10 +23,8 @@ from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import (
-  ACTIVATIONS,
   INITS,
   Activation,
-  Dense,
   Dropout,
   Dtype,
   Initializer,
@@ -36,14 +34,21 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import AttendingModel, Model
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
-from bertjax.models.layers.heads import Pooling, WordHead, gather_positions, label_logits, pool
+from bertjax.models.layers.heads import (
+  Pooling,
+  WordHead,
+  gather_positions,
+  label_flops,
+  label_heads,
+  pool,
+  pooler,
+)
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
 
 PoolerActivation = Literal['tanh', 'gelu_erf', 'relu', 'none']
-POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS['relu'])
 
 # tiny..medium: Turc et al. 2019 (arXiv 1908.08962); base, large: Devlin et al. 2019. `test` is
 # ours: two layers of 8 heads, so that every test mesh divides it.
@@ -212,7 +217,7 @@ class Bert(Base, AttendingModel):
     x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
       embedded_BTD, Context(example_mask(batch, self.attend)), noise
     )
-    out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
+    out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
       head = WordHead(
         self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
@@ -220,20 +225,15 @@ class Bert(Base, AttendingModel):
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
+    read_BGD = None
     if self.labels or self.pooler:
       read_BGD = pool(x_BTD, batch, self.pooling)
       if self.pooler_dropout:
         read_BGD = Dropout(self.head_dropout, name='pooler_dropout')(read_BGD, noise)
       if self.pooler_activation != 'none':
-        dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-        pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))
-        out['pooled_BGD'] = pooled_BGD
-        read_BGD = pooled_BGD
-      read_BGD = Dropout(self.head_dropout, name='head_dropout')(read_BGD, noise)
-      out['label_BGC'] = label_logits(read_BGD, self.labels, init)
-    if self.token_labels:
-      read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)
-      out['token_label_BTC'] = label_logits(read_BTD, self.token_labels, init)
+        read_BGD = pooler(self, read_BGD, init, self.pooler_activation)
+        out['pooled_BGD'] = read_BGD
+    out |= label_heads(self, init, noise, read_BGD, x_BTD if self.token_labels else None)
     if self.answers != 'none':
       head = AnswerHead(
         self.answers, 1, self.norm_eps, init, self.head_dropout, dtype, name='answers'
@@ -258,14 +258,8 @@ class Bert(Base, AttendingModel):
       predicted = float(np.sum(batch['weight_BP']))
       transform = self.width * self.table_width if self.transform else 0
       count += flops_lib.head_flops(predicted, transform, self.table_width * self.vocab_size)
-    if self.token_labels:
-      real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-      count += flops_lib.head_flops(real, self.width * sum(n for _, n in self.token_labels))
-    if self.labels or self.pooler:
-      examples = float(np.sum(batch['example_weight_BG']))
-      classes = sum(classes for _, classes in self.labels)
-      pooler = 0 if self.pooler_activation == 'none' else self.width * self.width
-      count += flops_lib.head_flops(examples, pooler, classes * self.width)
+    between = 0 if self.pooler_activation == 'none' else self.width * self.width
+    count += label_flops(self, batch, between, pooled=self.pooler)
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 

@@ -23,7 +23,6 @@ from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,
-  Dropout,
   Dtype,
   Init,
   Norm,
@@ -41,7 +40,8 @@ from bertjax.models.layers.heads import (
   WordHead,
   declared,
   gather_positions,
-  label_logits,
+  label_flops,
+  label_heads,
   pool,
 )
 from bertjax.models.layers.positions import bias_table
@@ -134,36 +134,27 @@ class ModernBert(TargetModel):
     x_BTD, hidden_LBTD = encoder(embedded_BTD, self._contexts(batch), noise)
     last = Norm(self.norm_eps, dtype, 0.0, self.norm, self.biases, name='final_norm')
     x_BTD = last(x_BTD)
-    out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
+    out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
       head = WordHead(
         self.vocab_size, True, 'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm,
         self.biases, name='mlm',
       )  # fmt: skip
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
-    if self.labels or self.token_labels:
-      out |= self._labelled(x_BTD, batch, noise)
-    if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
-      hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
-      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
-    return out
-
-  def _labelled(self, x_BTD: Array, batch: Batch, noise: Noise | None) -> dict[str, Any]:
-    """The logits of the labels of examples and of tokens, float32."""
-    dtype = jnp.dtype(self.dtype)
     transform = Transform(
       self.width, 'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm, self.biases,
       name='head',
     )  # fmt: skip
-    init = normal(self.width**-0.5)
-    found = {}
-    for kind, labels in dict(label_BGC=self.labels, token_label_BTC=self.token_labels).items():
-      found[kind] = {}
-      if labels:
-        x_BPD = pool(x_BTD, batch, self.pooling) if kind == 'label_BGC' else x_BTD
-        read_BPD = Dropout(self.head_dropout, name=f'{kind}_dropout')(transform(x_BPD), noise)
-        found[kind] = label_logits(read_BPD, labels, init)
-    return found
+    out |= label_heads(
+      self, normal(self.width**-0.5), noise,
+      transform(pool(x_BTD, batch, self.pooling)) if self.labels else None,
+      transform(x_BTD) if self.token_labels else None,
+      ('label_BGC_dropout', 'token_label_BTC_dropout'),
+    )  # fmt: skip
+    if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
+      hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
+      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
+    return out
 
   @property
   def room(self) -> int:
@@ -238,12 +229,7 @@ class ModernBert(TargetModel):
     if self.words:
       predicted = float(np.sum(batch['weight_BP']))
       count += flops_lib.head_flops(predicted, self.width**2, self.width * self.vocab_size)
-    for labels, where in ((self.labels, 'example_weight_BG'), (self.token_labels, 'example_BT')):
-      if labels:
-        read = float(np.sum(np.asarray(batch[where]) > 0))
-        classes = sum(classes for _, classes in labels)
-        count += flops_lib.head_flops(read, self.width**2, self.width * classes)
-    return count
+    return count + label_flops(self, batch, self.width**2, self.width**2)
 
 
 def normal(std: float) -> Init:

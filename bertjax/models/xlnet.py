@@ -27,7 +27,6 @@ from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.basic import (
   INITS,
   Activation,
-  Dense,
   Dropout,
   Dtype,
   Initializer,
@@ -41,8 +40,10 @@ from bertjax.models.layers.heads import (
   Head,
   WordHead,
   declared,
-  gather_positions,
-  label_logits,
+  label_flops,
+  label_heads,
+  pool,
+  pooler,
 )
 from bertjax.models.layers.memory import Memory, Start
 from bertjax.models.layers.positions import DistanceTable, query_biases
@@ -254,23 +255,23 @@ class Labelled(XLNet, LabelModel):
     An example's [CLS] goes through dense, tanh and dropout (zihangdai/xlnet, modeling.py:
     summarize_sequence).
     """
-    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    init = INITS[self.initializer](self.init_std)
     content = {key: x for key, x in batch.items() if not key.endswith('_BP')}
     found = super().__call__(content, (), noise, hidden)
-    out = dict(last_BTD=found['last_BTD'], label_BGC={})
+    x_BTD = found['last_BTD']
+    out = dict(last_BTD=x_BTD)
     if hidden:
       out |= dict(hidden_LBTD=found['hidden_LBXD'], embedded_BTD=found['embedded_BXD'])
-    if self.labels:
-      last_BGD = gather_positions(out['last_BTD'], batch['first_BG'])
-      dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      read_BGD = Dropout(self.head_dropout, name='head_dropout')(jnp.tanh(dense(last_BGD)), noise)
-      out['label_BGC'] = label_logits(read_BGD, self.labels, init)
+    read_BGD = pooler(self, pool(x_BTD, batch, self.pooling), init) if self.labels else None
+    tokens = x_BTD if self.token_labels else None
+    out |= label_heads(self, init, noise, read_BGD, tokens, ('head_dropout', ''))
     if self.answers != 'none':
       head = AnswerHead(
-        self.answers, 0, self.norm_eps, init, self.head_dropout, dtype, name='answers'
-      )
-      out['answers'] = head(out['last_BTD'], batch, noise)
-    return dict(out, token_label_BTC=label_logits(out['last_BTD'], self.token_labels, init))
+        self.answers, 0, self.norm_eps, init, self.head_dropout, jnp.dtype(self.dtype),
+        name='answers',
+      )  # fmt: skip
+      out['answers'] = head(x_BTD, batch, noise)
+    return out
 
   @property
   def divides_columns(self) -> bool:
@@ -290,11 +291,7 @@ class Labelled(XLNet, LabelModel):
     each += flops_lib.head_flops(2 * example_BT.shape[1] * 2 / 3, square)  # the position table's
     each += 18.0 * self.width * flops_lib.attended_pairs(example_BT, None)
     count = self.layers * each
-    if self.labels:
-      classes = sum(classes for _, classes in self.labels)
-      examples = float(np.sum(batch['example_weight_BG']))
-      count += flops_lib.head_flops(examples, square, self.width * classes)
-    count += flops_lib.head_flops(real, self.width * sum(n for _, n in self.token_labels))
+    count += label_flops(self, batch, square)
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 

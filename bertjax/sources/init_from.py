@@ -18,7 +18,6 @@ afresh. Ids mean nothing without their vocabulary, so one that differs is refuse
 model, `config.remap_vocab` moves the rows of the pieces that both have.
 """
 
-import copy
 import json
 import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bertjax.checkpoint import history, manifest, reading, resume
+from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.formats import directory, fresh
 from bertjax.machine import mirror, remote
@@ -105,58 +104,36 @@ def open_source(name: str, key: str = KEY) -> Source:
   )
 
 
-class Adopted(NamedTuple):
-  """The result of `adopt`.
+class Brought(NamedTuple):
+  """What `config.init_from` brings a run.
 
   Attributes:
-    config: the run's config, with the values that a whole model brings.
-    said: lines about the values that were set, for people.
-    source: the whole model; None if it was not opened.
+    model: fields of `config.model`.
+    languages: of the source, by their ids.
+    said: lines for people.
+    source: the whole model; None of subtrees.
   """
 
-  config: Any
+  model: Mapping[str, Any]
+  languages: tuple[str, ...] = ()
   said: Sequence[str] = ()
   source: Source | None = None
 
 
-def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
-  """The config with the fields of `config.model` and the vocabulary that a whole model brings.
-
-  Args:
-    given: the run's config.
-    workdir: of the run, which keeps the vocabulary; a run that has begun needs the model no more.
+def brought(config: Any) -> Brought:
+  """Opens what `config.init_from` of a run names.
 
   Raises:
     UserError: there is no such model, or it is of another `config.model.name`.
   """
-  name = whole(given.init_from)
-  if not given.init_from:
-    return Adopted(given)
-  config, stored = copy.deepcopy(given), resume.stored(workdir)
+  name = whole(config.init_from)
   if not name:
-    return Adopted(config, model_fields.of_parts(config, stored, _fields))
-  if stored is not None:
-    old = stored['config']
-    model_fields.bring(given.model, config, resume.with_tuples(old['model']))
-    if history.brought_vocabulary(stored) and config.data.vocab in ('', old['data']['vocab']):
-      config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))  # wherever that lies by now
-    if config.data.reader == 'labelled':
-      config.data.languages = resume.with_tuples(old['data']['languages'])
-    return Adopted(config)
+    fields, said = model_fields.of_parts(config.init_from, _fields)
+    return Brought(fields, said=said)
   source = _for_run(name, config)
-  if config.data.reader == 'labelled':
-    if 'language' in dict(source.model.get('extra', ())):
-      config.data.languages = config.data.languages or source.languages
-  else:
+  if config.data.reader != 'labelled':
     directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
-  changed = model_fields.bring(given.model, config, source.model)
-  said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
-  said += other_names(source, config)
-  data = config.data
-  if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
-    data.vocab = bring_vocabulary(source, workdir)
-    said.append(f'The vocabulary of {name} is kept in {data.vocab}')
-  return Adopted(config, said, source)
+  return Brought(dict(source.model), source.languages, other_names(source, config), source)
 
 
 def _fields(name: str) -> Mapping[str, Any]:
@@ -166,7 +143,7 @@ def _fields(name: str) -> Mapping[str, Any]:
   checkpoint = reading.newest(*mirror.opened(name))
   path = checkpoint.parent.parent / resume.NAME
   found = json.loads(path.read_bytes()) if path.is_file() else {}
-  if found.get('format') == resume.FORMAT and checkpoint.name.isdecimal():
+  if found.get('format') in resume.READS and checkpoint.name.isdecimal():
     return dict(runs.model_at(resume.stored_config(path.parent), int(checkpoint.name)))
   return found.get('config', {}).get('model', {})  # of an older format
 
@@ -199,10 +176,16 @@ def other_names(source: Source, config: Any) -> list[str]:
   ]
 
 
-def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
-  """Copies the vocabulary of a model into the workdir; returns its path there."""
+def keep_vocabulary(
+  source: Source, data: Any, workdir: pathlib.Path | str
+) -> tuple[str, list[str]]:
+  """Copies the vocabulary of a model into the workdir, where `config.data` names none; returns its
+  directory and what to say of it."""
+  if source.vocabulary is None or data.store or data.vocab or data.train_vocab.type:
+    return '', []
   resume.keep_vocabulary(workdir, source.vocabulary)
-  return str(pathlib.Path(workdir, resume.VOCAB))
+  path = str(pathlib.Path(workdir, resume.VOCAB))
+  return path, [f'The vocabulary of {source.name} is kept in {path}']
 
 
 def loader(

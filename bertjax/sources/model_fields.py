@@ -44,7 +44,7 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
   """
   skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
   if given.name == theirs['name']:
-    return _set(config.model, {k: v for k, v in theirs.items() if k not in skipped})
+    return set_fields(config.model, {k: v for k, v in theirs.items() if k not in skipped})
   said = [key for key in given if key in skipped and not source_of(given, key)]
   lacking = [key for key in said if key not in theirs and key not in HEADS]
   if lacking:
@@ -59,29 +59,21 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
 
 
 def of_parts(
-  config: Any, stored: Mapping[str, Any] | None, fields: Callable[[str], Mapping[str, Any]]
-) -> list[str]:
-  """Sets the SHAPELESS fields by which the subtrees of `config.init_from` are read.
+  init_from: Any, fields: Callable[[str], Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+  """Returns the SHAPELESS fields by which the subtrees of `config.init_from` are read, and lines
+  about sources that do not say theirs.
 
   Args:
-    config: the run's; changed.
-    stored: config.json of a run that has begun: what it set is set again, where the same is given.
+    init_from: a tuple of (checkpoint, from path, to path, layers).
     fields: name of a source -> its `config.model`.
-
-  Returns:
-    What was set, for people.
 
   Raises:
     UserError: subtrees are read by different values of a field.
   """
-  model, found = config.model, {}
-  if stored is not None:
-    old, given = stored['config']['model'], stored['given']
-    keys = [key for key in SHAPELESS if key in model and given.get(f'model.{key}') == model[key]]
-    _set(model, {key: old[key] for key in keys if key in old})
-    return []
-  models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in config.init_from)}
-  for name, path, *_ in config.init_from:
+  found: dict[str, Any] = {}
+  models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in init_from)}
+  for name, path, *_ in init_from:
     here = ''.join(f'{part}/' for part in path.split('/') if part not in NETS)
     for key, value in models[name].items():
       places = [f'{place}/' for place in SHAPELESS.get(key, ())]
@@ -92,13 +84,11 @@ def of_parts(
           f'config.init_from: {name}:{path} is read with config.model.{key}={value!r}, what '
           f'stands before it with {found[key]!r}: expected subtrees of models that agree'
         )
-  changed = _set(model, found)
-  said = [f'config.init_from sets config.model: {", ".join(changed)}'] if changed else []
   absent = [name for name, theirs in models.items() if not theirs]
-  return said + [f'{name} comes without its config.model, which is not compared' for name in absent]
+  return found, [f'{name} comes without its config.model, which is not compared' for name in absent]
 
 
-def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
+def set_fields(model: Any, fields: Mapping[str, Any]) -> list[str]:
   """Sets the fields that a model has; returns what changed."""
   changed = []
   for key, value in fields.items():

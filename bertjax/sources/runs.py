@@ -186,7 +186,7 @@ def write_run(
   if vocabulary:
     with writing('the vocabulary of the run', output / resume.VOCAB):
       vocabulary.save(output / resume.VOCAB)
-  resume.claim_workdir(output, config, config)
+  resume.claim_workdir(output, config, {})
 
 
 def _on_device(x: Any) -> Any:

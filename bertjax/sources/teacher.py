@@ -5,18 +5,14 @@ from its source whenever a run begins or goes on, and the sha256 of its paramete
 config.json keeps, tells whether it is the same.
 """
 
-import copy
 import hashlib
-import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from bertjax import dotted, sharding
-from bertjax.checkpoint import resume
 from bertjax.errors import UserError
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, init_from, vocab_rows
@@ -26,30 +22,30 @@ from bertjax.vocab.vocabulary import Vocabulary, check_rows
 KEY = 'config.objective.teacher.source'
 
 
-def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
-  """The config with what the teacher brings: its fields, its hash, and the vocabulary where the run
-  has none; and what is worth saying.
+def brought(
+  config: Any, known: Mapping[str, Any]
+) -> tuple[dict[str, Any], init_from.Source, list[str]]:
+  """Opens the teacher of a run.
 
   Args:
-    given: the run's config.
-    workdir: of the run, which keeps the vocabulary.
+    config: the run's.
+    known: what the first element was when the run began; {}: it begins.
+
+  Returns:
+    (`model`, its fields of `config.model`, and `sha256` of its parameters; the teacher; lines for
+    people).
 
   Raises:
     UserError: no teacher is named, or there is none; or it is not the one that the run began with,
       or has other classes or the heads of several tasks.
   """
-  if TEACHER not in given.objective:
-    return given, ()
-  config = copy.deepcopy(given)
-  teacher, source = config.objective.teacher, _source(given)
+  source = _source(config)
   params = source.params()
-  teacher.model, teacher.sha256 = ConfigDict(source.model), digest(params)
-  stored = resume.stored(workdir)
-  begun = stored['config']['objective'].get(TEACHER) if stored else None
-  if begun and begun['sha256'] != teacher.sha256:
+  found: dict[str, Any] = dict(model=dict(source.model), sha256=digest(params))
+  if known and known['sha256'] != found['sha256']:
     raise UserError(
-      f'{KEY}={source.name} has other parameters (sha256 {teacher.sha256[:12]}) than the teacher '
-      f'that this run began with ({begun["sha256"][:12]}): name that checkpoint, as in '
+      f'{KEY}={source.name} has other parameters (sha256 {found["sha256"][:12]}) than the teacher '
+      f'that this run began with ({known["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
   if task_heads.TASKS in params and task_heads.names(config.model):
@@ -58,13 +54,8 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
       'expected a teacher that was fine-tuned on one, as its student is'
     )
   _check_classes(config, source)
-  said = [f'The teacher {source.name} has {parameters(params):,} parameters']
-  said += init_from.other_names(source, config)
-  data = config.data
-  if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
-    data.vocab = init_from.bring_vocabulary(source, workdir)
-    said.append(f'The vocabulary of {source.name} is kept in {data.vocab}')
-  return config, said
+  said = f'The teacher {source.name} has {parameters(params):,} parameters'
+  return found, source, [said, *init_from.other_names(source, config)]
 
 
 def _check_classes(config: Any, source: init_from.Source) -> None:
@@ -86,7 +77,7 @@ def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
   """The teacher's parameters.
 
   Args:
-    config: of the run, as `adopt` returns it.
+    config: of the run, resolved.
     vocabulary: of the run; None where it is not known.
     abstract: the collection as shapes with shardings.
 

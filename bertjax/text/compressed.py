@@ -19,13 +19,9 @@ def suffix(path: pathlib.Path) -> str:
 
 
 def lines(path: pathlib.Path, raw: IO[bytes], longest: int) -> Iterator[bytes]:
-  """Yields the lines of a file with their line feeds, decompressed as its name says. Raises
-  UserError: a damaged archive, or no package that reads it.
-
-  Args:
-    raw: the file, opened; its position tells how far reading has come.
-    longest: of a longer line `longest` + 1 bytes are returned, and the rest is passed over.
-  """
+  """Yields the lines of an opened file with their line feeds, decompressed as its name says. Of a
+  line longer than `longest` comes one byte more than that. Raises UserError for a damaged archive,
+  or if no package reads it."""
   file, size = _open(path, raw), 0
   try:
     while line := file.readline(longest + 1):

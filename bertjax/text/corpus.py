@@ -76,17 +76,9 @@ def open_files(
   verbatim: bool = False,
   skip_bad: bool = False,
 ) -> Corpus:
-  """Opens files of text. Raises UserError: no such file, or one that is no text.
-
-  Args:
-    name: a comma list of files, folders and globs, as `files.find_sources` takes it.
-    errors: 'strict' or 'replace', of bytes that are not UTF-8.
-    field: of JSON lines and tables, which holds the text.
-    columns: fields that are read besides, among `documents.COLUMNS`, and the languages that the
-      name gives.
-    verbatim: of plain text: nothing in it separates documents; see `files.Files`.
-    skip_bad: whether lines and records that are wrong are left out.
-  """
+  """Opens files of text, named as in `files.find_sources`; the other arguments are those of
+  `files.Files`, and `columns` are read beside the languages that the name gives. Raises UserError
+  for no such file, or one that is no text."""
   files = Files(find_sources(name), errors, field, verbatim=verbatim, left_out=LeftOut(skip_bad))
   if not files.total:
     raise UserError(f'{name}: all files are empty')

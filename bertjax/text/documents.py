@@ -61,14 +61,9 @@ def text_of(record: bytes, columns: Sequence[str]) -> bytes:
 
 
 def split(text: str, values: Mapping[str, str], how: str, spaced: bool = False) -> Sentences:
-  """Splits a document into sentences, each with its values. Raises UserError: not one value for
-  each line, a role that is no number, or no language.
-
-  Args:
-    values: column -> the value of the document.
-    how: 'lines', 'sentences' or 'verbatim'.
-    spaced: as of `split_sentences`.
-  """
+  """Splits a document into 'lines', 'sentences' or 'verbatim' lines, each with its values; `spaced`
+  is that of `split_sentences`. Raises UserError for values that do not fit the lines, a role that
+  is no number, and no language."""
   names = values.get('language', '').split(PARALLEL)
   if len(names) > 1:
     texts = [line.strip() for line in text.split('\n')]

@@ -36,12 +36,9 @@ class Source(NamedTuple):
 
 
 def find_sources(pattern: str) -> list[Source]:
-  """Returns the sources of a comma list of paths, folders and globs, each with or without its
-  language.
-
-  Raises UserError if a pattern matches no file; a language is said for some only; parallel text is
-  not two files or one with columns, or its sides have different numbers of lines.
-  """
+  """Returns the sources of a comma list of paths, folders and globs, with or without languages.
+  Raises UserError for a pattern without files, a language of some alone, and parallel text that is
+  not two files of as many lines or one with columns."""
   found = []
   for part in pattern.split(','):
     match = _LANGUAGE.fullmatch(part)

@@ -47,14 +47,10 @@ def kind_of(path: pathlib.Path) -> str | None:
 
 
 def check(path: pathlib.Path, lines: bool = False) -> str:
-  """Looks at the beginning of a file. Returns its kind: TEXT, where neither the name nor the
-  beginning says otherwise. A name that says text is taken at its word, and a beginning that looks
-  like something else is logged once. Raises UserError: UTF-16, lines that end with CR alone, an
-  archive, or a name that says nothing of a table, of JSON or of bytes that are no text.
-
-  Args:
-    lines: whether it is read line by line whatever its name, as a side of parallel text is.
-  """
+  """Returns the kind of a file by its name, TEXT where neither name nor first bytes say otherwise;
+  a file called text that looks like something else is logged once. With `lines` it is read line by
+  line, whatever its name. Raises UserError for UTF-16, lines that end with CR alone, an archive,
+  and an unnamed table, JSON or bytes that are no text."""
   kind = TEXT if lines else kind_of(path)
   if kind == PARQUET:
     if compressed.suffix(path):

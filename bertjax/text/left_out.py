@@ -40,12 +40,8 @@ class LeftOut:
 
 
 def wrong_with(line: bytes, errors: str) -> Wrong | None:
-  """Returns the fault of a line of text, or None.
-
-  Args:
-    line: bytes from the file; one that is too long may be cut behind the limit.
-    errors: 'strict' accepts only UTF-8; 'replace' leaves other bytes to the decoder.
-  """
+  """Returns the fault of a line of text, or None. 'strict' errors accept only UTF-8; 'replace'
+  leaves other bytes to the decoder."""
   if len(line) > MAX_DOCUMENT:
     return Wrong(f'longer than {MAX_DOCUMENT} bytes', 'Break it up')
   if b'\0' in line:

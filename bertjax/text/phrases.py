@@ -87,14 +87,9 @@ def unit_starts(
   spans: Iterable[Spans],
   word_starts: np.ndarray,
 ) -> np.ndarray:
-  """Carries units from characters to tokens. Returns uint8 per token: 2 for the first token that
-  touches a span, 0 for the others; elsewhere 1 where a word begins and behind a span, else 0. A
-  text begins with 1 or 2.
-
-  Args:
-    flat: as `Vocabulary.encode_spans` returns it.
-    word_starts: bool [V], what begins a word outside the spans.
-  """
+  """Carries units from characters to the tokens of `Vocabulary.encode_spans`. Returns uint8 per
+  token: 2 for the first that touches a span, 0 for the others in it; elsewhere 1 where a word
+  begins and behind a span, else 0. A text begins with 1 or 2."""
   token_n, length_T, begin_n, end_n = flat
   base_T = np.cumsum([0] + [len(text) for text in texts])[:-1]
   base_n = np.repeat(base_T, length_T)

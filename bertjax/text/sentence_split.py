@@ -52,11 +52,8 @@ _ORDINAL_MONTHS = frozenset(
 
 
 def decode(document: bytes, errors: str) -> str:
-  """Returns the text of a document. Raises UserError if it is not UTF-8, and errors are strict.
-
-  Args:
-    errors: 'strict', or 'replace' to put U+FFFD where it is not.
-  """
+  """Returns the text of a document. Raises UserError if it is not UTF-8 and errors are 'strict';
+  'replace' puts U+FFFD there."""
   try:
     return document.decode('utf-8', errors)
   except UnicodeDecodeError as error:
@@ -68,12 +65,8 @@ def decode(document: bytes, errors: str) -> str:
 
 
 def split_document(text: str, how: str) -> list[str]:
-  """Returns the units of a document, stripped, without empty ones; verbatim, as they are.
-
-  Args:
-    text: the document; each of its lines is a unit or a paragraph.
-    how: 'lines', 'sentences' or 'verbatim': all lines, each with its line feed.
-  """
+  """Returns the units of a document: its stripped 'lines' or their 'sentences', without empty ones;
+  or 'verbatim' all lines, each with its line feed."""
   if how == VERBATIM:
     return re.findall('[^\n]*\n|[^\n]+', text)
   # Not splitlines(): a line may hold U+0085 or U+2028.
@@ -93,13 +86,9 @@ def detect(documents: Iterable[str]) -> str:
 
 
 def split_sentences(paragraph: str, spaced: bool = False) -> list[str]:
-  """Returns the sentences of a paragraph, stripped, in order; only white space is lost. Example:
-  'Dr. A. Smith left. "Why?" he asked.' gives 'Dr. A. Smith left.' and '"Why?" he asked.'
-
-  Args:
-    spaced: whether a sentence that has white space before it in the paragraph begins with a space,
-      so that sentences laid end to end are the text again.
-  """
+  """Returns the stripped sentences of a line in order; only white space is lost. 'Dr. A. Smith
+  left. "Why?" he asked.' gives 'Dr. A. Smith left.' and '"Why?" he asked.' With `spaced` a sentence
+  behind white space begins with a space, so that sentences laid end to end are the text again."""
   pieces, start = [], 0
   for match in _END.finditer(paragraph):
     if _is_end(paragraph, start, match):

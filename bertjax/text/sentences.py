@@ -70,12 +70,8 @@ def encode_blanks(
   mask: int | None,
   spelled: str = BLANK,
 ) -> list[Sentence]:
-  """Returns the texts with a mask token for each BLANK. Raises UserError if the vocabulary has no
-  mask token.
-
-  Args:
-    spelled: how else a blank may be spelled: the vocabulary's own mask token.
-  """
+  """Returns the texts with a mask token for each BLANK, or for the vocabulary's own mask token,
+  `spelled`. Raises UserError if the vocabulary has no mask token."""
   if mask is None:
     raise UserError(
       'sentences are completed at the mask token, which this vocabulary has none of: expected a '
@@ -128,12 +124,8 @@ def continued(sentence: Sentence) -> Row:
 def as_batch(
   rows: Sequence[Row], count: int, length: int, slots: int, frame: Frame
 ) -> dict[str, np.ndarray]:
-  """Returns the rows as a batch of one example each; see types.py.
-
-  Args:
-    rows: `count` at most; the rest are empty.
-    count, length, slots: B, T and P.
-  """
+  """Returns rows, at most `count` of them, as a batch [count, length] with so many slots, an
+  example each; see types.py."""
   zeros = lambda width: np.zeros((count, width), np.int32)
   weights = lambda width: np.zeros((count, width), np.float32)
   batch = {f'{name}_BT': zeros(length) for name in ('token', 'example', 'type', 'position')}

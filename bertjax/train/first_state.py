@@ -1,20 +1,20 @@
 """The state that a run begins with: from the seed and `config.init_from`, or its checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import finite, history, resume
+from bertjax.checkpoint import finite, resume
 from bertjax.checkpoint.may_differ import covers
 from bertjax.config import timeline
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
 from bertjax.optim import schedules
 from bertjax.sources import init_from, teacher
-from bertjax.train import fresh_layers, setup
+from bertjax.train import fresh_layers, resolve, setup
 from bertjax.train.step import State
 from bertjax.types import TEACHER
 
@@ -37,7 +37,7 @@ def initial_state(
   """
   fresh_layers.check(config.fresh_layers, config.init_from, run.abstract.variables['params'])
   load = init_from.loader(config, run.vocabulary, source)
-  made = _from_seed(config, run)
+  made = _from_seed(run)
   loaded, said = load(made)
   variables, also = fresh_layers.kept(made, loaded, config.fresh_layers)
   del made, loaded
@@ -46,14 +46,14 @@ def initial_state(
   return _before_training(run, variables)
 
 
-def seeded_state(config: Any, run: setup.Run) -> State:
+def seeded_state(run: setup.Run) -> State:
   """`initial_state` from the seed alone, whatever `config.init_from` names."""
-  return _before_training(run, _from_seed(config, run))
+  return _before_training(run, _from_seed(run))
 
 
-def _from_seed(config: Any, run: setup.Run) -> Any:
+def _from_seed(run: setup.Run) -> Any:
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract.variables)
-  make = lambda: run.phases[0].initial_variables(config.seed)
+  make = lambda: run.phases[0].initial_variables(run.config.seed)
   return jax.jit(make, out_shardings=shardings)()
 
 
@@ -97,7 +97,6 @@ def with_first_carries(run: setup.Run, state: State) -> State:
 
 
 def begin(
-  config: Any,
   run: setup.Run,
   source: init_from.Source | None,
   checkpoints: checkpoints_lib.Checkpoints,
@@ -109,6 +108,7 @@ def begin(
   Raises:
     UserError: the batch of the last step is not the one that the run was trained on.
   """
+  config, record = run.config, resume.stored(workdir)
   found = checkpoints.restore(saved(config, run.abstract))
   if found is None:
     progress.note('Making the initial state')
@@ -118,12 +118,15 @@ def begin(
   start, state, meta = found[0], restored(run, found[1]), found[2]
   _check_reached(run, start)
   progress.note(f'Resuming after step {start}')
-  if changed := resume.changed_batches(workdir, run.config, start):
-    progress.note(f'Batches are others from now on, by {", ".join(changed)}')
+  changed = resume.changes(record, config, start)
+  if others := resume.changed_batches(changed):
+    progress.note(f'Batches are others from now on, by {", ".join(others)}')
   else:
     check_last_batch(run, meta, start)
-  if said := moved(run.timeline, workdir, run.config, start):
+  if said := moved(run.timeline, record, changed, start):
     progress.note(said)
+  if late := resume.trained_already(record, config.skip_steps, start):
+    progress.note(f'Left out too late, step {start} was taken: {late} of config.skip_steps')
   if not config.save_carry:
     progress.note(
       'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
@@ -133,17 +136,24 @@ def begin(
   return start, state, meta
 
 
-def moved(new: timeline.Timeline, workdir: str, resolved: Any, start: int) -> str:
+def moved(
+  new: timeline.Timeline, record: Mapping[str, Any] | None, changed: Iterable[str], start: int
+) -> str:
   """Compares the steps after `start` with what they were by the config of step `start`.
+
+  Args:
+    new: phases from now on.
+    record: config.json of the run.
+    changed: keys of its config that have changed after that step, or are to.
+    start: the number of steps taken.
 
   Returns:
     The learning rate and the phase of the first one that differs, now and before; '': none does.
   """
-  changed = resume.changes(workdir, resolved, start)
   decisive = [key for key in changed if covers(('total_steps', 'optimizer', 'phases'), key)]
-  if not decisive or start >= new.total:
+  if record is None or not decisive or start >= new.total:
     return ''
-  old = timeline.make(resume.as_config(history.config_of(resume.stored(workdir) or {}, start)))
+  old = resolve.of_step(record, start).timeline
 
   def at(line: timeline.Timeline, step: int) -> str:
     number, _ = line.at(min(step, line.total - 1))

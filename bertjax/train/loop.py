@@ -10,7 +10,7 @@ import json
 import math
 import pathlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ from bertjax.machine import checksums, hosts, mirror
 from bertjax.machine.stop import Stop
 from bertjax.metrics.progress import Progress
 from bertjax.sources import init_from
-from bertjax.train import evaluation, first_state, opening, pace, report, setup
+from bertjax.train import evaluation, first_state, opening, report, setup
 from bertjax.train.phase import Phase, columns
 from bertjax.train.watch import Step, Watcher
 from bertjax.train.watch.digests import Digests
@@ -36,13 +36,17 @@ from bertjax.train.watch.verification import Damaged, Verification
 from bertjax.types import Batch
 
 
-def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
+def run(
+  config: Any, workdir: str, overrides: Sequence[str] = (), given: Collection[str] | None = None
+) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one.
 
   Args:
     config: of the run.
     workdir: of the run.
-    overrides: keys that may have other values than they had so far, see `resume.check_workdir`.
+    overrides: keys that may have other values than they had so far.
+    given: keys of the command line, which stand against a preset, minutes and epochs; None: all
+      values of the config stand.
   """
   registry.note_own(config)
   hosts.introduce()
@@ -54,15 +58,11 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
     stack.enter_context(resume.alone_in(place.path))
     place.fetch()
     stack.enter_context(_nothing_left(config.data, pathlib.Path(place.path)))
-    for line in pace.recall(config, place.path):
-      progress.note(line)
-    for line in resume.check_workdir(place.path, config, overrides):
-      progress.note(line)
     for line in resume.check_history(place.path):
       progress.note(line)
-    run, source = opening.open_run(config, place, progress)
-    progress.expect(config.total_steps)
-    session = Session(config, run, source, place, progress, stop, stack)
+    run, source = opening.open_run(config, place, progress, given, overrides)
+    progress.expect(run.config.total_steps)
+    session = Session(run, source, place, progress, stop, stack)
     del source  # it may hold a whole model
     session.train()
 
@@ -92,7 +92,6 @@ class Session:
 
   def __init__(
     self,
-    config: Any,
     run: setup.Run,
     source: init_from.Source | None,
     place: mirror.Workdir,
@@ -103,15 +102,15 @@ class Session:
     """Takes the newest checkpoint, or begins anew.
 
     Args:
-      config: as it was given.
-      run: of it.
+      run: before its first step.
       source: what it is to begin with, if that was opened.
       place: its workdir.
       progress: what shows lines.
       stop: says when to leave early.
       stack: closes what is opened here; the last good state is saved first, if an error ends it.
     """
-    self._config, self._run, self._place = config, run, place
+    self._config = config = run.config
+    self._run, self._place = run, place
     self._progress, self._stop = progress, stop
     self._workdir = workdir = place.path
     self._checkpoints = checkpoints_lib.Checkpoints(
@@ -120,11 +119,9 @@ class Session:
     )  # fmt: skip
     stack.callback(self._checkpoints.close)
     self._start, self._state, meta = first_state.begin(
-      config, run, source, self._checkpoints, progress, workdir
+      run, source, self._checkpoints, progress, workdir
     )
     stack.callback(self._send)
-    if late := resume.trained_already(workdir, run.config, self._start):
-      progress.note(f'Left out too late, step {self._start} was taken: {late} of config.skip_steps')
     self._record = Record(run, workdir, self._start, meta, progress)
     stack.callback(self._record.close)
     say, latest = progress.note, self._checkpoints.latest
@@ -219,7 +216,8 @@ class Session:
   def _claim(self, done: int) -> None:
     """The first step has worked: from now on the workdir is this run's."""
     self._spikes.saved(done, first_state.saved(self._config, self._state))
-    changed = resume.claim_workdir(self._workdir, self._config, self._run.config, self._start)
+    facts = self._run.spec.facts.kept()
+    changed = resume.claim_workdir(self._workdir, self._config, facts, self._start)
     self._record.changed(self._start, changed)
     resume.keep_vocabulary(self._workdir, self._run.vocabulary)
     resume.note_stopped(self._workdir, None)
@@ -301,13 +299,16 @@ class Session:
       self._progress.note(f'That failed too: {second}')
 
 
-def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
+def evaluate(
+  config: Any, workdir: str, step: str | None = None, given: Collection[str] | None = None
+) -> None:
   """Prints the held-out scores of a checkpoint of the workdir as one JSON line; null: no number.
 
   Args:
     config: that of the run, see `resume.stored_config`; what differs from it is said.
     workdir: of the run.
     step: of the checkpoint, or 'best' by `config.best`; None: the newest intact one.
+    given: as of `run`.
   """
   chosen = reading.as_step(step)
   progress = Progress(config.total_steps)
@@ -315,7 +316,7 @@ def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
   place.fetch()
   for line in resume.overrides(place.path, config):
     progress.note(f'For this evaluation {line}')
-  run, _ = opening.open_run(config, place, progress)
+  run, _ = opening.open_run(config, place, progress, given)
   directory = reading.choose(place.path, chosen, config.best, place.fetch_checkpoint)
   record = dict(manifest=checksums.of_file(directory / mirror.MANIFEST))
   hosts.require_same('the checkpoint', record, 'give all the same --workdir')

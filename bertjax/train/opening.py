@@ -3,57 +3,59 @@
 import math
 import os
 import pathlib
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import jax
 
-from bertjax.checkpoint import resume
 from bertjax.config import presets, schema, timeline
 from bertjax.examples import readers
 from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
-from bertjax.sources import init_from, teacher
-from bertjax.train import pace, segments, setup
+from bertjax.sources import init_from
+from bertjax.train import pace, resolve, segments, setup
 from bertjax.train.watch import digests
 
 
 def open_run(
-  given: Any, place: mirror.Workdir, progress: Progress
+  config: Any,
+  place: mirror.Workdir,
+  progress: Progress,
+  given: Collection[str] | None = None,
+  overrides: Iterable[str] | None = None,
 ) -> tuple[setup.Run, init_from.Source | None]:
   """The run over the store (made first if the config gives text), and what it is to begin with, if
-  that was opened. Where `given.minutes` decide, total_steps is set in it."""
-  schema.check(given)
-  digests.check_start(given)
-  tracking.check(given.trackers)
+  that was opened; arguments as of `resolve.begin`."""
+  schema.check_keys(config)
+  digests.check_start(config)
+  tracking.check(config.trackers)
   workdir = place.path
-  config, said, source = init_from.adopt(given, workdir)
-  config, of_teacher = teacher.adopt(config, workdir)
-  for note in (*said, *of_teacher):
+  spec, source = resolve.begin(config, workdir, given, overrides)
+  for note in spec.said:
     progress.note(note)
-  for note in schema.notes(config):
-    progress.note(note)
-  reader = readers.of(config.data)
+  data, seed, facts = spec.config.data, spec.config.seed, spec.facts
+  reader = readers.of(data)
   if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
-    for phase in timeline.make(config).parts:
+    for phase in spec.timeline.parts:
       with timeline.named(phase):
         readers.of(phase.config.data).check(phase.config)
-  if remote.is_remote(config.data.store):
-    progress.note(f'The store {config.data.store} is copied once to each host')
+  if remote.is_remote(data.store):
+    progress.note(f'The store {data.store} is copied once to each host')
   elif hosts.index() == 0:
-    reader.ensure(config.data, config.seed, workdir)
+    reader.ensure(data, seed, workdir)
     place.send_store()
   if hosts.count() > 1:
     hosts.barrier('store', math.inf)  # as long as process 0 lives
     place.fetch_store()
-  path = reader.ensure(config.data, config.seed, workdir)
-  progress.note(reader.says([phase.config for phase in timeline.make(config).parts], path))
+  path = reader.ensure(data, seed, workdir)
+  progress.note(reader.says([phase.config for phase in spec.timeline.parts], path))
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
-  run = hosts.first_then_all('plans', lambda: setup.make_run(config, path, fallback=plans))
-  if config.minutes and not resume.stored(workdir):
-    given.total_steps = config.total_steps = pace.measure(config, run, progress.note)
-    run = setup.make_run(config, path, fallback=plans)
+  make = lambda facts: setup.make_run(config, path, fallback=plans, facts=facts)
+  run = hosts.first_then_all('plans', lambda: make(facts))
+  if run.config.minutes and not facts.steps:
+    run = make(facts._replace(steps=pace.measure(run, progress.note)))
   digests.check_data(run)
   shown = None
   for phase in run.parts:

@@ -6,22 +6,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from ml_collections import ConfigDict
 
 from bertjax import models, registry, sharding
-from bertjax.config import schema
 from bertjax.config import timeline as timeline_lib
 from bertjax.errors import UserError, choose
 from bertjax.examples import loader, readers
-from bertjax.examples.labelled.common import from_config
-from bertjax.models.layers import pad_id
 from bertjax.objectives import labels_of
 from bertjax.objectives.combine import over_all, task_heads
 from bertjax.optim import optimizer
 from bertjax.store.reader import Store, open_store
-from bertjax.train import abstract_state, evaluation
+from bertjax.train import abstract_state, evaluation, resolve
 from bertjax.train import phase as phase_lib
 from bertjax.train import step as step_lib
+from bertjax.train.facts import NONE, Facts
 from bertjax.train.phase import Phase
 from bertjax.train.step import State
 from bertjax.types import Batch, Factory, Objective, Subject
@@ -32,7 +29,7 @@ class Run(NamedTuple):
   """A whole run before its first step.
 
   Attributes:
-    config: as it was given, with references resolved and what the store tells filled in.
+    spec: its config, facts and phases.
     timeline: step -> phase.
     phases: in order; those that are trained as one are one.
     store: the training store; of a run that streams, the vocabulary alone.
@@ -41,13 +38,18 @@ class Run(NamedTuple):
     abstract: the state as shapes with shardings; its carry has one entry per phase.
   """
 
-  config: Any
+  spec: resolve.RunSpec
   timeline: timeline_lib.Timeline
   phases: tuple[Phase, ...]
   store: Store
   vocabulary: Vocabulary | None
   devices: sharding.Devices
   abstract: State
+
+  @property
+  def config(self) -> Any:
+    """The resolved config."""
+    return self.spec.config
 
   def at(self, done: int) -> tuple[Phase, int]:
     """The phase of step number `done` (from 1), and the number of its batch there."""
@@ -70,31 +72,24 @@ def make_run(
   store_path: str,
   devices: Sequence[Any] | None = None,
   fallback: str | None = None,
+  facts: Facts = NONE,
 ) -> Run:
   """Builds a run from its config.
 
   Args:
-    config: the run's.
+    config: as it was given.
     store_path: what its reader's `ensure` returned.
     devices: of the mesh; None takes all.
     fallback: directory for the plans where the store's own cannot be written.
+    facts: without those of the store.
 
   Raises:
     UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
-  schema.check(config)
-  reader = readers.of(config.data)
-  store = reader.open(store_path)
-  config = config.copy_and_resolve_references()
-  if config.data.vocab and reader.text:
-    _check_vocabulary(config.data, store)
-  config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
-  pad_id.fill(config.model, store.special['pad'])
-  if 'extra' in config.model:
-    config.model.extra = _tables(config, store)
-  if 'task' in reader.reads and 'labels' in config.model:
-    _fill_labels(config)
-  timeline = timeline_lib.make(config)
+  store = readers.of(config.data).open(store_path)
+  spec = resolve.resolve(config, facts.of_store(store))
+  config, timeline = spec.config, spec.timeline
+  _check_store(config, store)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for part in timeline.parts:
@@ -118,20 +113,7 @@ def make_run(
   abstract = abstract_state.make([*parts.values()], phases, placed)
   own = store.path / 'vocab'
   vocabulary = read_vocabulary(own) if own.is_dir() else None
-  return Run(config, timeline, phases, store, vocabulary, placed, abstract)
-
-
-def _fill_labels(config: Any) -> None:
-  """Gives heads that have 0 classes as many as the task has; a phase that is drawn has a task and
-  heads of its own, which the config then says too. Errors as `from_config.fill_labels`."""
-  from_config.fill_labels(config.model, config.data.task)
-  for phase in timeline_lib.make(config).drawn:
-    with timeline_lib.named(phase):
-      from_config.fill_labels(phase.config.model, phase.config.data.task)
-    own = config.phases[phase.name]
-    known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
-    with own.unlocked():
-      own.model = ConfigDict({**own.get('model', {}), **known})
+  return Run(spec, timeline, phases, store, vocabulary, placed, abstract)
 
 
 def _factory(config: Any) -> Factory:
@@ -165,49 +147,28 @@ def _held_out(store: Store) -> Store | None:
   return found.numbered(store.languages) if found.languages else found
 
 
-def _check_vocabulary(data: Any, store: Store) -> None:
-  given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
-  if given.sha256 != made_with['sha256']:
-    raise UserError(
-      f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '
-      f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
-      f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
-    )
-
-
-def _vocab_size(size: int, store: Store) -> int:
-  if size and store.vocabulary_size > size:
-    raise UserError(
-      f'the store {store.path} has {store.vocabulary_size} ids, but '
-      f'config.model.vocab_size={size}: leave it at 0 to take the number of the store'
-    )
-  return size or store.vocabulary_size
-
-
-def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
-  """`config.model.extra`, where the rows of the languages may be left to the store.
-
-  Raises:
-    UserError: a table that lacks rows for what the store has.
-  """
-  tables = dict(config.model.extra)
-  if 'language' in tables:
-    languages = config.data.languages or store.languages
-    if not languages and 'task' not in readers.of(config.data).reads:
-      store.column('language')  # refuses, with the remedy
-    tables['language'] = tables['language'] or len(languages)
-    if tables['language'] < len(languages):
+def _check_store(config: Any, store: Store) -> None:
+  """Refuses a store of another vocabulary, or without what a table of the model is to read."""
+  data, reads = config.data, readers.of(config.data).reads
+  if data.vocab and readers.of(data).text:
+    given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
+    if given.sha256 != made_with['sha256']:
       raise UserError(
-        f'config.model.extra has ids for {tables["language"]} languages, but there are '
-        f'{len(languages)}, {", ".join(languages)}: leave it at 0 to take their number'
+        f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '
+        f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
+        f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
       )
-  roles = 1 + int(store.columns['role'].max()) if 'role' in store.columns else 0
+  tables = dict(config.model.get('extra', ()))
+  if 'language' in tables and not (data.languages or store.languages) and 'task' not in reads:
+    store.column('language')  # refuses, with the remedy
+  roles = (
+    1 + int(store.columns['role'].max()) if 'role' in tables and 'role' in store.columns else 0
+  )
   if tables.get('role', roles) < roles:
     raise UserError(
       f'config.model.extra has ids for {tables["role"]} roles, but {store.path} has {roles}: set '
       f"config.model.extra=(('role', {roles}),)"
     )
-  return tuple(tables.items())
 
 
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:

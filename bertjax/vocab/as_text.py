@@ -68,8 +68,7 @@ def _parts(pattern: re.Pattern[str], text: str) -> list[int]:
 
 
 def _cut(function: Callable, pattern: re.Pattern[str], texts: Sequence[str], join: Callable) -> Any:
-  """Gives the answers of a function of texts, with join(cuts, answers) for one in which the pattern
-  is: cuts are where its parts begin and end."""
+  """Answers as a function of texts; of a text with the pattern, join(its cuts, their answers)."""
   found = list(function(texts))
   for number, text in enumerate(texts):
     if pattern.search(text):

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertjax.errors import UserError
 from bertjax.vocab import refusals
-from bertjax.vocab.unique import unique_pieces
+from bertjax.vocab.refusals import unique_pieces
 
 SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
 MASK = '<special1>'
@@ -43,13 +43,9 @@ def twin(codes: pathlib.Path) -> pathlib.Path:
 
 
 def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
-  """Returns the pieces of a vocabulary file, by id. Raises UserError: no such file, or a piece that
-  comes twice.
-
-  Args:
-    vocabulary: lines of a piece and its count, best first.
-    max_vocab: ids, special ones included; None: as many as the file has.
-  """
+  """Returns the pieces of a vocabulary file, lines of a piece and its count, by id; at most
+  `max_vocab` with the special ones. Raises UserError for no such file, or a piece that comes
+  twice."""
   if not vocabulary.is_file():
     raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
   lines = refusals.text_of(vocabulary).removesuffix('\n').split('\n')
@@ -68,13 +64,8 @@ def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
 
 
 def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
-  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises
-  UserError: lines that are not of this kind.
-
-  Args:
-    codes: as `merges_of` reads them.
-    lowercase: also strip accents.
-  """
+  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them; with lowercase
+  accents are stripped too. Raises UserError for lines of another kind."""
   tokenizer, id_n = _merger(pieces, merges_of(codes))
 
   def encode(texts: Sequence[str], languages: Sequence[str]) -> list[list[int]]:
@@ -97,8 +88,7 @@ def check_language(language: str) -> None:
 
 
 def _merger(pieces, merges) -> tuple[Tokenizer, np.ndarray]:
-  """Returns a Rust BPE over all that the codes make, and the id in the vocabulary of each of its
-  pieces."""
+  """Returns a Rust BPE over all that the codes make, and the id of each of its pieces."""
   index = {piece: i for i, piece in enumerate(pieces) if i >= len(SPECIAL)}
   letters = [piece for piece in index if len(piece.removesuffix(_END)) == 1]
   made = [part for a, b in merges for part in (a, b, a + b)]

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from bertjax.errors import UserError, writing
 from bertjax.vocab import fastbpe, patterns, refusals, sentencepiece_model, special, whole_words
 from bertjax.vocab.as_text import Encoding
-from bertjax.vocab.unique import unique_keys, unique_pieces
+from bertjax.vocab.refusals import unique_keys, unique_pieces
 
 CONFIG = special.CONFIG
 CODES = 'codes'  # how the names of fastBPE's files of codes begin

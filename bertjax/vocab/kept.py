@@ -9,13 +9,9 @@ from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabular
 
 
 def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
-  """Returns whether a directory keeps this vocabulary; False where it is empty or holds a part.
-
-  A copy of vocab.txt that an older version made does not say what becomes of accents, and is not
-  asked: the run goes on with what it does.
-
-  Raises UserError if it holds no vocabulary, and files that are not of this one.
-  """
+  """Returns True if a directory keeps this vocabulary; False if it is empty or holds a part. A copy
+  of vocab.txt that an older version made does not say what becomes of accents: the run goes on with
+  what it does. Raises UserError if it holds files of something else."""
   if not directory.exists():
     return False
   try:

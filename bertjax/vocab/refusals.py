@@ -1,9 +1,10 @@
-"""Errors about the files of a vocabulary, turned into mistakes of the user; errors of ours pass."""
+"""Errors about the files of a vocabulary, turned into mistakes of the user: no UTF-8, no JSON, a
+piece that comes twice, and what tokenizers and sentencepiece refuse. Errors of ours pass."""
 
 import contextlib
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bertjax.errors import UserError
@@ -37,3 +38,37 @@ def theirs() -> Iterator[None]:
     if type(error) not in (Exception, RuntimeError):
       raise
     raise UserError(str(error)) from error
+
+
+def unique_pieces(pieces: Iterable[str], what: str = 'line') -> dict[str, int]:
+  """Returns piece -> its number, from 0. Raises UserError if a piece comes twice; both places, a
+  `what` and its number from 1, are named."""
+  index: dict[str, int] = {}
+  for number, piece in enumerate(pieces):
+    before = index.setdefault(piece, number)
+    if before != number:
+      raise UserError(
+        f'the piece {piece!r} is {what} {before + 1} and again {what} {number + 1}: expected every '
+        'piece once. Mend the file, or train a vocabulary with `python -m bertjax.vocab`'
+      )
+  return index
+
+
+def unique_keys(text: str) -> Any:
+  """Returns a JSON value, in whose objects every key comes once. Raises UserError if it is none, or
+  a key comes twice; both places are named."""
+  return json_of(text, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  found = dict(pairs)
+  if len(found) < len(pairs):
+    seen: dict[str, Any] = {}
+    for number, (key, value) in enumerate(pairs, 1):
+      if key in seen:
+        raise UserError(
+          f'{key!r} is entry {seen[key][0]} of its object, with the value {seen[key][1]!r}, and '
+          f'again entry {number}, with {value!r}: expected every piece once'
+        )
+      seen[key] = number, value
+  return found

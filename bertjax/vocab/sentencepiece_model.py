@@ -39,14 +39,10 @@ def pieces_of(file: pathlib.Path) -> list[str]:
 
 
 def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | None:
-  """Decides about the cleaning of XLNet's and ALBERT's programs: plain quotes, no accents. It is
-  done where the settings say keep_accents or name a class of theirs; where they name no class but a
-  generic one, the first pieces decide. Returns True or False, accents are kept or not, where text
-  is cleaned; else None.
-
-  Args:
-    settings: as `formats.settings_of` returns them.
-  """
+  """Decides about the cleaning of XLNet's and ALBERT's programs, plain quotes and no accents: it is
+  done if the settings say keep_accents or name a class of theirs, or name a generic one and the
+  first pieces are theirs. Returns True or False, accents are kept or not, where text is cleaned;
+  else None."""
   keep = settings.get('keep_accents')
   name = str(settings.get('tokenizer_class') or '').removesuffix('Fast')
   cleaned = keep is not None or name in CLEANED.values()
@@ -56,12 +52,8 @@ def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | Non
 
 
 def read(file: pathlib.Path, lowercase: bool, accents: bool | None) -> dict[str, Any]:
-  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises
-  UserError: no model, or a fairseq model of another form.
-
-  Args:
-    accents: as `accents_of` returns it.
-  """
+  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises UserError
+  for no model, or a fairseq model of another form."""
   processor = _load(file)
   pieces = _pieces(processor)
 

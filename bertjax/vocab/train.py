@@ -42,13 +42,9 @@ def train_wordpiece(
   directory: pathlib.Path,
   keep_accents: bool = False,
 ) -> None:
-  """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT.
-
-  Args:
-    size: pieces, the five special ones included; fewer if the sample has no more.
-    lowercase: also strips accents, as BERT's uncased vocabularies do.
-    keep_accents: lowercase alone.
-  """
+  """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT, with so many pieces, the
+  five special ones included, or all that the sample has. Lowercase strips accents too, unless
+  `keep_accents`."""
   tokenizer = Tokenizer(models.WordPiece(unk_token='[UNK]'))
   strips = False if keep_accents else None  # None: as lowercase
   tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
@@ -81,11 +77,8 @@ def train_wordpiece(
 def train_bpe(
   sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
-  """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa.
-
-  Args:
-    size: pieces, the five special ones and 256 bytes included; fewer if the sample has no more.
-  """
+  """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa, with so
+  many pieces, the five special ones and 256 bytes included, or all that the sample has."""
   tokenizer = Tokenizer(models.BPE())
   if lowercase:
     tokenizer.normalizer = normalizers.Lowercase()
@@ -121,12 +114,9 @@ def train_bpe(
 def train_unigram(
   sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
-  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json. Raises UserError
-  if the sample is too small for so many pieces.
-
-  Args:
-    size: pieces, with <pad>, <unk>, <s>, </s>, <mask> and <eod>, which have the ids 0 to 5.
-  """
+  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json; <pad>, <unk>,
+  <s>, </s>, <mask> and <eod> have the ids 0 to 5. Raises UserError if the sample is too small for
+  so many pieces."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(
@@ -173,8 +163,8 @@ TRAINERS: dict[str, Callable] = dict(
 
 
 def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
-  """Returns the most frequent characters of the normalised sample, sorted; at most a quarter of the
-  pieces, since each comes alone and with ##."""
+  """Returns the most frequent characters, sorted; each comes twice, so a quarter of the pieces at
+  most."""
   counts: collections.Counter[str] = collections.Counter()
   for sentence in sentences:
     counts.update(normalizer.normalize_str(sentence))

@@ -75,11 +75,8 @@ class Vocabulary:
   def encode_batch(
     self, texts: Sequence[str], languages: Sequence[str] | None = None
   ) -> list[np.ndarray]:
-    """Returns the ids of each text, int32 arrays, without special tokens around them.
-
-    Args:
-      languages: of each text, where `check_language` is given; `language` if None.
-    """
+    """Returns the int32 ids of each text, without special tokens around them. The languages of the
+    texts matter where `check_language` is given; None: all are in `language`."""
     return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
 
   def encode_flat(
@@ -111,11 +108,9 @@ class Vocabulary:
 
   def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
     """Encodes as `encode_flat`, and finds the characters of its text that each token covers.
-
-    Returns int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token.
-    Bytes of one character all cover it; a token may cover the space before it. Raises UserError if
-    the kind of vocabulary does not keep offsets.
-    """
+    Returns int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token,
+    which may cover the space before it or a part of a character's bytes. Raises UserError if the
+    vocabulary keeps no offsets."""
     if self._spans is None:
       raise UserError(
         f'{self.files[0]}: units and spans need the offsets of tokens, which {self.type} '
@@ -167,16 +162,11 @@ class Vocabulary:
 
 def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
   """Reads a vocabulary that a user names, wherever: the same path has the same ids or is refused.
-  Raises UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the
-  files beside it say of it what we do not do.
-
-  Args:
-    path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
-      tokenizer.json, or codes_NAME of fastBPE (with vocab_NAME beside it); or a directory that
-      holds one of them, tokenizer.json before the others. Of a URL a copy is made first.
-    lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
-      says, else if no piece has a capital; tokenizer.json says itself.
-  """
+  It names vocab.txt, vocab.json or merges.txt, a SentencePiece .model, tokenizer.json, codes_NAME
+  of fastBPE, or a directory that holds one of them, tokenizer.json first; of a URL a copy is made.
+  `lowercase` None: as the file or tokenizer_config.json says, else if no piece has a capital.
+  Raises UserError for no such file, no vocabulary, or files beside it that say of it what we do not
+  do."""
   found = read_vocabulary(path, lowercase)
   beside.check(found, lowercase)
   return found

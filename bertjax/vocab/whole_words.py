@@ -64,13 +64,9 @@ def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
 
 
 def train(kind: str, lines: Iterable[str], size: int, lowercase: bool) -> str:
-  """Returns the text of tokenizer.json: by falling frequency, ties in the order of Unicode. Raises
-  UserError: so few characters that the newline is not among them.
-
-  Args:
-    size: ids, with <unk>, <pad>, which is the last, and the end of a line; fewer if the text has no
-      more. Of words the end of a line and <unk> have the ids 0 and 1.
-  """
+  """Returns the text of tokenizer.json: pieces by falling frequency, ties in the order of Unicode,
+  with <unk>, <pad>, which is the last, and the end of a line; of words the latter is 0 and <unk> 1.
+  Raises UserError if the newline is not among so few characters."""
   counts: collections.Counter[str] = collections.Counter()
   cut, end = _cut(kind, lowercase), END[kind]
   for line in lines:

@@ -205,7 +205,7 @@ def test_what_training_alone_has_spoils_no_answer(tmp_path):
 @mutation(
   'use: a directory with NaN is read',
   'bertjax/use/load.py',
-  "    finite.require(variables, path, ': take another model')\n",
+  "    finite.require(variables, opened.path, ': take another model')\n",
   '',
 )
 @mutation(

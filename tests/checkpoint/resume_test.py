@@ -1,5 +1,6 @@
 """Which configs a workdir accepts when a run is resumed."""
 
+import copy
 import json
 import os
 import shutil
@@ -11,55 +12,73 @@ from mutation import mutation
 from bertjax.checkpoint import resume
 from bertjax.checkpoint.may_differ import MAY_DIFFER, config_differences
 from bertjax.errors import UserError
+from bertjax.train import resolve
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, quickstart
 from configs.finetune import glue
+
+FACTS = dict(ids=211, pad=0)
 
 
 @pytest.fixture
 def workdir(tmp_path):
   """A workdir that holds a run of bert.py:test."""
   config = bert.get_config('test')
-  resume.check_workdir(tmp_path, config)
-  resume.claim_workdir(tmp_path, config, resolved(config))
+  check(tmp_path, config)
+  resume.claim_workdir(tmp_path, resolved(config), FACTS)
   return tmp_path
 
 
 def resolved(config):
-  """As set-up leaves it: the store tells how many ids there are."""
+  """As it is with the facts: the store tells how many ids there are."""
   config = config.copy_and_resolve_references()
-  config.model.vocab_size = 211
+  config.model.vocab_size = config.model.vocab_size or 211
   return config
 
 
+def check(workdir, config, names=()):
+  """Compares a config as a run does that has resolved it."""
+  record = resume.stored(workdir)
+  if record:
+    config = copy.deepcopy(config)
+    config.total_steps = record['config']['total_steps']
+  return resume.compare(workdir, record, resolved(config), names)
+
+
+def changed_batches(workdir, config):
+  changed = resume.changes(resume.stored(workdir), resolved(config), 12)
+  return resume.changed_batches(changed)
+
+
 def test_a_new_workdir_is_not_claimed_by_a_check(tmp_path):
-  resume.check_workdir(tmp_path, bert.get_config('test'))
+  check(tmp_path, bert.get_config('test'))
   assert not list(tmp_path.iterdir())
 
 
 def test_the_same_config_resumes(workdir):
   config = bert.get_config('test').lock()
-  resume.check_workdir(workdir, config)
+  check(workdir, config)
   assert json.loads((workdir / 'config.json').read_text())['config']['model']['size'] == 'test'
 
 
 @mutation(
   'resume: config.json says nothing of the vocabulary',
   'bertjax/checkpoint/resume.py',
-  'config=whole, given=told, history=changed)',
-  'config=_as_json(config), given={}, history=changed)',
+  'config=whole, facts=facts, history=changed)',
+  'config=whole, facts={}, history=changed)',
 )
 def test_the_workdir_describes_the_run_by_itself(workdir):
   config = bert.get_config('test')
   stored = resume.stored_config(workdir)
   assert stored.to_json() == resolved(config).to_json()
   assert stored.sharding_rules == config.sharding_rules  # tuples again
+  assert resume.stored(workdir)['facts'] == FACTS
   config.model.vocab_size = 211
-  resume.check_workdir(workdir, config)
+  check(workdir, config)
   config.model.vocab_size = 212
   with pytest.raises(ValueError, match='config.model.vocab_size: expected 211, got 212'):
-    resume.check_workdir(workdir, config)
+    check(workdir, config)
 
 
 def test_what_an_evaluation_changes_is_said(workdir):
@@ -82,7 +101,7 @@ def test_what_an_evaluation_changes_is_said(workdir):
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
   for call in (
-    lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
+    lambda: check(tmp_path, bert.get_config('test')),
     lambda: resume.stored_config(tmp_path),
   ):
     with pytest.raises(
@@ -120,7 +139,7 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
 def test_a_torn_config_is_named(tmp_path, text):
   (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
   for call in (
-    lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
+    lambda: check(tmp_path, bert.get_config('test')),
     lambda: resume.stored_config(tmp_path),
   ):
     with pytest.raises(ValueError, match='config.json'):
@@ -161,10 +180,10 @@ def test_sets_may_come_and_go_but_keep_what_they_score(workdir):
   config = bert.get_config('test')
   del config.evals.fill_mask
   config.evals.words = dict(type='loss', examples=3)
-  resume.check_workdir(workdir, config)
+  check(workdir, config)
   config.evals.held_out.seed = 3
   with pytest.raises(ValueError, match='config.evals.held_out.seed: expected 17, got 3'):
-    resume.check_workdir(workdir, config)
+    check(workdir, config)
 
 
 def test_every_difference_is_listed_with_both_values(workdir):
@@ -173,7 +192,7 @@ def test_every_difference_is_listed_with_both_values(workdir):
   config.model.dropout = 0.2
   config.data.mask.new = 'key'
   with pytest.raises(ValueError) as error:
-    resume.check_workdir(workdir, config)
+    check(workdir, config)
   assert str(error.value).splitlines() == [
     f'{workdir} holds a run of another config:',
     "  config.data.mask.new: expected None, got 'key'",
@@ -194,42 +213,43 @@ def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
   config = bert.get_config('test')
   config.optimizer.schedule.peak, config.model.dropout = 0.5, 0.2
   with pytest.raises(ValueError, match='model.dropout: expected 0.1, got 0.2') as error:
-    resume.check_workdir(workdir, config, ['config.optimizer.schedule'])
+    check(workdir, config, ['config.optimizer.schedule'])
   assert 'peak' not in str(error.value)
   names = ['optimizer.schedule.peak', 'model.dropout']
-  lines = resume.check_workdir(workdir, config, names)
+  lines = check(workdir, config, names)
   assert lines[0] == 'config.model.dropout: 0.2 from now on, 0.1 before (--override)'
   assert lines[1].startswith('config.optimizer.schedule.peak: 0.5 from now on')
   for _ in range(2):  # a run that is killed and started again has changed once
-    changed = resume.claim_workdir(workdir, config, resolved(config), 12)
+    changed = resume.claim_workdir(workdir, resolved(config), FACTS, 12)
     assert changed['model.dropout'] == dict(old=0.1, new=0.2) and len(changed) == 2
-    resume.check_workdir(workdir, config, names)
+    check(workdir, config, names)
   record = json.loads((workdir / 'config.json').read_text())
   assert [change['step'] for change in record['history']] == [12]
-  assert resume.changed_batches(workdir, resolved(config), 12) == []
+  assert changed_batches(workdir, config) == []
   config.data.mask.rate = 0.3
-  assert resume.changed_batches(workdir, resolved(config), 12) == ['data.mask.rate']
+  assert changed_batches(workdir, config) == ['data.mask.rate']
 
 
 def test_an_override_needs_a_run_and_a_key_that_there_is(workdir, tmp_path):
   config = bert.get_config('test')
   with pytest.raises(ValueError, match="'optimizer.schedule.peek'; did you mean .*peak'"):
-    resume.check_workdir(workdir, config, ['optimizer.schedule.peek'])
+    check(workdir, config, ['optimizer.schedule.peek'])
   with pytest.raises(ValueError, match='where none has begun: leave it out'):
-    resume.check_workdir(tmp_path / 'new', config, ['model.dropout'])
+    check(tmp_path / 'new', config, ['model.dropout'])
 
 
 def test_steps_that_are_left_out_too_late_are_named(workdir):
   config = bert.get_config('test')
   config.skip_steps = (3, (4, 9), 12)
-  assert resume.trained_already(workdir, resolved(config), 5) == [3, [4, 9]]
-  resume.claim_workdir(workdir, config, resolved(config), 5)
-  assert resume.trained_already(workdir, resolved(config), 5) == []
+  late = lambda: resume.trained_already(resume.stored(workdir), config.skip_steps, 5)
+  assert late() == [3, (4, 9)]
+  resume.claim_workdir(workdir, resolved(config), FACTS, 5)
+  assert late() == []
 
 
 def test_another_system_is_refused(workdir):
   with pytest.raises(ValueError, match='config.data.mixture: expected .*python_docs'):
-    resume.check_workdir(workdir, quickstart.get_config())
+    check(workdir, quickstart.get_config())
 
 
 SETS = {'evals.*.rows': 'pseudo_perplexity', 'evals.*.sentences': 'fill_mask'}
@@ -252,18 +272,18 @@ def test_what_may_differ_may_differ(workdir, key):
   parent, last = leaf(config, key)
   with parent.ignore_type():
     parent[last] = 12345
-  resume.check_workdir(workdir, config)
+  check(workdir, config)
 
 
 def test_what_follows_from_total_steps_follows_it_and_nothing_else_does(workdir):
   config = bert.get_config('test')
   config.total_steps = 5_000_000
   assert config.optimizer.schedule.warmup_steps == 50_000
-  resume.check_workdir(workdir, config)
+  resolve.check_workdir(workdir, resume.stored(workdir), config)
   assert config.total_steps == 5_000_000  # the check works on a copy
   config.optimizer.schedule.warmup_steps = 7
   with pytest.raises(ValueError, match='warmup_steps: expected 10000, got 7'):
-    resume.check_workdir(workdir, config)
+    resolve.check_workdir(workdir, resume.stored(workdir), config)
 
 
 def test_differences_of_nested_dicts():
@@ -295,15 +315,15 @@ def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_st
   workdir.mkdir()
   own = workdir / 'vocab' / 'vocab.txt'
   kept.keep(load_vocabulary(file), own.parent)
-  resume.claim_workdir(workdir, config, config.copy_and_resolve_references())
-  assert not resume.check_workdir(workdir, config)
+  resume.claim_workdir(workdir, resolved(config), FACTS)
+  assert not check(workdir, config)
 
   file.write_text('\n'.join([*pieces, 'cinema']))
   with pytest.raises(UserError, match='another vocabulary than when the run in .* began'):
-    resume.check_workdir(workdir, config)
+    check(workdir, config)
   assert own.read_text() == '\n'.join(pieces)
-  assert not resume.check_workdir(workdir, config, ['config.data.vocab'])
+  assert not check(workdir, config, ['config.data.vocab'])
   # A store has ids of its own.
   config.data.reader = 'store'
-  resume.claim_workdir(workdir, config, config.copy_and_resolve_references())
-  assert not resume.check_workdir(workdir, config)
+  resume.claim_workdir(workdir, resolved(config), FACTS)
+  assert not check(workdir, config)

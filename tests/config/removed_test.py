@@ -27,7 +27,7 @@ def test_a_removed_key_is_refused_wherever_it_is_given():
 @mutation(
   'removed: an older run keeps what nothing reads',
   'bertjax/checkpoint/resume.py',
-  "config=removed.without(found['config'])",
+  "config = removed.without(found['config'])",
   "config=found['config']",
 )
 def test_a_run_with_the_usual_values_goes_on(tmp_path):
@@ -45,7 +45,7 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   path = tmp_path / 'config.json'
   write = lambda: path.write_text(json.dumps(dict(format=resume.FORMAT, config=older, given={})))
   write()
-  assert resume.check_workdir(tmp_path, c) == []
+  assert resume.compare(tmp_path, resume.stored(tmp_path), c) == []
   as_json = lambda config: json.loads(config.to_json_best_effort())
   assert as_json(resume.stored_config(tmp_path)) == as_json(c)
   older['evals']['similarity']['file'] = 'pairs.tsv'

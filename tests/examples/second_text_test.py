@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 from mutation import mutation
+from slow_imports import windows
 from toy_noises import infilling, sentinels
 from toy_store import SPECIAL, VOCABULARY, WHOLE_DOCUMENTS, on_disk, recipe
 
@@ -14,7 +15,6 @@ from bertjax.data_contracts import Labelled, sizes
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.examples.labelled.common.rows import Rows
-from bertjax.examples.seqio_tasks import windows
 from bertjax.sharding import Devices, make_mesh
 from bertjax.train import phase, step
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 import systems
-import transformers
+from slow_imports import transformers
 
 import bertjax
 from bertjax.export import exporting, importing

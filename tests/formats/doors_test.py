@@ -7,9 +7,8 @@ import shutil
 import tempfile
 
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError

@@ -6,11 +6,10 @@ from typing import Any
 import cases
 import numpy as np
 import pytest
-import torch
 import torch_models
-import transformers
 import used_models
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
@@ -76,9 +75,8 @@ def test_a_number_is_a_number_in_the_pipeline(tmp_path):
 )
 def test_scores_mean_the_same_behind_both_conversions(case, fields, tmp_path, monkeypatch):
   count = len(fields.get('id2label', '...'))
-  config = type(torch_models.CASES[case])
   shape = torch_models.DISTIL if case.startswith('Distil') else torch_models.SHAPES
-  monkeypatch.setitem(torch_models.CASES, case, config(num_labels=count, **shape))
+  monkeypatch.setitem(torch_models.CASES, case, dict(num_labels=count, **shape))
   save_with_tokenizer(tmp_path / 'theirs', case, **fields)
   importing.import_model(f'hf:{tmp_path / "theirs"}', tmp_path / 'run')
   exporting.export(tmp_path / 'run', tmp_path / 'out')

@@ -6,9 +6,8 @@ import json
 import lzma
 
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer
 
 from bertjax.formats.tokenizer import FIXED_TEXTS, differences, write

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 from mutation import mutation
+from slow_imports import torch
 
 from bertjax.errors import UserError
 from bertjax.formats import weights
@@ -106,6 +106,6 @@ def test_a_damaged_file_of_torch_is_named(tmp_path):
 )
 def test_a_wrong_call_of_torch_keeps_its_type(tmp_path, monkeypatch):
   torch.save({}, tmp_path / weights.TORCH)
-  monkeypatch.setattr(torch, 'load', lambda path: {})
+  monkeypatch.setattr('torch.load', lambda path: {})
   with pytest.raises(TypeError, match='unexpected keyword'):
     weights.read(tmp_path)

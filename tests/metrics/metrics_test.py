@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
-from tensorboardX.proto import event_pb2
+from slow_imports import event_pb2
 
 from bertjax.metrics import curves, interval, ledger, verdict
 from bertjax.metrics import progress as progress_lib

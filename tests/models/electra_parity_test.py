@@ -6,16 +6,14 @@ import jax
 import numpy as np
 import pytest
 import state_dicts
-import torch
-import transformers
 from mutation import mutation
+from slow_imports import rival_step, torch, transformers
 
 from bertjax.formats.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
 from bertjax.objectives import rtd
-from bertjax.tools.bench.parts import rival_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
@@ -241,7 +239,7 @@ def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   loss, _, _ = our_step(c, params, batch)
   fake_BT = fakes(c, params, batch)
   drawn = fake_BT[made.inputs(c, batch)['labels'].numpy() >= 0].reshape(-1, 1)
-  monkeypatch.setattr(torch, 'multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
+  monkeypatch.setattr('torch.multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
   with torch.no_grad():
     theirs = rival(**made.inputs(c, batch)).loss.item()
   assert abs(loss - theirs) <= LOSS * theirs

@@ -6,10 +6,9 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import torch
-import transformers
 from flax.core import meta
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.models import modernbert
 from bertjax.models.layers.basic import padded_rows

@@ -5,11 +5,10 @@ import cases
 import jax
 import numpy as np
 import pytest
-import torch
-import transformers
 from flax.core import meta
 from mutation import mutation
 from parity import HIDDEN, LENGTH, LENGTHS, LOGITS, close, compare
+from slow_imports import torch, transformers
 
 from bertjax.objectives import mlm
 

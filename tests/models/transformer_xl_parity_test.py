@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
-import transformers
 from flax.core import meta
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.objectives import lm
 from bertjax.train.step import trained_loss, with_rows

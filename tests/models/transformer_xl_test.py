@@ -123,7 +123,7 @@ def test_no_gradient_reaches_the_memory_that_is_read():
 @mutation(
   'memory: a row that starts remembers',
   'bertjax/models/layers/memory.py',
-  'jnp.where(kept_B1, memory.example_BM, 0)',
+  'jnp.where((start_B == 0)[:, None], memory.example_BM, 0)',
   'memory.example_BM',
 )
 def test_a_start_makes_a_row_new_and_leaves_the_other():

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import state_dicts
-import torch
 import xlnet_cases
 from mutation import mutation
 from parity import GRADIENT, HIDDEN, LOGITS, LOSS, close
+from slow_imports import torch
 from xlnet_cases import LENGTH, MEMORY, REUSE, ROWS, make_case, torch_inputs
 
 from bertjax.models.layers.memory import Memory

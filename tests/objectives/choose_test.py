@@ -7,7 +7,6 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import transformers
 from mutation import mutation
 
 from bertjax.errors import UserError
@@ -15,14 +14,14 @@ from bertjax.objectives import choose
 
 # Family and pooling -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = {
-  ('bert', 'first'): transformers.BertForMultipleChoice,
-  ('ernie', 'first'): transformers.ErnieForMultipleChoice,
-  ('roberta', 'first'): transformers.RobertaForMultipleChoice,
-  ('albert', 'first'): transformers.AlbertForMultipleChoice,
-  ('electra', 'first'): transformers.ElectraForMultipleChoice,
-  ('distilbert', 'first'): transformers.DistilBertForMultipleChoice,
-  ('modernbert', 'first'): transformers.ModernBertForMultipleChoice,
-  ('modernbert', 'mean'): transformers.ModernBertForMultipleChoice,
+  ('bert', 'first'): 'BertForMultipleChoice',
+  ('ernie', 'first'): 'ErnieForMultipleChoice',
+  ('roberta', 'first'): 'RobertaForMultipleChoice',
+  ('albert', 'first'): 'AlbertForMultipleChoice',
+  ('electra', 'first'): 'ElectraForMultipleChoice',
+  ('distilbert', 'first'): 'DistilBertForMultipleChoice',
+  ('modernbert', 'first'): 'ModernBertForMultipleChoice',
+  ('modernbert', 'mean'): 'ModernBertForMultipleChoice',
 }
 FULL = ('ernie', 'roberta', 'albert', 'distilbert')
 

@@ -7,7 +7,6 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import transformers
 from flax.core import meta
 from mutation import mutation
 
@@ -18,13 +17,13 @@ from bertjax.objectives import classify
 
 # Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
-  bert=transformers.BertForSequenceClassification,
-  ernie=transformers.ErnieForSequenceClassification,
-  roberta=transformers.RobertaForSequenceClassification,
-  albert=transformers.AlbertForSequenceClassification,
-  electra=transformers.ElectraForSequenceClassification,
-  modernbert=transformers.ModernBertForSequenceClassification,
-  distilbert=transformers.DistilBertForSequenceClassification,
+  bert='BertForSequenceClassification',
+  ernie='ErnieForSequenceClassification',
+  roberta='RobertaForSequenceClassification',
+  albert='AlbertForSequenceClassification',
+  electra='ElectraForSequenceClassification',
+  modernbert='ModernBertForSequenceClassification',
+  distilbert='DistilBertForSequenceClassification',
 )
 OTHERS = ('roberta', 'albert', 'electra', 'modernbert', 'distilbert')
 CASES = [
@@ -50,16 +49,16 @@ def config(family, classes, **more):
 )
 @mutation(
   'classify: the head reads what the encoder gives',
-  'bertjax/models/bert.py',
-  'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
-  'pooled_BGD = dense(read_BGD)',
+  'bertjax/models/layers/heads.py',
+  'return POOLERS[activation](dense(read_BGD))',
+  'return dense(read_BGD)',
   case='bert-first-2',
 )
 @mutation(
   "classify: ELECTRA's head is BERT's",
-  'bertjax/models/bert.py',
-  'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
-  'pooled_BGD = jnp.tanh(dense(read_BGD))',
+  'bertjax/models/layers/heads.py',
+  'return POOLERS[activation](dense(read_BGD))',
+  'return jnp.tanh(dense(read_BGD))',
   case='electra-first-3',
 )
 @mutation(

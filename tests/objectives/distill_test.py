@@ -8,11 +8,9 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import torch
-import torch.nn.functional as F
-import transformers
 from ml_collections import ConfigDict
 from mutation import mutation
+from slow_imports import F, torch, transformers
 
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import Scores, logits

@@ -8,10 +8,9 @@ import numpy as np
 import parity
 import pytest
 import taught_models
-import torch
-import torch.nn.functional as F
 from ml_collections import ConfigDict
 from mutation import mutation
+from slow_imports import F, torch
 
 from bertjax.errors import UserError
 from bertjax.objectives import layerwise

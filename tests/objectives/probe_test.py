@@ -6,8 +6,8 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
-import torch
 from mutation import mutation
+from slow_imports import torch
 
 from bertjax.errors import UserError
 from bertjax.models.layers.tagger import Tagger

@@ -4,15 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from ml_collections import ConfigDict
 from mutation import mutation
+from slow_imports import F, torch
 
 from bertjax.errors import UserError
 from bertjax.objectives import classify, soft_labels
 from bertjax.train.step import trained_loss
-
-F = torch.nn.functional
 
 
 @mutation(

@@ -5,10 +5,9 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import torch
-import transformers
 from ml_collections import ConfigDict
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import span_boundary
@@ -66,23 +65,26 @@ def batch():
   return out | dict(first_BG=np.zeros((rows, 1), np.int32))
 
 
-class Boundary(torch.nn.Module):
+def boundary_head(model):
   """pair_bert.py: the boundary head, whose output layer is the word table."""
 
-  def __init__(self, m):
-    super().__init__()
-    self.position = torch.nn.Embedding(m.boundary_positions, m.boundary_width)
-    self.dense1 = torch.nn.Linear(2 * m.width + m.boundary_width, m.width)
-    self.norm1 = torch.nn.LayerNorm(m.width, eps=1e-12)
-    self.dense2 = torch.nn.Linear(m.width, m.width)
-    self.norm2 = torch.nn.LayerNorm(m.width, eps=1e-12)
-    self.bias = torch.nn.Parameter(torch.zeros(m.vocab_size))
+  class Boundary(torch.nn.Module):
+    def __init__(self, m):
+      super().__init__()
+      self.position = torch.nn.Embedding(m.boundary_positions, m.boundary_width)
+      self.dense1 = torch.nn.Linear(2 * m.width + m.boundary_width, m.width)
+      self.norm1 = torch.nn.LayerNorm(m.width, eps=1e-12)
+      self.dense2 = torch.nn.Linear(m.width, m.width)
+      self.norm2 = torch.nn.LayerNorm(m.width, eps=1e-12)
+      self.bias = torch.nn.Parameter(torch.zeros(m.vocab_size))
 
-  def forward(self, h_BTD, left_n, right_n, offset_n, row_n, table_VD):
-    x = torch.cat([h_BTD[row_n, left_n], h_BTD[row_n, right_n], self.position(offset_n)], -1)
-    x = self.norm1(torch.nn.functional.gelu(self.dense1(x)))
-    x = self.norm2(torch.nn.functional.gelu(self.dense2(x)))
-    return x @ table_VD.T + self.bias
+    def forward(self, h_BTD, left_n, right_n, offset_n, row_n, table_VD):
+      x = torch.cat([h_BTD[row_n, left_n], h_BTD[row_n, right_n], self.position(offset_n)], -1)
+      x = self.norm1(torch.nn.functional.gelu(self.dense1(x)))
+      x = self.norm2(torch.nn.functional.gelu(self.dense2(x)))
+      return x @ table_VD.T + self.bias
+
+  return Boundary(model)
 
 
 @pytest.fixture(scope='module')
@@ -105,7 +107,7 @@ def both():
       attn_implementation='eager',
     )  # fmt: skip
   ).eval()
-  head = Boundary(m)
+  head = boundary_head(m)
   with torch.no_grad():
     for module in (bert, head):
       for name, parameter in module.named_parameters():

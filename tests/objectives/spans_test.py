@@ -7,7 +7,6 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import transformers
 from mutation import mutation
 
 from bertjax.errors import UserError
@@ -15,13 +14,13 @@ from bertjax.objectives import spans
 
 # Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
-  bert=transformers.BertForQuestionAnswering,
-  ernie=transformers.ErnieForQuestionAnswering,
-  roberta=transformers.RobertaForQuestionAnswering,
-  albert=transformers.AlbertForQuestionAnswering,
-  electra=transformers.ElectraForQuestionAnswering,
-  modernbert=transformers.ModernBertForQuestionAnswering,
-  distilbert=transformers.DistilBertForQuestionAnswering,
+  bert='BertForQuestionAnswering',
+  ernie='ErnieForQuestionAnswering',
+  roberta='RobertaForQuestionAnswering',
+  albert='AlbertForQuestionAnswering',
+  electra='ElectraForQuestionAnswering',
+  modernbert='ModernBertForQuestionAnswering',
+  distilbert='DistilBertForQuestionAnswering',
 )
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import torch
-import transformers
 from flax.core import meta
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.formats import family
 from bertjax.models.layers import pad_id, positions
@@ -21,17 +20,18 @@ LANGUAGES = 3
 SIZES = {'en': 30145, 'xlm15': 95000}
 
 
-class Torch(transformers.XLMWithLMHeadModel):
+def model_of(config):
   """Takes what `parity.torch_run` gives, and the positions and languages of the batch."""
 
-  batch: dict
+  class Torch(transformers.XLMWithLMHeadModel):
+    def forward(self, token, attention_mask, token_type_ids, **keys):
+      ids = lambda name: torch.tensor(self.batch[name], dtype=torch.long)
+      langs = ids('language_BT') if self.config.n_langs > 1 else None
+      return super().forward(
+        token, attention_mask=attention_mask, position_ids=ids('position_BT'), langs=langs, **keys
+      )
 
-  def forward(self, token, attention_mask, token_type_ids, **keys):
-    ids = lambda name: torch.tensor(self.batch[name], dtype=torch.long)
-    langs = ids('language_BT') if self.config.n_langs > 1 else None
-    return super().forward(
-      token, attention_mask=attention_mask, position_ids=ids('position_BT'), langs=langs, **keys
-    )
+  return Torch(config)
 
 
 def case(kind: str, languages: int = LANGUAGES, std: float = 0.1):
@@ -40,7 +40,7 @@ def case(kind: str, languages: int = LANGUAGES, std: float = 0.1):
   c = cases.config('xlm', attend='causal' if kind == 'clm' else 'example')
   c.model.extra = (('language', languages),) if languages > 1 else ()
   m = c.model
-  model = Torch(
+  model = model_of(
     transformers.XLMConfig(
       vocab_size=m.vocab_size, emb_dim=m.width, n_layers=m.layers, n_heads=m.heads,
       n_langs=languages, max_position_embeddings=m.positions, causal=kind == 'clm', pad_token_id=2,

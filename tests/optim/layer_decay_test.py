@@ -7,9 +7,9 @@ import re
 import numpy as np
 import optimizer_cases
 import pytest
-import torch
 from mutation import mutation
 from optimizer_cases import LAYERS, LR, config, flatten, make, some_grads, stack, tensors, train
+from slow_imports import torch
 
 from bertjax.errors import UserError
 from bertjax.optim import layer_decay, optimizer, param_rules

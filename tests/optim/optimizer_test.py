@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import torch
 from jax.sharding import PartitionSpec as P
 from mutation import mutation
 from optimizer_cases import (
@@ -24,6 +23,7 @@ from optimizer_cases import (
   tensors,
   train,
 )
+from slow_imports import torch
 
 from bertjax.optim import optimizer
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import state_dicts
 import torch_models
+from adopting import adopt, claim
 from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
-from bertjax.checkpoint import resume
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
 from bertjax.sources import encoders, init_from
@@ -54,9 +54,7 @@ def save(case, path):
 )
 def test_of_electra_it_is_the_discriminator(tmp_path):
   """What ElectraForPreTraining holds is what a class with the same encoder is read as."""
-  c, said, source = init_from.adopt(
-    config_of(save('ElectraForPreTraining', tmp_path / 'hf')), tmp_path
-  )
+  c, said, source = adopt(config_of(save('ElectraForPreTraining', tmp_path / 'hf')), tmp_path)
   assert (c.model.name, c.model.family, c.model.embedding_width) == ('bert', 'electra_net', 20)
   assert (c.model.pooler_activation, c.model.pooler_dropout) == ('gelu_erf', True)
   assert 'pooler_dropout False -> True' in said[0]
@@ -83,7 +81,7 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
 def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
   """The model is theirs; the heads, and what was said for this run, are the config's."""
   given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), dropout=0.3)
-  c, said, source = init_from.adopt(given, tmp_path)
+  c, said, source = adopt(given, tmp_path)
   assert (c.model.name, c.model.window, c.model.words) == ('modernbert', 3, False)
   assert 'types' not in c.model and c.model.vocab_size == 211
   assert c.model.labels == (('label', 0),) and c.model.head_dropout == given.model.head_dropout
@@ -101,18 +99,16 @@ def test_what_another_kind_has_no_field_for_is_refused(tmp_path):
   given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), zero_row=0)
   said = "config.model.zero_row is no field of config.model.name='modernbert'"
   with pytest.raises(UserError, match=said):
-    init_from.adopt(given, tmp_path)
+    adopt(given, tmp_path)
 
 
 def test_a_run_of_another_kind_that_has_begun_goes_on(tmp_path):
   given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'))
-  begun, *_ = init_from.adopt(given, tmp_path)
-  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
-  assert resume.check_workdir(tmp_path, config_of(given.init_from)) == []
-  c, said, _ = init_from.adopt(config_of(given.init_from), tmp_path)
-  assert c.model == begun.model and not said
+  begun = claim(tmp_path, given)
+  c, _, source = adopt(config_of(given.init_from), tmp_path, ())
+  assert c.model == begun.model and source is None
   with pytest.raises(UserError, match='config.model.dropout: expected'):
-    resume.check_workdir(tmp_path, config_of(given.init_from, dropout=0.3))
+    adopt(config_of(given.init_from, dropout=0.3), tmp_path, ())
 
 
 def test_a_spanbert_is_a_bert():
@@ -135,7 +131,7 @@ def test_a_pretraining_still_wants_its_own_kind(tmp_path):
   c = electra.get_config('test')
   c.init_from = save('BertForMaskedLM', tmp_path / 'hf')
   with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
-    init_from.adopt(c, tmp_path)
+    adopt(c, tmp_path)
 
 
 @mutation(
@@ -160,7 +156,7 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
   given = json.loads(file.read_text()) | dict(id2label=dict(enumerate(names)))
   file.write_text(json.dumps(given))
   c.data.task.classes = ('no', 'maybe', 'yes')
-  c, said, source = init_from.adopt(c, tmp_path)
+  c, said, source = adopt(c, tmp_path)
   assert any('they are taken, in this order, for no, maybe, yes' in line for line in said) == taken
   _, said = init_from.loader(c, None, source)(first_variables(c))
   assert any('for other classes: label' in line for line in said) == anew
@@ -186,7 +182,7 @@ def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
   importing.import_model(f'hf:{tmp_path}/hf', tmp_path / 'run')
   for classes, anew in ((('no', 'maybe', 'yes'), True), (('yes', 'maybe', 'no'), False)):
     c.init_from, c.data.task.classes = str(tmp_path / 'run'), classes
-    adopted, _, source = init_from.adopt(c, tmp_path / 'next')
+    adopted, _, source = adopt(c, tmp_path / 'next')
     _, said = init_from.loader(adopted, None, source)(first_variables(adopted))
     assert any('for other classes: label' in line for line in said) == anew
   exporting.export(tmp_path / 'run', tmp_path / 'again')

@@ -6,10 +6,10 @@ import re
 import jax
 import numpy as np
 import pytest
-import torch
 import torch_models
-import transformers
+from adopting import adopt, claim
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.checkpoint import resume
 from bertjax.errors import UserError
@@ -18,7 +18,7 @@ from bertjax.formats import tables
 from bertjax.objectives import mlm
 from bertjax.sources import init_from, model_fields, runs
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs import bert, modernbert
+from configs import bert, electra, modernbert
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
@@ -63,7 +63,7 @@ def first_variables(c):
 )
 def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
   given = config_of(form(theirs))
-  c, said, _ = init_from.adopt(given, tmp_path)
+  c, said, _ = adopt(given, tmp_path)
   assert c.model.layers == 3 and c.model.norm_eps == 1e-12 and c.model.positions == 45
   assert c.model.dropout == given.model.dropout and c.model.labels == (('next', 2),)
   assert load_vocabulary(c.data.vocab).sha256 == load_vocabulary(theirs).sha256
@@ -73,30 +73,27 @@ def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
 
 @mutation(
   'init_from: the vocabulary of a run is where it once was',
-  'bertjax/sources/init_from.py',
-  '      config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))',
-  "      config.data.vocab = old['data']['vocab']",
+  'bertjax/train/facts.py',
+  'vocabulary = str(pathlib.Path(workdir, resume.VOCAB))',
+  "vocabulary = kept['vocabulary']",
 )
 @mutation(
   'history: a run that was moved has another vocabulary from then on',
-  'bertjax/checkpoint/history.py',
-  "    new['data.vocab'] = old['data.vocab']",
-  "    old['data.vocab']",
+  'bertjax/checkpoint/resume.py',
+  "    config['data']['vocab'] = str(path.with_name(VOCAB))",
+  "    config['data']['vocab']",
 )
 def test_a_run_that_was_moved_has_its_vocabulary_with_it(theirs, tmp_path):
   given, first = config_of(f'hf:{theirs}'), tmp_path / 'first'
   first.mkdir()
-  config = init_from.adopt(given, first).config
-  assert config.data.vocab == str(first / 'vocab')
-  resume.claim_workdir(first, given, config)
+  assert claim(first, given).data.vocab == str(first / 'vocab')
   second = first.rename(tmp_path / 'second')
   for again in (given, resume.stored_config(second)):  # resumed, and evaluated
-    moved = init_from.adopt(again, second).config
-    assert moved.data.vocab == str(second / 'vocab')
-    assert not resume.check_workdir(second, given)
-    assert not resume.changed_batches(second, moved, 5)
+    moved, said, _ = adopt(again, second, ())
+    assert moved.data.vocab == str(second / 'vocab') and not any('override' in x for x in said)
+    assert not resume.changes(resume.stored(second), moved, 5)
   given.data.vocab = str(theirs)
-  assert init_from.adopt(given, second).config.data.vocab == str(theirs)
+  assert adopt(given, second)[0].data.vocab == str(theirs)
 
 
 @mutation(
@@ -106,7 +103,7 @@ def test_a_run_that_was_moved_has_its_vocabulary_with_it(theirs, tmp_path):
   'source = _for_run(name, config)',
 )
 def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_path, monkeypatch):
-  c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
+  c, _, source = adopt(config_of(f'hf:{theirs}'), tmp_path)
   variables = first_variables(c)
   monkeypatch.setattr(init_from, 'open_source', None)  # it has been opened
   new, said = init_from.loader(c, load_vocabulary(theirs), source)(variables)
@@ -131,7 +128,7 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   """The same size, other pieces: nothing in the shapes tells them apart."""
   pieces = [f'w{i}' for i in range(150, 206)] + [f'neu{i}' for i in range(150)]
   other = write_vocabulary(tmp_path / 'other', pieces)
-  c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
+  c, _, source = adopt(config_of(f'hf:{theirs}'), tmp_path)
   variables = first_variables(c)
   with pytest.raises(UserError, match='was trained with another vocabulary .* --remap_vocab'):
     init_from.loader(c, other, source)
@@ -177,24 +174,23 @@ def test_words_in_clusters_do_not_move(theirs, tmp_path):
 
 
 def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
-  c = config_of(f'hf:{theirs}')
-  c.model.name = 'electra'
+  c = electra.get_config('test')
+  c.init_from = f'hf:{theirs}'
   with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
-    init_from.adopt(c, tmp_path)
+    adopt(c, tmp_path)
   with pytest.raises(
     UserError, match="config.init_from='runs/none': expected the workdir of a run"
   ):
-    init_from.adopt(config_of('runs/none'), tmp_path)
+    adopt(config_of('runs/none'), tmp_path)
   with pytest.raises(UserError, match='config.init_from: there is nothing at'):
-    init_from.adopt(config_of('hf:nowhere'), tmp_path)
+    adopt(config_of('hf:nowhere'), tmp_path)
 
 
 def test_a_run_that_has_begun_needs_the_model_no_more(theirs, tmp_path):
   given = config_of(f'hf:{theirs}')
-  begun, *_ = init_from.adopt(given, tmp_path)
-  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
-  c, said, _ = init_from.adopt(config_of('hf:gone'), tmp_path)
-  assert c.model == begun.model and c.data.vocab == begun.data.vocab and not said
+  begun = claim(tmp_path, given)
+  c, _, source = adopt(config_of('hf:gone'), tmp_path)
+  assert c.model == begun.model and c.data.vocab == begun.data.vocab and source is None
 
 
 def test_the_remedy_for_a_run_of_another_format_takes_its_parameters(tmp_path):
@@ -235,7 +231,7 @@ def test_layers_of_a_model_of_transformers(theirs):
 
 def odd(path, case, **fields):
   """A directory of transformers whose fields without a shape are not those of the recipe."""
-  config = type(torch_models.CASES[case])(**torch_models.SHAPES, **fields)
+  config = torch_models.config_of(case, **torch_models.SHAPES, **fields)
   torch.manual_seed(0)
   getattr(transformers, case)(config).save_pretrained(path)
   return f'hf:{path}'
@@ -248,8 +244,8 @@ def parts_of(*named):
 @mutation(
   'init_from: subtrees are read by the activation of the recipe',
   'bertjax/sources/init_from.py',
-  'return Adopted(config, model_fields.of_parts(config, stored, _fields))',
-  'return Adopted(config)',
+  'return Brought(fields, said=said)',
+  'return Brought({}, said=said)',
 )
 def test_subtrees_say_what_their_model_says(tmp_path):
   """The states of a BertModel with ReLU and another eps, taken in two parts."""
@@ -257,7 +253,7 @@ def test_subtrees_say_what_their_model_says(tmp_path):
   given = config_of(parts_of((name, 'embeddings'), (name, 'encoder')))
   given.model.update(dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3))
   given.model.update(dict(vocab_size=211, labels=()))
-  config, (said,), _ = init_from.adopt(given, tmp_path)
+  config, (said,), _ = adopt(given, tmp_path)
   assert 'activation' in said and 'norm_eps' in said
   new, _ = init_from.loader(config, None)(first_variables(config))
   inputs = parity.inputs_of(config.model, 0)
@@ -298,7 +294,7 @@ def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
   fields = dict(hidden_act='relu', layer_norm_eps=1e-3, pad_token_id=3)
   name = odd(tmp_path / 'odd', 'RobertaModel', **fields)
   given = config_of(parts_of((name, path)))
-  config, said, _ = init_from.adopt(given, tmp_path)
+  config, said, _ = adopt(given, tmp_path)
   changed = {k: x for k, x in config.model.items() if given.model[k] != x}
   assert changed == brings and len(said) == bool(brings)
 
@@ -313,8 +309,9 @@ def test_an_encoder_brings_how_it_knows_distances():
   given = modernbert.get_config('test')
   given.model.distances = 'alibi'  # has no parameters either
   given.init_from = parts_of(('any', 'encoder'))
-  (said,) = model_fields.of_parts(given, None, lambda name: dict(distances='rotary'))
-  assert given.model.distances == 'rotary' and "distances 'alibi' -> 'rotary'" in said
+  fields, _ = model_fields.of_parts(given.init_from, lambda name: dict(distances='rotary'))
+  (said,) = model_fields.set_fields(given.model, fields)
+  assert given.model.distances == 'rotary' and said == "distances 'alibi' -> 'rotary'"
 
 
 def test_subtrees_of_models_that_disagree_are_refused(tmp_path):
@@ -322,16 +319,16 @@ def test_subtrees_of_models_that_disagree_are_refused(tmp_path):
   other = odd(tmp_path / 'other', 'BertModel', layer_norm_eps=1e-5)
   given = config_of(parts_of((one, 'embeddings'), (other, 'encoder')))
   with pytest.raises(UserError, match='other:params/encoder is read with config.model.norm_eps=1e'):
-    init_from.adopt(given, tmp_path)
+    adopt(given, tmp_path)
   given = config_of(parts_of((one, 'embeddings/word'), (other, 'encoder')))
-  assert init_from.adopt(given, tmp_path).config.model.norm_eps == 1e-5
+  assert adopt(given, tmp_path)[0].model.norm_eps == 1e-5
 
 
 @mutation(
   'init_from: a run that goes on is read by the activation of the recipe',
-  'bertjax/sources/model_fields.py',
-  '    _set(model, {key: old[key] for key in keys if key in old})\n',
-  '',
+  'bertjax/train/facts.py',
+  "record.get('facts') or",
+  '{} or',
 )
 def test_subtrees_of_runs_too_and_what_they_set_stays_set(tmp_path):
   c = config_of(())
@@ -341,26 +338,26 @@ def test_subtrees_of_runs_too_and_what_they_set_stays_set(tmp_path):
   checkpoint = tmp_path / 'run' / 'checkpoints' / '0'
   for name in (str(tmp_path / 'run'), str(checkpoint)):
     given = config_of(parts_of((name, 'encoder')))
-    begun = init_from.adopt(given, tmp_path / 'none').config
+    begun = adopt(given, tmp_path / 'none')[0]
     assert begun.model.activation == 'relu' and begun.model.norm_eps == 1e-3
-  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
+  claim(tmp_path, given)
   again = config_of(parts_of(('gone', 'encoder')))
-  config, said, _ = init_from.adopt(again, tmp_path)
-  assert config.model == begun.model and not said
-  assert not resume.changed_batches(tmp_path, config, 5)
-  again.model.norm_eps = 1e-6  # given with --override=model.norm_eps
-  assert init_from.adopt(again, tmp_path).config.model.norm_eps == 1e-6
+  config, _, source = adopt(again, tmp_path)
+  assert config.model == begun.model and source is None
+  assert [*resume.changes(resume.stored(tmp_path), config, 5)] == ['init_from']
+  again.init_from, again.model.norm_eps = given.init_from, 1e-6
+  assert adopt(again, tmp_path, ['model.norm_eps'])[0].model.norm_eps == 1e-6
   (tmp_path / 'run' / 'config.json').unlink()
-  _, (said,), _ = init_from.adopt(given, tmp_path / 'none')
+  _, (said,), _ = adopt(given, tmp_path / 'none')
   assert said.startswith(f'{checkpoint} comes without its config.model, which is')
 
 
 def test_a_directory_of_transformers_and_a_run_are_told_apart(theirs, tmp_path):
   """hf: forgotten, or said of a run."""
   with pytest.raises(UserError, match=f'of transformers and no run.*hf:{theirs} .config.init_from'):
-    init_from.adopt(config_of(str(theirs)), tmp_path)
+    adopt(config_of(str(theirs)), tmp_path)
   c = config_of(())
   c.model.vocab_size = 211
   runs.write_run(tmp_path / 'run', c, first_variables(c)['params'], None, {})
   with pytest.raises(UserError, match='is a run and no directory of transformers: leave hf: out'):
-    init_from.adopt(config_of(f'hf:{tmp_path}/run'), tmp_path)
+    adopt(config_of(f'hf:{tmp_path}/run'), tmp_path)

@@ -3,8 +3,8 @@
 import lzma
 
 import pytest
-import transformers
 from mutation import mutation
+from slow_imports import transformers
 
 from bertjax.store.encode import Options, encode
 from bertjax.text import documents as documents_lib

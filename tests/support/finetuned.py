@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import parity
 import state_dicts
-import torch
+from slow_imports import torch, transformers
 
 from bertjax.formats.families import electra_net
 from bertjax.train.step import with_rows
@@ -44,15 +44,16 @@ def config(family: str, **model):
   return c
 
 
-def random_model(kind, c, **more):
+def random_model(name, c, **more):
   """A model of transformers of the shape of `config`, every parameter of it random.
 
   Args:
-    kind: its class.
+    name: of its class.
     c: of ours.
     **more: further fields of its config.
   """
   torch.manual_seed(0)
+  kind = getattr(transformers, name)
   model = kind(kind.config_class(**_shape(c.model), **more)).eval()
   with torch.no_grad():
     for name, parameter in model.named_parameters():

@@ -4,7 +4,7 @@ import cases
 import jax
 import numpy as np
 import state_dicts
-import torch
+from slow_imports import torch
 
 from bertjax.objectives import mlm
 from bertjax.train.step import trained_loss, with_rows

@@ -5,8 +5,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 import state_dicts
-import torch
-import transformers
+from slow_imports import torch, transformers
 
 from bertjax.types import TEACHER
 

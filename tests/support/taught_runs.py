@@ -1,9 +1,10 @@
 """Runs that learn from another: their teacher, and their first steps."""
 
 import jax
+from adopting import adopt
 from systems import tiny
 
-from bertjax.sources import runs, teacher
+from bertjax.sources import runs
 from bertjax.train import first_state, setup
 
 
@@ -16,7 +17,7 @@ def write_teacher(workdir, store, seed, system='bert', **fields):
 
 
 def first_losses(config, store, devices):
-  config, _ = teacher.adopt(config, 'nowhere')
+  config, *_ = adopt(config, 'nowhere')
   run = setup.make_run(config, str(store), devices)
   state, phase = first_state.initial_state(config, run, print), run.phases[0]
   phase.compile(run.abstract)

@@ -7,8 +7,7 @@ test is in it. Kernels of TensorFlow are [in, out].
 import json
 
 import numpy as np
-import torch
-import transformers
+from slow_imports import torch, transformers
 
 VOCAB, TYPES, POSITIONS = 211, 2, 40
 
@@ -38,7 +37,7 @@ def describe(directory, name: str, **fields) -> None:
   (directory / name).write_text(json.dumps(fields))
 
 
-def array(tensor: torch.Tensor) -> np.ndarray:
+def array(tensor: 'torch.Tensor') -> np.ndarray:
   return tensor.detach().numpy().copy()
 
 

@@ -1,8 +1,7 @@
 """Random models of transformers at odd shapes, saved as directories."""
 
 import numpy as np
-import torch
-import transformers
+from slow_imports import torch, transformers
 
 SHAPES = dict(
   vocab_size=211, hidden_size=36, num_hidden_layers=3, num_attention_heads=3, intermediate_size=52,
@@ -19,75 +18,77 @@ MODERN = dict(
   cls_token_id=2, sep_token_id=3,
 )  # fmt: skip
 NARROW = dict(embedding_size=20, **SHAPES)
-t = transformers
-# Name of a case, a class and perhaps a remark behind it -> its config.
+# Name of a case, a class and perhaps a remark behind it -> the fields of its config.
 CASES = {
-  'BertForPreTraining': t.BertConfig(**SHAPES),
-  'BertForMaskedLM': t.BertConfig(hidden_act='gelu_new', **SHAPES),
-  'BertModel': t.BertConfig(**SHAPES),
-  'BertForSequenceClassification': t.BertConfig(num_labels=5, **SHAPES),
-  'BertForQuestionAnswering': t.BertConfig(**SHAPES),
-  'BertForMultipleChoice': t.BertConfig(**SHAPES),
-  'BertForTokenClassification': t.BertConfig(num_labels=7, **SHAPES),
-  'RobertaForMaskedLM': t.RobertaConfig(**SHAPES),
-  'RobertaModel': t.RobertaConfig(**SHAPES),
-  'RobertaForSequenceClassification': t.RobertaConfig(num_labels=5, **SHAPES),
-  'RobertaForQuestionAnswering': t.RobertaConfig(**SHAPES),
-  'RobertaForMultipleChoice': t.RobertaConfig(**SHAPES),
-  'XLMRobertaForTokenClassification': t.XLMRobertaConfig(num_labels=7, **SHAPES),
-  'XLMRobertaForMaskedLM': t.XLMRobertaConfig(layer_norm_eps=1e-5, **SHAPES),
-  'AlbertForPreTraining': t.AlbertConfig(num_hidden_groups=2, inner_group_num=2, **NARROW),
-  'AlbertForMaskedLM': t.AlbertConfig(**NARROW),
-  'AlbertForSequenceClassification': t.AlbertConfig(num_labels=3, **NARROW),
-  'AlbertForTokenClassification': t.AlbertConfig(num_labels=7, **NARROW),
-  'AlbertForQuestionAnswering': t.AlbertConfig(**NARROW),
-  'AlbertModel': t.AlbertConfig(**NARROW),
-  'ElectraForPreTraining': t.ElectraConfig(**NARROW),
-  'ElectraForMaskedLM': t.ElectraConfig(**NARROW),
-  'ElectraModel': t.ElectraConfig(**NARROW),
-  'ElectraForSequenceClassification': t.ElectraConfig(num_labels=3, **NARROW),
-  'ElectraForTokenClassification': t.ElectraConfig(num_labels=7, **NARROW),
-  'ElectraForMultipleChoice': t.ElectraConfig(**NARROW),
-  'ElectraForQuestionAnswering': t.ElectraConfig(**NARROW),
-  'XLNetLMHeadModel': t.XLNetConfig(**XLNET),
-  'XLNetModel': t.XLNetConfig(**XLNET),
-  'XLNetForSequenceClassification': t.XLNetConfig(num_labels=3, **XLNET),
-  'XLNetForTokenClassification': t.XLNetConfig(num_labels=7, **XLNET),
-  'XLNetForMultipleChoice': t.XLNetConfig(**XLNET),
-  'XLNetForQuestionAnswering': t.XLNetConfig(**XLNET),
-  'XLNetForQuestionAnsweringSimple': t.XLNetConfig(**XLNET),
-  'XLNetLMHeadModel to the left': t.XLNetConfig(
+  'BertForPreTraining': SHAPES,
+  'BertForMaskedLM': dict(hidden_act='gelu_new', **SHAPES),
+  'BertModel': SHAPES,
+  'BertForSequenceClassification': dict(num_labels=5, **SHAPES),
+  'BertForQuestionAnswering': SHAPES,
+  'BertForMultipleChoice': SHAPES,
+  'BertForTokenClassification': dict(num_labels=7, **SHAPES),
+  'RobertaForMaskedLM': SHAPES,
+  'RobertaModel': SHAPES,
+  'RobertaForSequenceClassification': dict(num_labels=5, **SHAPES),
+  'RobertaForQuestionAnswering': SHAPES,
+  'RobertaForMultipleChoice': SHAPES,
+  'XLMRobertaForTokenClassification': dict(num_labels=7, **SHAPES),
+  'XLMRobertaForMaskedLM': dict(layer_norm_eps=1e-5, **SHAPES),
+  'AlbertForPreTraining': dict(num_hidden_groups=2, inner_group_num=2, **NARROW),
+  'AlbertForMaskedLM': NARROW,
+  'AlbertForSequenceClassification': dict(num_labels=3, **NARROW),
+  'AlbertForTokenClassification': dict(num_labels=7, **NARROW),
+  'AlbertForQuestionAnswering': NARROW,
+  'AlbertModel': NARROW,
+  'ElectraForPreTraining': NARROW,
+  'ElectraForMaskedLM': NARROW,
+  'ElectraModel': NARROW,
+  'ElectraForSequenceClassification': dict(num_labels=3, **NARROW),
+  'ElectraForTokenClassification': dict(num_labels=7, **NARROW),
+  'ElectraForMultipleChoice': NARROW,
+  'ElectraForQuestionAnswering': NARROW,
+  'XLNetLMHeadModel': XLNET,
+  'XLNetModel': XLNET,
+  'XLNetForSequenceClassification': dict(num_labels=3, **XLNET),
+  'XLNetForTokenClassification': dict(num_labels=7, **XLNET),
+  'XLNetForMultipleChoice': XLNET,
+  'XLNetForQuestionAnswering': XLNET,
+  'XLNetForQuestionAnsweringSimple': XLNET,
+  'XLNetLMHeadModel to the left': dict(
     attn_type='uni', tie_word_embeddings=False, ff_activation='relu', **XLNET
   ),
-  'XLMWithLMHeadModel': t.XLMConfig(n_langs=4, **XLM),
-  'XLMModel': t.XLMConfig(gelu_activation=False, **XLM),
-  'XLMForSequenceClassification': t.XLMConfig(n_langs=4, num_labels=3, **XLM),
-  'XLMForTokenClassification': t.XLMConfig(use_lang_emb=False, num_labels=7, **XLM),
-  'XLMForMultipleChoice': t.XLMConfig(n_langs=4, summary_use_proj=False, num_labels=36, **XLM),
-  'XLMForQuestionAnswering': t.XLMConfig(n_langs=4, **XLM),
-  'XLMForQuestionAnsweringSimple': t.XLMConfig(n_langs=4, **XLM),
-  'ErnieForPreTraining': t.ErnieConfig(use_task_id=False, hidden_act='relu', **SHAPES),
-  'DistilBertForMaskedLM': t.DistilBertConfig(**DISTIL),
-  'DistilBertModel': t.DistilBertConfig(**DISTIL),
-  'DistilBertForSequenceClassification': t.DistilBertConfig(num_labels=3, **DISTIL),
-  'DistilBertForTokenClassification': t.DistilBertConfig(num_labels=7, **DISTIL),
-  'DistilBertForMultipleChoice': t.DistilBertConfig(**DISTIL),
-  'DistilBertForQuestionAnswering': t.DistilBertConfig(**DISTIL),
-  'ModernBertForMaskedLM': t.ModernBertConfig(**MODERN),
-  'ModernBertModel': t.ModernBertConfig(global_attn_every_n_layers=2, **MODERN),
-  'ModernBertForSequenceClassification': t.ModernBertConfig(
-    num_labels=3, classifier_pooling='mean', **MODERN
-  ),
-  'ModernBertForTokenClassification': t.ModernBertConfig(num_labels=7, **MODERN),
-  'ModernBertForMultipleChoice': t.ModernBertConfig(**MODERN),
-  'ModernBertForQuestionAnswering': t.ModernBertConfig(**MODERN),
+  'XLMWithLMHeadModel': dict(n_langs=4, **XLM),
+  'XLMModel': dict(gelu_activation=False, **XLM),
+  'XLMForSequenceClassification': dict(n_langs=4, num_labels=3, **XLM),
+  'XLMForTokenClassification': dict(use_lang_emb=False, num_labels=7, **XLM),
+  'XLMForMultipleChoice': dict(n_langs=4, summary_use_proj=False, num_labels=36, **XLM),
+  'XLMForQuestionAnswering': dict(n_langs=4, **XLM),
+  'XLMForQuestionAnsweringSimple': dict(n_langs=4, **XLM),
+  'ErnieForPreTraining': dict(use_task_id=False, hidden_act='relu', **SHAPES),
+  'DistilBertForMaskedLM': DISTIL,
+  'DistilBertModel': DISTIL,
+  'DistilBertForSequenceClassification': dict(num_labels=3, **DISTIL),
+  'DistilBertForTokenClassification': dict(num_labels=7, **DISTIL),
+  'DistilBertForMultipleChoice': DISTIL,
+  'DistilBertForQuestionAnswering': DISTIL,
+  'ModernBertForMaskedLM': MODERN,
+  'ModernBertModel': dict(global_attn_every_n_layers=2, **MODERN),
+  'ModernBertForSequenceClassification': dict(num_labels=3, classifier_pooling='mean', **MODERN),
+  'ModernBertForTokenClassification': dict(num_labels=7, **MODERN),
+  'ModernBertForMultipleChoice': MODERN,
+  'ModernBertForQuestionAnswering': MODERN,
 }
+
+
+def config_of(case: str, **fields):
+  """The config of a case for transformers, or of its class with other fields."""
+  return getattr(transformers, case.partition(' ')[0]).config_class(**fields or CASES[case])
 
 
 def build(case: str, std: float = 0.1):
   """The model of a case; no bias is zero and no norm the identity."""
   torch.manual_seed(0)
-  model = getattr(transformers, case.partition(' ')[0])(CASES[case]).eval()
+  model = getattr(transformers, case.partition(' ')[0])(config_of(case)).eval()
   with torch.no_grad():
     for name, parameter in model.named_parameters():
       is_scale = 'norm' in name.lower() and name.endswith('weight')

@@ -8,8 +8,8 @@ import cases
 import jax
 import numpy as np
 import tokenizers
-import transformers
 from flax.core import meta
+from slow_imports import transformers
 
 from bertjax.formats import directory
 from bertjax.sources import runs

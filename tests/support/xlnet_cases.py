@@ -2,8 +2,7 @@
 
 import cases
 import numpy as np
-import torch
-import transformers
+from slow_imports import torch, transformers
 
 ROWS, LENGTH, MEMORY, REUSE, SLOTS = 4, 24, 10, 12, 6
 
@@ -63,7 +62,7 @@ def torch_model(c, **fields):
   return transformers.XLNetLMHeadModel(hf).eval()
 
 
-def torch_inputs(batch, predicts: bool = True) -> dict[str, torch.Tensor]:
+def torch_inputs(batch, predicts: bool = True) -> 'dict[str, torch.Tensor]':
   used = batch['weight_BP'] > 0
   hidden = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
   mapping = np.eye(LENGTH)[batch['target_pos_BP']] * used[..., None]

@@ -57,7 +57,7 @@ def start_together(command, flags, roots) -> list[subprocess.Popen]:
 @mutation(
   'digests: the config is not compared',
   'bertjax/train/opening.py',
-  '  digests.check_start(given)\n',
+  '  digests.check_start(config)\n',
   '',
 )
 def test_another_config_on_one_host_is_refused(rich_store, tmp_path, flag, key):

@@ -9,10 +9,11 @@ import jax
 import labelled_cases
 import pytest
 import taught_runs
+from adopting import adopt
 from mutation import mutation
 from tiers import in_tiers
 
-from bertjax.sources import runs, teacher
+from bertjax.sources import runs
 from bertjax.train import setup
 
 # Weights so large that attention is no mean of all tokens, whose relations would not differ.
@@ -110,7 +111,7 @@ def reference_of(rich_store, tmp_path_factory):
       config.objective.state_layers = (1,)
     if 'relation_heads' in config.objective and config.objective.relation_heads:
       config.objective.relation_heads = 16
-    config, _ = teacher.adopt(config, workdir)
+    config, *_ = adopt(config, workdir)
     path = labelled_cases.ensured(config, workdir) if labelled else rich_store
     return contract.steps_of(config, path)
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import taught_runs
+from adopting import adopt
 from mutation import mutation
 from processes import exact
 
@@ -86,8 +87,8 @@ def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
 @mutation(
   'distill: any teacher will do at a resume',
   'bertjax/sources/teacher.py',
-  "if begun and begun['sha256'] != teacher.sha256:",
-  'if not begun and stored:',
+  "if known and known['sha256'] != found['sha256']:",
+  'if False:',
 )
 @pytest.mark.full
 def test_a_teacher_that_went_on_is_refused_at_a_resume(rich_store, taught, tmp_path):
@@ -127,7 +128,7 @@ def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
   'abstract))',
 )
 def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_device):
-  config, _ = teacher.adopt(student(rich_store, taught), 'nowhere')
+  config, *_ = adopt(student(rich_store, taught), 'nowhere')
   run = setup.make_run(config, str(rich_store), one_device[:1])
   variables = first_state.initial_state(config, run, print).variables
   whole = runs.open_run(taught).params()
@@ -149,9 +150,9 @@ def test_another_vocabulary_and_no_teacher_are_refused(
 ):
   config = student(rich_store, '')
   with pytest.raises(UserError, match='config.objective.teacher.source is empty'):
-    teacher.adopt(config, tmp_path)
+    adopt(config, tmp_path)
   with pytest.raises(UserError, match="teacher.source='nowhere': expected the workdir of a run"):
-    teacher.adopt(student(rich_store, 'nowhere'), tmp_path)
+    adopt(student(rich_store, 'nowhere'), tmp_path)
   lines = (rich_store / 'vocab' / 'vocab.txt').read_text().split('\n')
   (tmp_path / 'vocab.txt').write_text('\n'.join([*lines[:5], *reversed(lines[5:])]))
   other = load_vocabulary(str(tmp_path / 'vocab.txt'))
@@ -159,7 +160,7 @@ def test_another_vocabulary_and_no_teacher_are_refused(
   monkeypatch.setattr(
     init_from, 'open_source', lambda *given: open_source(*given)._replace(vocabulary=other)
   )
-  config, _ = teacher.adopt(student(rich_store, taught), tmp_path)
+  config, *_ = adopt(student(rich_store, taught), tmp_path)
   run = setup.make_run(config, str(rich_store), one_device[:1])
   with pytest.raises(UserError, match='has another vocabulary'):
     first_state.with_teacher(run, run.abstract.variables)

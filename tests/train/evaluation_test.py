@@ -70,7 +70,7 @@ def test_a_set_of_ones_own_as_the_docs_add_it(rich_store):
 )
 def test_scores_are_named_by_phase_set_and_score(name, score, phase, expected):
   nothing = Evaluation(frozenset(), lambda variables, step: Report({}))
-  assert evaluation.EvalSet(name, 0, nothing).score_name(score, phase) == expected
+  assert evaluation.EvalSet(name, 0, nothing, phase).score_name(score) == expected
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   'train: the workdir is claimed before it has worked',
   'bertjax/train/loop.py',
   '    stack.callback(self._record.close)\n',
-  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, run.config)\n',
+  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
 )
 def test_a_corrected_config_starts_where_another_one_failed(
   rich_store, tmp_path, monkeypatch, one_device

@@ -27,8 +27,14 @@ def run_of(total, schedule, phases=None) -> Any:
 
 def said(workdir, start, old, new):
   """The lines of a run of config `old` that goes on after step `start` with `new`."""
-  resume.claim_workdir(workdir, old, old.copy_and_resolve_references())
-  return first_state.moved(timeline.make(new), workdir, new.copy_and_resolve_references(), start)
+  resume.claim_workdir(workdir, old.copy_and_resolve_references(), {})
+  return moved(workdir, start, new)
+
+
+def moved(workdir, start, new):
+  record = resume.stored(workdir)
+  changed = resume.changes(record, new.copy_and_resolve_references(), start)
+  return first_state.moved(timeline.make(new), record, changed, start)
 
 
 LINE = dict(name='linear', warmup_steps=WARM, total_steps='T')
@@ -112,6 +118,5 @@ def test_a_peak_that_is_changed_on_purpose_moves_the_rate(tmp_path):
   )
   assert said(tmp_path, 50, old, new) == expected
   # Stopped before the next checkpoint: the change is in config.json, and the step is still to come.
-  whole = new.copy_and_resolve_references()
-  resume.claim_workdir(tmp_path, new, whole, 50)
-  assert first_state.moved(timeline.make(new), tmp_path, whole, 50) == expected
+  resume.claim_workdir(tmp_path, new.copy_and_resolve_references(), {}, 50)
+  assert moved(tmp_path, 50, new) == expected

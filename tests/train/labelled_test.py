@@ -30,9 +30,9 @@ def straight(files, tmp_path_factory):
 
 @mutation(
   'labelled: a run lasts one epoch',
-  'bertjax/train/durations.py',
-  'math.ceil(sum(config.epochs * n / batch for n, batch in counts))',
-  'math.ceil(sum(n / batch for n, batch in counts))',
+  'bertjax/train/resolve.py',
+  'sum(config.epochs * n / batch for',
+  'sum(n / batch for',
 )
 def test_a_run_lasts_its_epochs_and_learns(straight):
   workdir, said = straight

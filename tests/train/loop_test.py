@@ -98,7 +98,7 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
 @mutation(
   'train: a longer run moves the rate and nobody says so',
   'bertjax/train/first_state.py',
-  'if said := moved(run.timeline, workdir, run.config, start):',
+  'if said := moved(run.timeline, record, changed, start):',
   "if said := '':",
 )
 def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):

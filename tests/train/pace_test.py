@@ -1,9 +1,9 @@
 """A run of some minutes: how many steps it finds room for, and that all of it has one schedule."""
 
-import json
 import re
 import subprocess
 import types
+from typing import Any
 
 import pytest
 from mutation import mutation
@@ -13,21 +13,20 @@ from systems import tiny
 from bertjax.checkpoint import resume
 from bertjax.errors import UserError
 from bertjax.machine import hosts
-from bertjax.train import first_state, pace
+from bertjax.train import facts as facts_lib
+from bertjax.train import first_state, pace, resolve
+from bertjax.train.facts import Facts
 
 
-def begun(workdir, **config):
-  (workdir / resume.NAME).write_text(
-    json.dumps(dict(format=resume.FORMAT, config=config, given={}))
-  )
+def resolved(config, *given, **facts):
+  spec = resolve.resolve(config, Facts(given, **facts))
+  return spec.said, spec.config.total_steps, spec.config.minutes
 
 
 def test_total_steps_of_the_command_line_stand():
-  c = tiny('quickstart', minutes=3.0)
-  assert pace.check(c, {'total_steps'}) == ['config.total_steps=100, as given, and not 3 minutes']
-  assert c.minutes == 0 and c.total_steps == 100
-  c.minutes = 2.0
-  assert pace.check(c, {'batch_size'}) == [] and c.minutes == 2
+  c, said = tiny('quickstart', minutes=3.0), 'config.total_steps=100, as given, and not 3 minutes'
+  assert resolved(c, 'total_steps') == ((said,), 100, 0.0)
+  assert resolved(c, 'batch_size') == ((), 100, 3.0) and c.minutes == 3
 
 
 @pytest.mark.parametrize(
@@ -35,36 +34,36 @@ def test_total_steps_of_the_command_line_stand():
 )
 def test_minutes_of_steps_that_are_not_alike_are_refused(name, more, key):
   with pytest.raises(UserError, match=f'config.minutes=1 .* there are config.{key}: leave it at 0'):
-    pace.check(tiny(name, minutes=1.0, **more), ())
+    resolved(tiny(name, minutes=1.0, **more))
 
 
 @mutation(
   'pace: a run that goes on times its steps again',
-  'bertjax/train/pace.py',
-  "config.total_steps = stored['config']['total_steps']",
-  'pass',
+  'bertjax/train/resolve.py',
+  '    config.total_steps = facts.steps\n',
+  '    pass\n',
 )
 def test_a_run_that_has_begun_keeps_its_steps(tmp_path):
   c = tiny('quickstart', minutes=1.0)
-  assert pace.recall(c, str(tmp_path)) == [] and c.total_steps == 100
-  begun(tmp_path, total_steps=77)
-  assert pace.recall(c, str(tmp_path)) == ['config.total_steps=77, as this run found when it began']
-  assert c.total_steps == 77
-  c = tiny('quickstart')
-  assert pace.recall(c, str(tmp_path)) == [] and c.total_steps == 100
+  said = 'config.total_steps=77, as this run found when it began'
+  assert resolved(c, steps=77) == ((said,), 77, 1.0)
+  assert resolved(c) == ((), 100, 1.0)
+  assert resolved(tiny('quickstart'), steps=77) == ((), 100, 0.0)
+  resume.claim_workdir(tmp_path, tiny('quickstart', total_steps=77, minutes=1.0), {})
+  assert facts_lib.recalled(resume.stored(tmp_path), tmp_path).steps == 77
 
 
 @mutation(
   'pace: minutes are seconds',
   'bertjax/train/pace.py',
-  '60 * config.minutes',
-  'config.minutes',
+  '60 * minutes',
+  'minutes',
 )
 @mutation(
   'pace: every host goes by itself',
   'bertjax/train/pace.py',
-  "max(map(float, hosts.gather('pace', repr(_seconds(config, run)))))",
-  '_seconds(config, run)',
+  "max(map(float, hosts.gather('pace', repr(_seconds(run)))))",
+  '_seconds(run)',
 )
 def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
   clock, slow = [0.0], [9.0] * pace.WARMUP
@@ -76,22 +75,23 @@ def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
   phase = types.SimpleNamespace(
     compile=lambda abstract: None, next_batch=lambda index: (1, {}), train=train
   )
-  monkeypatch.setattr(first_state, 'seeded_state', lambda config, run: 0)
+  monkeypatch.setattr(first_state, 'seeded_state', lambda run: 0)
   monkeypatch.setattr(pace.time, 'perf_counter', lambda: clock[0])
-  opened = types.SimpleNamespace(phases=[phase], abstract=None)
+  minutes = types.SimpleNamespace(minutes=2.0)
+  opened: Any = types.SimpleNamespace(phases=[phase], abstract=None, config=minutes)
   said = []
-  assert pace.measure(tiny('quickstart', minutes=2.0), opened, said.append) == 480
+  assert pace.measure(opened, said.append) == 480
   assert said[1] == '250 ms a step: config.total_steps=480'
   monkeypatch.setattr(hosts, 'gather', lambda name, mine, *rest: [mine, '0.5'])
   slow += [9.0] * pace.WARMUP
-  assert pace.measure(tiny('quickstart', minutes=2.0), opened, said.append) == 240
+  assert pace.measure(opened, said.append) == 240
 
 
 @pytest.mark.full
 @mutation(
   'pace: the schedule is as long as the config first said',
   'bertjax/train/opening.py',
-  'run = setup.make_run(config, path, fallback=plans)',
+  'run = make(facts._replace(steps=pace.measure(run, progress.note)))',
   'pass',
 )
 def test_a_killed_run_of_minutes_goes_on_with_its_schedule(rich_store, tmp_path):

@@ -233,7 +233,7 @@ def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
 @mutation(
   'evaluate: the newest checkpoint whatever --step says',
   'bertjax/main.py',
-  'train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value)',
+  'train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value, given)',
   'train_loop.evaluate(_CONFIG.value, _WORKDIR.value)',
 )
 def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):

@@ -47,9 +47,9 @@ def test_the_model_takes_the_number_of_ids_from_the_store(store):
 
 @mutation(
   'setup: positions begin behind an id of fairseq',
-  'bertjax/train/setup.py',
-  "pad_id.fill(config.model, store.special['pad'])",
-  'pad_id.fill(config.model, 1)',
+  'bertjax/train/resolve.py',
+  'pad_id.fill(model, facts.pad)',
+  'pad_id.fill(model, 1)',
 )
 def test_the_model_takes_the_id_of_pad_from_the_store(store):
   config = roberta.get_config('test')

@@ -33,8 +33,8 @@ def ask(workdir, *more):
 
 @mutation(
   'tasks: an epoch is that of the first task',
-  'bertjax/train/durations.py',
-  'once = math.ceil(sum(n / batch for n, batch in counts))',
+  'bertjax/train/resolve.py',
+  'once = math.ceil(sum(n / batch for n, batch in facts.examples))',
   'once = math.ceil(counts[0][0] / counts[0][1])',
 )
 def test_one_encoder_learns_every_task(straight):

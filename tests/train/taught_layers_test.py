@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 import taught_runs
-import transformers
 from mutation import mutation
 from processes import exact, lines
+from slow_imports import transformers
 
 from bertjax import Model
 from bertjax.checkpoint import manifest

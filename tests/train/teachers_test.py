@@ -7,13 +7,14 @@ import jax
 import numpy as np
 import pytest
 import taught_runs
+from adopting import adopt
 from mutation import mutation
 from processes import lines
 
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.export import exporting
-from bertjax.sources import runs, teacher
+from bertjax.sources import runs
 from bertjax.train import first_state, loop, phase, setup
 from configs.finetune import text
 
@@ -101,7 +102,7 @@ def test_a_bert_comes_closer_to_a_teacher_of_another_family(
 def test_the_teacher_says_in_a_run_what_its_own_model_says(system, rich_store, teacher_of):
   """Its positions, segments and projection are its own, on rows of another family."""
   recipe = 'distilbert' if system == 'roberta' else 'minilm:l6_h384'
-  config, _ = teacher.adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
+  config, *_ = adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
   run = setup.make_run(config, str(rich_store), jax.devices()[:1])
   variables = first_state.initial_state(config, run, print).variables
   batch = {k: v for k, v in run.phases[0].next_batch(0)[0].items() if k != 'dropped_B'}

@@ -42,8 +42,8 @@ def test_words_are_cut_by_the_rules_of_the_language(shared):
 @mutation(
   'use: the languages of a directory have no names',
   'bertjax/use/load.py',
-  'return _found(path, config, vocabulary, opened.languages, opened.meta, read)',
-  'return _found(path, config, vocabulary, (), opened.meta, read)',
+  'found = _found(opened.path, config, vocabulary, opened.languages, opened.meta, read)',
+  'found = _found(opened.path, config, vocabulary, (), opened.meta, read)',
 )
 def test_a_directory_may_name_the_languages_of_its_table(tmp_path):
   pair = used_models.make(tmp_path, 'xlm', extra=(('language', 3),))

@@ -5,9 +5,9 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 import used_models
 from mutation import mutation
+from slow_imports import torch
 from used_models import BERT, STREAM, XLNET, numbers
 
 import bertjax
@@ -67,9 +67,9 @@ def framed(text, mask=MASK):
   return [CLS, *ids, SEP]
 
 
-@torch.no_grad()
 def theirs(twin, ids, **keys):
-  return twin(torch.tensor([ids]), output_hidden_states=True, **keys)
+  with torch.no_grad():
+    return twin(torch.tensor([ids]), output_hidden_states=True, **keys)
 
 
 @mutation(

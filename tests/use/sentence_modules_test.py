@@ -7,11 +7,10 @@ import json
 
 import numpy as np
 import pytest
-import torch
 import torch_models
-import transformers
 import used_models
 from mutation import mutation
+from slow_imports import torch, transformers
 
 import bertjax
 from bertjax.errors import UserError

@@ -6,9 +6,8 @@ import json
 import unicodedata
 
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-import sentencepiece
+from slow_imports import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertjax.store import encode

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models
 
 from bertjax.errors import UserError
 from bertjax.vocab import formats
-from bertjax.vocab.unique import unique_keys
+from bertjax.vocab.refusals import unique_keys
 from bertjax.vocab.vocabulary import load_vocabulary
 
 PIECES = '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n'

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import AddedToken
 
 from bertjax.errors import UserError

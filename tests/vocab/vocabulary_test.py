@@ -7,9 +7,8 @@ import shutil
 
 import numpy as np
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer, models
 
 from bertjax.vocab import formats

@@ -45,11 +45,7 @@ class Options:
 
 
 def check(options: Options) -> None:
-  """Refuses what cannot be learned.
-
-  Raises:
-    UserError: columns that are not named.
-  """
+  """Refuses columns that are not named."""
   if options.form == 'columns' and not (options.context and options.choices and options.label):
     raise UserError(
       'config.data.task: expected the columns of context, choices and label, got '
@@ -71,12 +67,9 @@ def classes(options: Options) -> dict[str, int]:
 def encode(
   found: Sequence[Question], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """The questions as rows of parts with `right_BG`, 1.0 of the part that is right, else 0.0.
-
-  Raises:
-    UserError: another number of choices than the first one has, or a right one that is none of
-      them; the line is named.
-  """
+  """Builds rows of parts with `right_BG`, 1.0 of the part that is right, else 0.0. Raises
+  UserError, naming the line: another number of choices than the first one has, or a right one that
+  is none."""
   count = len(found[0].choices)
   right = np.zeros((len(found), count), np.float32)
   for row, question in zip(right, found, strict=True):

@@ -40,11 +40,8 @@ class Options:
 
 
 def check(options: Options, at: str = 'config.data.task.') -> None:
-  """Refuses what cannot be learned; `at` begins the names of the keys.
-
-  Raises:
-    UserError: no text, more than two, or fewer than two different classes.
-  """
+  """Refuses no text, more than two, or fewer than two different classes; `at` begins the names of
+  keys."""
   if len(options.text) not in (1, 2):
     raise UserError(f'{at}text: expected one column or two, got {options.text!r}')
   if options.classes and len(set(options.classes)) < max(2, len(options.classes)):
@@ -68,13 +65,9 @@ def classes(options: Options) -> dict[str, int]:
 def encode(
   found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """The records as rows with `label_BG`, int32 ids of classes or float32 numbers, and
-  `soft_label_BGC`, log-probabilities of the classes, or a number, where the first record has it.
-
-  Raises:
-    UserError: a label that is none of the classes, or no number, or one that is not there; a soft
-      label that is not that of these classes; the line is named.
-  """
+  """Builds rows with `label_BG`, int32 ids of classes or float32 numbers, and `soft_label_BGC`,
+  log-probabilities of the classes, or a number, where the first record has it. Raises UserError,
+  naming the line: a label or soft label that is none of these classes, no number or not there."""
   said = [[records.string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
   return Labelled(
@@ -86,8 +79,7 @@ def encode(
 
 
 def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
-  """`label` -> int32 ids of classes or float32 numbers; nothing where none is read; errors as
-  `encode`."""
+  """Returns `label` -> int32 ids of classes or float32 numbers; nothing where none is read."""
   if options.unlabelled:
     return {}
   label_n = np.array([_label(r, options) for r in found])
@@ -121,8 +113,8 @@ def _number(record: Record, name: str) -> float:
 
 
 def _soft_labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
-  """`soft_label` -> float32 [n, 1, C], of a number C is 1; nothing where the first record has
-  none."""
+  """Returns `soft_label` -> float32 [n, 1, C], C being 1 of a number, if the first record has
+  one."""
   if not options.soft_label or options.soft_label not in found[0].values:
     return {}
   soft_nC = np.array([_soft_label(r, options) for r in found], np.float32)

@@ -111,11 +111,7 @@ def classes(options: Options) -> dict[str, int]:
 
 
 def contexts(records: Sequence[Record], vocabulary: Vocabulary) -> list[Context]:
-  """The text of each record as tokens; of equal texts one.
-
-  Raises:
-    UserError: the vocabulary does not say which characters a token covers.
-  """
+  """Returns the text of each record as tokens; of equal texts one."""
   whole = dict.fromkeys(record.values['context'] for record in records)
   id_n, count_t, begin_n, end_n = vocabulary.encode_spans(list(whole))
   stop_t = np.cumsum(count_t)
@@ -143,20 +139,9 @@ def windows(
   length: int,
   cls_last: bool = False,
 ) -> list[Window]:
-  """The rows of all questions, in their order; an empty text has one, which shows nothing of it.
-
-  Args:
-    records: the questions.
-    found: their texts.
-    options: of the task.
-    vocabulary: of the model.
-    length: tokens of a row at most.
-    cls_last: whether [CLS] is the last token of a row; the text is then its first part.
-
-  Raises:
-    UserError: a vocabulary without [CLS] or [SEP], or rows so short that windows would leave out
-      tokens between them.
-  """
+  """Returns the rows of all questions, in their order; an empty text has one, which shows nothing
+  of it. With cls_last [CLS] is the last token of a row and the text its first part. Raises
+  UserError: rows so short that windows would leave out tokens between them."""
   cls, sep = texts.special(vocabulary, ('cls', 'sep'))
   around = 2 + options.separators
   least = length - options.question - around
@@ -184,13 +169,7 @@ def windows(
 
 
 def _row(head_n: np.ndarray, text_n: np.ndarray, cls_last: bool) -> tuple[Any, ...]:
-  """Columns of the text and of [CLS], ids and segments of a row.
-
-  Args:
-    head_n: [CLS] question [SEP].
-    text_n: a window of the text [SEP].
-    cls_last: see `windows`.
-  """
+  """Returns columns of the text and of [CLS], ids and segments of a row."""
   if not cls_last:
     type_n = np.repeat(np.arange(2, dtype=np.int32), (len(head_n), len(text_n)))
     return len(head_n), 0, np.concatenate([head_n, text_n]), type_n
@@ -205,14 +184,8 @@ def ask(
   vocabulary: Vocabulary,
   cls_last: bool,
 ) -> tuple[list[Window], list[Context]]:
-  """Questions on texts that nobody has answered, as `windows`, and the texts.
-
-  Args:
-    questions, texts: as many of each.
-    task: fields of `Options`, and `length`.
-    vocabulary: of the model.
-    cls_last: see `windows`.
-  """
+  """Returns questions on texts that nobody has answered, as `windows`, and the texts; `task` has
+  the fields of `Options`, and `length`."""
   asked = [
     Record(f'question {n}', dict(question=question, context=text, answers=()))
     for n, (question, text) in enumerate(zip(questions, texts, strict=True), 1)
@@ -240,14 +213,9 @@ def encode(
   length: int,
   cls_last: bool = False,
 ) -> Labelled:
-  """The questions as rows with `span_start_BG` and `span_end_BG`, int32 columns, and
-  `span_impossible_BG`, 1 of questions without an answer.
-
-  A question whose answer is not where the file says is kept out, which is said.
-
-  Raises:
-    UserError: as `contexts` and `windows`, or no question is left.
-  """
+  """Builds rows with `span_start_BG` and `span_end_BG`, int32 columns, and `span_impossible_BG`, 1
+  of questions without an answer. A question whose answer is not where the file says is kept out,
+  which is logged; UserError where none is left."""
   found = contexts(records, vocabulary)
   spans = [
     answer_tokens(record, context) if record.values['answers'] else (-1, -1)

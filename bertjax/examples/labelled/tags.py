@@ -39,12 +39,7 @@ class Options:
 
 
 def check(options: Options) -> None:
-  """Refuses what cannot be learned.
-
-  Raises:
-    UserError: no class, one that is named twice, tags in place of types, no separator, or no
-      columns.
-  """
+  """Refuses no class, one named twice, tags in place of types, no separator, or no columns."""
   key, classes = 'config.data.task', options.classes
   least = 1 if options.scheme == 'iob2' else 2
   if len(set(classes)) < max(least, len(classes)):
@@ -76,13 +71,9 @@ def classes(options: Options) -> dict[str, int]:
 def encode(
   found: Sequence[Sentence], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """The sentences as rows with `tag_BT` and `tag_weight_BT`, 1.0 where a word begins; `truth` is
-  int32 ids of the tags of all words, those without room too.
-
-  Raises:
-    UserError: a tag that there is none of, or that does not go on with an entity; the line is
-      named.
-  """
+  """Builds rows with `tag_BT` and `tag_weight_BT`, 1.0 where a word begins; `truth` is int32 ids of
+  the tags of all words, those without room too. Raises UserError, naming the line: a tag that there
+  is none of, or that does not go on with an entity."""
   ids = {tag: i for i, tag in enumerate(tag_sets.tags(options.scheme, options.classes))}
   truth = [_ids(sentence, ids, options.scheme) for sentence in found]
   rows = words.rows([sentence.words for sentence in found], vocabulary, length)

@@ -46,7 +46,7 @@ def pmf(ngram: int) -> np.ndarray:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Masks a batch; arguments, result and errors as `bert.corrupt`."""
+  """Masks a batch; see `Masking.corrupt`."""
   limit = targets.slots(options, rows.shape[1])
   candidate_n = targets.not_special(rows, store)
   words = targets.tokens_or_words(rows, options.whole_word, store, candidate_n)
@@ -61,10 +61,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   order_n = targets.shuffle(rows, words, candidate_n)
   taken_n = np.flatnonzero(_cover(words, order_n, length_n, room_E))
   index_n, _ = targets.tokens_of(words, taken_n, candidate_n)
-
-  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
-  shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
-  return targets.emit(rows, limit, store, index_n, shown, asked_E - room_E)
+  return targets.decided(rows, options, limit, store, index_n, asked_E - room_E)
 
 
 def _cover(words, order_n, length_n, room_E):

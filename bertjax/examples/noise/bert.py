@@ -40,19 +40,7 @@ class Options(targets.MaskOptions):
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Masks a batch.
-
-  Args:
-    rows: the batch; equal keys and tokens give equal masks, whatever else is in the batch.
-    options: the rule.
-    store: for the special ids, the vocabulary size and the word starts.
-
-  Returns:
-    As `targets.emit`.
-
-  Raises:
-    UserError: more than 2**20 examples in one batch.
-  """
+  """Masks a batch; see `Masking.corrupt`."""
   roberta = options.rule == 'roberta'
   if roberta:
     candidate_n = np.arange(len(rows.token_n))
@@ -62,11 +50,9 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   limit = targets.slots(options, rows.shape[1])
   taken_n, dropped_E = _take(rows, options, limit, units, targets.shuffle(rows, units, candidate_n))
   index_n, lead_n = targets.tokens_of(units, taken_n, candidate_n)
-  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
   # fairseq decides once per word, BERT once per token.
   decide_n = lead_n if roberta else index_n
-  shown = targets.show(rows, options, store, index_n, decide_n, random_id_n)
-  return targets.emit(rows, limit, store, index_n, shown, dropped_E)
+  return targets.decided(rows, options, limit, store, index_n, dropped_E, decide_n)
 
 
 def _take(rows, options, limit, units, order_n):

@@ -31,18 +31,8 @@ def slots(options: Options, length: int) -> int:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Makes a batch of next tokens.
-
-  Args:
-    rows: the batch.
-    options: none.
-    store: for the ids of [PAD], [CLS] and [SEP].
-
-  Returns:
-    token_BT, the text itself; target_pos_BP, target_BP, weight_BP and masked_BP with P = T slots:
-    slot t is column t. masked_BP is weight_BP without [CLS] and [SEP].
-    dropped_B int32, all 0.
-  """
+  """Makes a batch of next tokens with P = T slots, slot t being column t; masked_BP is weight_BP
+  without [CLS] and [SEP]."""
   del options
   token_n, example_n = rows.token_n, rows.example_n
   followed_n = np.append(example_n[1:] == example_n[:-1], False)

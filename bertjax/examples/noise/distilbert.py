@@ -21,7 +21,7 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import targets
 from bertjax.examples.layout import Rows
-from bertjax.examples.noise.xlm import lowest, slots
+from bertjax.examples.noise.xlm import slots
 from bertjax.field_types import Count, NonNegative
 
 _PICK = targets.FREE
@@ -46,16 +46,7 @@ def block(options: Options) -> int:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Masks a batch.
-
-  Args:
-    rows: the batch, of whole blocks.
-    options: the rule.
-    store: for the special ids, the vocabulary size and the counts.
-
-  Returns:
-    As `targets.emit`.
-  """
+  """Masks a batch; see `Masking.corrupt`."""
   special = targets.ids_of(tuple(store.special), store)
   candidate_n = np.flatnonzero(~np.isin(rows.token_n, special))
   weight_n = np.maximum(store.counts[rows.token_n[candidate_n]], 1.0) ** -options.smoothing
@@ -63,16 +54,10 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   u_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, candidate_n))
   turn_n = -np.log1p(-u_n) / weight_n
   row_n = rows.row_E[rows.example_n[candidate_n]]
-  drawn_n = lowest(turn_n, row_n // options.block, _numbers(rows, options))
-
-  limit = slots(options, rows.shape[1])
-  kept_n = drawn_n[lowest(turn_n[drawn_n], row_n[drawn_n], np.full(rows.shape[0], limit))]
-  index_n, examples = candidate_n[kept_n], len(rows.row_E)
-  dropped_E = targets.count(rows.example_n[candidate_n[drawn_n]], 1, examples)
-  dropped_E -= targets.count(rows.example_n[index_n], 1, examples)
-  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
-  shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
-  return targets.emit(rows, limit, store, index_n, shown, dropped_E)
+  drawn_n = targets.lowest(turn_n, row_n // options.block, _numbers(rows, options))
+  limit, index_n = slots(options, rows.shape[1]), candidate_n[drawn_n]
+  kept_n, dropped_E = targets.within(rows, limit, index_n, turn_n[drawn_n])
+  return targets.decided(rows, options, limit, store, index_n[kept_n], dropped_E)
 
 
 def _numbers(rows: Rows, options: Options) -> np.ndarray:

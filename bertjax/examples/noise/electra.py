@@ -59,7 +59,7 @@ def slots(options: Options, length: int) -> int:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Masks a batch; arguments, result and errors as `bert.corrupt`."""
+  """Masks a batch; see `Masking.corrupt`."""
   limit, examples = slots(options, rows.shape[1]), len(rows.row_E)
   candidate_n = targets.not_special(rows, store)
   candidate_n = candidate_n[rows.token_n[candidate_n] != store.special['mask']]

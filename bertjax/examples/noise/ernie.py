@@ -24,7 +24,6 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import layout, targets
 from bertjax.examples.layout import Rows
-from bertjax.examples.noise.xlm import lowest
 from bertjax.field_types import Count, Share
 
 _PICK = targets.FREE
@@ -56,16 +55,7 @@ def slots(options: Options, length: int) -> int:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Masks a batch.
-
-  Args:
-    rows: the batch.
-    options: the rule.
-    store: for the special ids, the vocabulary size and the units.
-
-  Returns:
-    As `targets.emit`.
-  """
+  """Masks a batch; see `Masking.corrupt`."""
   limit = slots(options, rows.shape[1])
   candidate_c = targets.not_special(rows, store)
   p_c = counter_rng.uniform(targets.at_tokens(rows, _PICK, candidate_c))
@@ -80,13 +70,9 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
     lead_c = np.maximum.accumulate(np.where(begins_c, lead_c, 0))
 
   at_c = np.flatnonzero(p_c[lead_c] <= options.rate)
-  row_n = rows.row_E[rows.example_n[candidate_c[at_c]]]
-  kept_n = lowest(p_c[lead_c[at_c]], row_n, np.full(rows.shape[0], limit))
-  examples = len(rows.row_E)
-  dropped_E = targets.count(rows.example_n[candidate_c[at_c]], 1, examples)
+  kept_n, dropped_E = targets.within(rows, limit, candidate_c[at_c], p_c[lead_c[at_c]])
   at_c = at_c[kept_n]
   index_n = candidate_c[at_c]
-  dropped_E -= targets.count(rows.example_n[index_n], 1, examples)
 
   # First tokens reuse the p that chose them, which is uniform below the rate.
   u_n = p_c[at_c] / np.where(lead_c[at_c] == at_c, options.rate, 1.0)

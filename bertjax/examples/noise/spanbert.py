@@ -107,18 +107,9 @@ def pmf(max_words: int, p: float) -> np.ndarray:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Masks a batch.
-
-  Args:
-    rows: the batch; equal keys and tokens give equal masks, whatever else is in the batch.
-    options: the rule.
-    store: for the special ids, the word starts and the counts.
-
-  Returns:
-    As `targets.emit`, and for each slot left_BP and right_BP, int32 columns of the tokens around
-    its span, offset_BP int32, its place in it, and pair_weight_BP float32, 1 where it is predicted
-    from them.
-  """
+  """Masks a batch; see `Masking.corrupt`. Each slot has left_BP and right_BP, int32 columns of the
+  tokens around its span, offset_BP int32, its place in it, and pair_weight_BP float32, 1 where it
+  is predicted from them."""
   limit = targets.slots(options, rows.shape[1])
   texts = _texts(rows, store)
   asked_S = np.ceil(options.rate * texts.size_S).astype(np.int64)

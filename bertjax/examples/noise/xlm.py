@@ -28,40 +28,13 @@ def slots(options: targets.MaskOptions, length: int) -> int:
 
 
 def corrupt(rows: Rows, options: targets.MaskOptions, store) -> dict[str, np.ndarray]:
-  """Masks a batch.
-
-  Args:
-    rows: the batch.
-    options: the rule.
-    store: for the special ids and the vocabulary size.
-
-  Returns:
-    As `targets.emit`.
-  """
+  """Masks a batch; see `Masking.corrupt`."""
   limit = slots(options, rows.shape[1])
   every_n = np.arange(len(rows.token_n))
   turn_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, every_n))
   index_n = every_n[(turn_n < options.rate) & (rows.position_n > 0)]
-
-  row_n = rows.row_E[rows.example_n[index_n]]
-  kept_n = lowest(turn_n[index_n], row_n, np.full(rows.shape[0], limit))
-  examples = len(rows.row_E)
-  dropped_E = targets.count(rows.example_n[index_n], 1, examples)
-  index_n = index_n[kept_n]
-  dropped_E -= targets.count(rows.example_n[index_n], 1, examples)
-  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
-  shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
-  return targets.emit(rows, limit, store, index_n, shown, dropped_E)
-
-
-def lowest(value_n: np.ndarray, group_n: np.ndarray, room_g: np.ndarray) -> np.ndarray:
-  """Returns the indices, ascending, of the room_g lowest values of each group (ascending)."""
-  size_g = np.bincount(group_n, minlength=len(room_g))
-  if (size_g <= room_g).all():
-    return np.arange(len(value_n))
-  order_n = np.lexsort((value_n, group_n))
-  rank_n = np.arange(len(value_n)) - (np.cumsum(size_g) - size_g)[group_n]
-  return np.sort(order_n[rank_n < room_g[group_n]])
+  kept_n, dropped_E = targets.within(rows, limit, index_n, turn_n[index_n])
+  return targets.decided(rows, options, limit, store, index_n[kept_n], dropped_E)
 
 
 MASKING = Masking(targets.MaskOptions, ('cls', 'sep', 'mask'), targets.check, corrupt, slots)

@@ -122,16 +122,10 @@ def pmf(max_words: int) -> np.ndarray:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Draws targets and permutations; the tokens stay as they are.
+  """Draws targets and permutations of rows of one example; the tokens stay as they are.
 
-  Args:
-    rows: the batch, one example a row.
-    options: the rule.
-    store: for the special ids and the word starts.
-
-  Returns:
-    As `targets.emit`, with masked_BP 1 at all targets, since none is visible where it is predicted;
-    order_q_BT and order_k_BT, int32: query t sees key s iff order_q[t] > order_k[s].
+  masked_BP is 1 at all targets, since none is visible where it is predicted; besides there are
+  order_q_BT and order_k_BT, int32: query t sees key s iff order_q[t] > order_k[s].
   """
   limit, reuse = slots(options, rows.shape[1]), options.reuse_len
   token_n = rows.token_n

@@ -94,23 +94,13 @@ def stream_of(store, options: Options):
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces; there are no draws.
+  """Makes the plan without draws; see `Plan.build`.
 
-  Args:
-    store: the token store; only its offsets are read.
-    spec: inputs of the plan besides the store; length counts <s> and the </s>.
-    window: sentences per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns sentence int64 (the first one), offset int64 (tokens
-    of it that an earlier block took), sentences int32 (how many it touches), length int32 (<s> and
-    </s> included) and, of whole sentences where the store knows languages, group int32; documents
-    that are a sentence and its translation are left out there. Count of cut_sentences: blocks that
-    begin inside one. The last block of a document, of a language or of the corpus is as short as
-    its text.
-
-  Raises:
-    UserError: a length below 3.
+  Columns: sentence int64 (the first one), offset int64 (tokens of it that an earlier block took),
+  sentences int32 (how many it touches), length with <s> and </s>, and group of whole sentences,
+  where documents that are a sentence and its translation are left out. Counts cut_sentences, the
+  blocks that begin inside one. The last block of a document, of a language or of the corpus is as
+  short as its text. Raises UserError: a length below 3.
   """
   if spec.length < 3:
     raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {spec.length}')

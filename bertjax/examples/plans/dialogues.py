@@ -42,20 +42,11 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces of whole dialogues.
+  """Makes the plan of whole dialogues; see `Plan.build`.
 
-  Args:
-    store: the token store; its offsets and the column `role` are read.
-    spec: inputs of the plan besides the store.
-    window: turns per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns turn int64 (the first one), turns int8, start_K int64
-    and size_K int32 of turn K (0 where there is none), fake int8, length int32; counts of fakes,
-    truncated_tokens and lone_turns.
-
-  Raises:
-    UserError: a store without roles or with one dialogue, or a length that leaves a turn no token.
+  Columns: turn int64 (the first one), turns int8, start_K int64 and size_K int32 of turn K (0 where
+  there is none), fake int8, length. Counts fakes, truncated_tokens and lone_turns. Raises
+  UserError: a store without roles or with one dialogue, or a length that leaves a turn no token.
   """
   turns = spec.options.turns
   if spec.length < 1 + 2 * turns:

@@ -46,21 +46,12 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces of whole documents.
+  """Makes the plan of whole documents; see `Plan.build`.
 
-  Args:
-    store: the token store; only its offsets are read.
-    spec: inputs of the plan besides the store.
-    window: sentences per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns sentence int64 (the first one), sentences int32,
-    first_target int32 (what the first segment aims at), coin int8 (whether it takes the sentence
-    that exceeds that), rejoin int8, a_length int32 (of the first segment, cut), length int32 (all,
-    special tokens included); counts of two_segments and truncated_tokens.
-
-  Raises:
-    UserError: a length below 5.
+  Columns: sentence int64 (the first one), sentences int32, first_target int32 (what the first
+  segment aims at), coin int8 (whether it takes the sentence that exceeds that), rejoin int8,
+  a_length int32 (of the first segment, cut), length with special tokens. Counts two_segments and
+  truncated_tokens. Raises UserError: a length below 5.
   """
   if spec.length < 5:
     raise UserError(f'segments need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')

@@ -40,20 +40,10 @@ class Options(pairs.Options):
 
 
 def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces.
-
-  Args:
-    store, spec, window: as of `pairs.build`.
-
-  Returns:
-    As `pairs.build`, where next is 1 for B that follows A; counts of positives, negatives,
-    long_negatives (dropped), truncated_tokens and lone_sentences.
-
-  Raises:
-    UserError: as `pairs.build`, or no document of two sentences.
-  """
+  """Makes the plan as `pairs.build` does, where next is 1 for B that follows A. Counts positives,
+  negatives, long_negatives (dropped), truncated_tokens and lone_sentences. Raises UserError: no
+  document of two sentences."""
   found = pairs.pieces(store, spec, window, _POSITIVES)
-  pairs.require_two_sentences(store, 'ernie_pairs needs documents of two sentences and more')
   return _buffers(found, spec.length - 3, spec.seed, spec.options.halves)
 
 

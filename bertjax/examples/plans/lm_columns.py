@@ -34,18 +34,8 @@ class Options:
 
 
 def build(store, spec: Spec) -> Iterator[Piece]:
-  """Makes the plan: how many rows an epoch has. Where their tokens lie follows from `ranges`.
-
-  Args:
-    store: the token store; only its offsets are read.
-    spec: inputs of the plan besides the store.
-
-  Returns:
-    An iterator of one piece (columns, counts): the column length int32.
-
-  Raises:
-    UserError: the vocabulary lacks the special token.
-  """
+  """Makes the plan, how many rows an epoch has; see `Plan.build`. Where their tokens lie follows
+  from `ranges`. Raises UserError: the vocabulary lacks the special token."""
   predicted, length = max(_stream(store, spec).size - 1, 0), spec.length
   length_t = np.full(-(-predicted // length), length, np.int32)
   length_t[-1:] -= -predicted % length

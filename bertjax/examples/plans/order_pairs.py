@@ -29,26 +29,10 @@ class Options(pairs.Options):
 
 
 def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces.
-
-  Args:
-    store, spec, window: as of `pairs.build`.
-
-  Returns:
-    As `pairs.build`, with the column order (0 in order, 1 not) for next; with random_b off also
-    the count lone_sentences.
-
-  Raises:
-    UserError: as `pairs.build`, or no document of two sentences.
-  """
+  """Makes the plan as `pairs.build` does, with the column order (0 in order, 1 not) for next; with
+  random_b off it counts lone_sentences too. Raises UserError: no document of two sentences."""
   task = pairs.Task('order', swap=True, least=1 if spec.options.random_b else 2)
-  found = pairs.pieces(store, spec, window, task)
-  pairs.require_two_sentences(
-    store,
-    'order_pairs predicts the order of sentences: expected documents of two and more',
-    ', or use config.data.plan.name=pairs',
-  )
-  return found
+  return pairs.pieces(store, spec, window, task)
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:

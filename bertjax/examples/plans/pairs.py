@@ -77,21 +77,12 @@ class _Lanes(NamedTuple):
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces.
+  """Makes the plan; see `Plan.build`.
 
-  Args:
-    store: the token store; only its offsets are read.
-    spec: inputs of the plan besides the store.
-    window: sentences times passes per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns a_start, b_start int64 (into the tokens), a_length,
-    length int32 (length counts the three special tokens), next int8 (0 next, 1 random) and, where
-    the store knows languages, group int32, that of the document; counts of random_next,
-    truncated_tokens and, where there are such, no_other_document (chunks that are left out).
-
-  Raises:
-    UserError: a store with fewer than two documents, of each language, or a length below 5.
+  Columns: a_start, b_start int64 (into the tokens), a_length int32, length with the three special
+  tokens, next int8 (0 next, 1 random), group of the document. Counts random_next, truncated_tokens
+  and, where there are such, no_other_document (chunks that are left out). Raises UserError: fewer
+  than two documents, of each language, or a length below 5.
   """
   return pieces(store, spec, window, NEXT)
 
@@ -109,28 +100,15 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
       'Separate documents by blank lines, give more text (held out: by config.data.holdout), '
       'or use config.data.plan.name=blocks'
     )
+  if task.swap and np.diff(store.documents).max() < 2:
+    raise UserError(
+      f'{store.path}: expected documents of two sentences and more, got {len(store.documents) - 1} '
+      'of at most one. Prepare the store with --split=sentences, or use config.data.plan.name=pairs'
+    )
   if spec.length < 5:
     raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
   windows = layout.windows(store.documents, max(window // spec.options.dupe_factor, 1))
   return ahead.in_order(lambda window: _window(store, peers, spec, window, task), windows)
-
-
-def require_two_sentences(store, expected: str, otherwise: str = '') -> None:
-  """Refuses a store in which no document can be divided between A and B.
-
-  Args:
-    store: the token store.
-    expected: need of the plan, for the message.
-    otherwise: another remedy than preparing the store anew.
-
-  Raises:
-    UserError: no document of two sentences.
-  """
-  if np.diff(store.documents).max() < 2:
-    raise UserError(
-      f'{expected}, got {len(store.documents) - 1} documents of at most one in {store.path}. '
-      f'Prepare the store with --split=sentences{otherwise}'
-    )
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:

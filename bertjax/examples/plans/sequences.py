@@ -40,20 +40,11 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces; there are no draws.
+  """Makes the plan without draws; see `Plan.build`.
 
-  Args:
-    store: the token store; only its offsets and columns are read.
-    spec: inputs of the plan besides the store; length counts [CLS] and [SEP].
-    window: sentences per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns start int64 (into the tokens), length int32 (with the
-    two special tokens) and, where the store knows languages, group int32; counts of
-    cut_sentences, the sentences that were too long, and of short_sequences, those left out.
-
-  Raises:
-    UserError: a length below 4.
+  Columns: start int64 (into the tokens), length with the two special tokens, group. Counts
+  cut_sentences, which were too long, and short_sequences, which are left out. Raises UserError: a
+  length below 4.
   """
   if spec.length < 4:
     raise UserError(f'sequences need length >= 4 ([CLS] 2 tokens [SEP]), got {spec.length}')

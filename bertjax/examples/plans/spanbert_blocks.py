@@ -32,19 +32,10 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces of whole documents; no draws.
+  """Makes the plan of whole documents without draws; see `Plan.build`.
 
-  Args:
-    store: the token store; only its offsets are read.
-    spec: inputs of the plan besides the store.
-    window: sentences per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns start int64 (into the tokens), length int32 (with the
-    two special tokens); counts of long_sentences, lost_blocks and lost_tokens, of both together.
-
-  Raises:
-    UserError: a length below 3.
+  Columns: start int64 (into the tokens), length with the two special tokens. Counts long_sentences,
+  lost_blocks and lost_tokens, of both together. Raises UserError: a length below 3.
   """
   if spec.length < 3:
     raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')

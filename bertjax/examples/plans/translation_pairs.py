@@ -44,21 +44,12 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces; there are no draws.
+  """Makes the plan without draws; see `Plan.build`.
 
-  Args:
-    store: the token store, which knows languages.
-    spec: inputs of the plan besides the store.
-    window: pairs per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns source and target int64 (their sentences), a_length
-    int32 (of the source), length int32, single int8 (one </s> in the middle), lead int32 (id of the
-    first token), group int32 (256 * language of the source + language of the target); count of
-    long_pairs, which are left out.
-
-  Raises:
-    UserError: a length below 6, or no parallel text.
+  Columns: source and target int64 (their sentences), a_length int32 (of the source), length, single
+  int8 (one </s> in the middle), lead int32 (id of the first token), group int32 (256 * language of
+  the source + language of the target). Counts long_pairs, which are left out. Raises UserError: a
+  length below 6, or no parallel text.
   """
   if spec.length < 6:
     raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {spec.length}')

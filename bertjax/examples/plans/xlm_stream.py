@@ -40,23 +40,13 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces; there are no draws.
+  """Makes the plan without draws; see `Plan.build`.
 
-  Args:
-    store: the token store; its offsets and languages are read.
-    spec: inputs of the plan besides the store.
-    window: sentences per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns sentence int64 (whose first token is the row's first
-    or second), offset int64 (tokens of it that an earlier row took; -1 where the row begins with
-    the </s> before it), sentences int32 (how many it touches), length int32, and, where the store
-    knows languages, group int32, the id of the language, and with share='sentences' weight int32,
-    the sentences that begin in the row. The count is of rows that begin inside a
-    sentence.
-
-  Raises:
-    UserError: a length below 2, or parallel text alone.
+  Columns: sentence int64 (whose first token is the row's first or second), offset int64 (tokens of
+  it that an earlier row took; -1 where the row begins with the </s> before it), sentences int32
+  (how many it touches), length, group, and with share='sentences' weight int32, the sentences that
+  begin in the row. Counts cut_sentences, rows that begin inside one. Raises UserError: a length
+  below 2, or parallel text alone.
   """
   length = spec.length
   if length < 2:

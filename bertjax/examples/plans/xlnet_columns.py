@@ -44,18 +44,9 @@ class Options:
 
 
 def build(store, spec: Spec) -> Iterator[Piece]:
-  """Makes the plan: how many rows an epoch has. Where their tokens lie follows from `ranges`.
-
-  Args:
-    store: the token store; only its offsets are read.
-    spec: inputs of the plan besides the store.
-
-  Returns:
-    An iterator of one piece (columns, counts): the column length int32.
-
-  Raises:
-    UserError: an odd number of rows with both_directions, or no room for A and B.
-  """
+  """Makes the plan, how many rows an epoch has; see `Plan.build`. Where their tokens lie follows
+  from `ranges`. Raises UserError: an odd number of rows with both_directions, or no room for A and
+  B."""
   options, length = spec.options, spec.length
   if options.both_directions and spec.rows % 2:
     raise UserError(

@@ -57,14 +57,9 @@ def stream_task(name: str, documents: Callable[[], Iterable[bytes]]) -> seqio.Ta
 
 
 def tfds_task(name: str, tfds_name: str, field: str = 'text', language: str = '') -> seqio.Task:
-  """A text Task over a TFDS builder, not registered.
-
-  Args:
-    name: of the Task.
-    tfds_name: 'NAME:VERSION' or 'NAME/CONFIG:VERSION'.
-    field: the builder's feature that holds the text.
-    language: of all documents; '' where it does not matter.
-  """
+  """Builds a text Task over a TFDS builder ('NAME:VERSION' or 'NAME/CONFIG:VERSION'), not
+  registered; `field` is the builder's feature that holds the text, `language` of all documents, or
+  ''."""
   preprocessors: list[Callable] = [functools.partial(_keep_text, field=field)]
   if tfds_name.startswith('wiki40b'):
     preprocessors.append(_clean_wiki40b)
@@ -89,16 +84,7 @@ def _clean_wiki40b(dataset: tf.data.Dataset) -> tf.data.Dataset:
   return dataset.map(lambda example: {'text': clean(example['text'])}, num_parallel_calls=2)
 
 
-def open_corpus(
-  name: str,
-  documents: int = 0,
-  module: str = '',
-  errors: str = 'strict',
-  field: str = 'text',
-  columns: Sequence[str] = (),
-  verbatim: bool = False,
-  skip_bad: bool = False,
-) -> Corpus:
+def open_corpus(name: str, documents: int = 0, module: str = '', **how: Any) -> Corpus:
   """Opens text by what names it; a name that is registered comes before a file of this name.
 
   Args:
@@ -107,8 +93,8 @@ def open_corpus(
     documents: 0 for one pass over everything; else so many documents, those of a Mixture drawn at
       its rates.
     module: imported first; registers Tasks and Mixtures.
-    errors, field, columns, verbatim, skip_bad: as of `corpus.open_files`; `field` also of TFDS
-      builders. Of Tasks all columns are read that are features.
+    **how: as of `corpus.open_files`; `field` also of TFDS builders. Of Tasks all columns are read
+      that are features.
 
   Raises:
     UserError: nothing has this name, it has no text, or a member of a Mixture has none.
@@ -118,13 +104,10 @@ def open_corpus(
   if name in registered_names():
     corpus = _registered(name, documents)
   elif name.startswith('tfds:'):
-    corpus = _from_tfds(name, field, columns)
+    corpus = _from_tfds(name, how.get('field', 'text'), how.get('columns', ()))
   else:
-    try:
-      corpus = corpus_lib.open_files(name, errors, field, columns, verbatim, skip_bad)
-    except UserError as error:
-      raise UserError(f'{error}{names.hint(name, registered_names())}') from error
-  corpus.left_out.skip = skip_bad
+    corpus = names.open_files(name, registered_names(), **how)
+  corpus.left_out.skip = how.get('skip_bad', False)
   return corpus.first(documents) if documents else corpus
 
 

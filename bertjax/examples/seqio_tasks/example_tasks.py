@@ -44,16 +44,8 @@ class ExampleSource(seqio.DataSource):
   """
 
   def __init__(self, text: str, vocab: Callable[[], str], recipe: Any, length: int, options: dict):
-    """Reads nothing yet.
-
-    Args:
-      text, recipe, length: as of `example_task`.
-      vocab: returns the path of the vocabulary.
-      options: seed and window, as of `example_task`.
-
-    Raises:
-      UserError: a recipe that does not work.
-    """
+    """Reads nothing yet; arguments and errors of `example_task`, whose options are seed and
+    window."""
     self.failure: Exception | None = None  # tf.data turns an exception of a generator into text
     self.vocab = functools.cache(vocab)
     self.row = probe(recipe, length)
@@ -77,11 +69,8 @@ class ExampleSource(seqio.DataSource):
   def get_dataset(
     self, split: str = 'train', shuffle: bool = True, seed: int | None = None, **unused: Any
   ) -> tf.data.Dataset:
-    """Windows, and how `examples` is to make rows of them.
-
-    Raises:
-      UserError: no such text, or one in languages that the recipe does not number.
-    """
+    """Returns windows, and how `examples` is to make rows of them. Raises UserError: no such text,
+    or one in languages that the recipe does not number."""
     del split, unused
     # Here, since what is raised within a generator comes as TensorFlow's own.
     if 'language' in self._corpus.columns and not self._recipe.languages:
@@ -178,7 +167,7 @@ def example_task(
   seed: int = 0,
   window: int = WINDOW,
 ) -> seqio.Task:
-  """A Task of complete training examples, not registered.
+  """Builds a Task of complete training examples, not registered.
 
   Its documents are read in windows, and the rows of a window are those of a store of its documents:
   where the whole corpus fits one, the rows and their order are the store's, with shuffle and
@@ -186,15 +175,12 @@ def example_task(
 
   Args:
     name: of the Task.
-    text: as of `corpora.open_corpus`: the name of a text Task or Mixture, files, or tfds:NAME.
-    vocab: path of the vocabulary, or a function that returns it, called when examples are made.
-    recipe: `config.data`, or a dict like `BERT_PAIRS`.
+    text: as of `corpora.open_corpus`.
+    vocab: path of the vocabulary, or a function that returns it when examples are made.
+    recipe: `config.data`, or a dict like `BERT_PAIRS`; one that does not work raises UserError.
     length: tokens per row, special tokens included.
     seed: of the plan, the masking and the shuffle, unless `get_dataset` gets another.
     window: documents of a window; a corpus of less than twice as many is one window.
-
-  Raises:
-    UserError: a recipe that does not work.
   """
   path = vocab if callable(vocab) else lambda: vocab
   options = dict(seed=seed, window=window)
@@ -221,28 +207,16 @@ def add_examples(name: str, *args: Any, **options: Any) -> None:
 
 
 def open_examples(data: Any, vocab: str, length: int) -> Provider:
-  """The Task or Mixture that a streaming run reads.
-
-  Args:
-    data: `config.data`; its mixture names a Task of examples, which is taken as it is, or a text
-      Task; its input names text. Of text an example Task is made.
-    vocab: path of the vocabulary, for text.
-    length: tokens per row, for text.
-
-  Raises:
-    UserError: the module or the recipe does not work.
-  """
+  """Returns the Task or Mixture that a streaming run reads: finished examples as
+  config.data.mixture names them, or an example Task of text that it or config.data.input names,
+  with this vocabulary and length. Raises UserError: the module or the recipe does not work."""
   provider = registered_examples(data)
   return provider or example_task('streamed', data.mixture or data.input, vocab, data, length)
 
 
 def vocabulary_path(data: Any) -> str | None:
-  """The vocabulary with which the example Task that config.data.mixture names makes its examples;
-  None where it does not say.
-
-  Raises:
-    UserError: a Mixture of Tasks with several vocabularies.
-  """
+  """Returns the vocabulary of the example Task that config.data.mixture names, or None where it
+  does not say. Raises UserError: a Mixture of Tasks with several vocabularies."""
   provider = registered_examples(data)
   sources = [task.source for task in seqio.get_subtasks(provider)] if provider else []
   paths = {source.vocab() if isinstance(source, ExampleSource) else None for source in sources}
@@ -265,9 +239,6 @@ def read_rows(
     split: to read.
     seed: to shuffle with, and to repeat without end; None: one pass in order.
     limit: examples in all; 0: no limit.
-
-  Raises:
-    UserError: what is wrong with the source.
   """
   again = seed is not None
   dataset = provider.get_dataset(

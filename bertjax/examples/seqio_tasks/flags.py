@@ -63,11 +63,11 @@ def open_corpus(documents: int | None = None) -> Corpus:
     str(INPUT.value),
     take,
     MODULE.value,
-    ERRORS.value,
-    FIELD.value,
-    COLUMNS.value,
-    SPLIT.value == sentence_split.VERBATIM,
-    SKIP_BAD.value,
+    errors=ERRORS.value,
+    field=FIELD.value,
+    columns=COLUMNS.value,
+    verbatim=SPLIT.value == sentence_split.VERBATIM,
+    skip_bad=SKIP_BAD.value,
   )
   lacking = [name for name in COLUMNS.value if name not in corpus.columns]
   if lacking:

@@ -35,7 +35,7 @@ def labelled_task(
   lowercase: bool | None = None,
   language: str = '',
 ) -> seqio.Task:
-  """A Task of rows of labelled examples, not registered; seqio shuffles them.
+  """Builds a Task of rows of labelled examples, not registered; seqio shuffles them.
 
   Args:
     name: of the Task.
@@ -47,8 +47,7 @@ def labelled_task(
     language: of the texts, for a vocabulary that cuts words by its rules.
 
   Raises:
-    UserError: no file, a task that does not work, no language where one is needed, or what
-      `from_config.open_rows` refuses in the first examples; in the others when they are read.
+    UserError: as `from_config.open_rows`, of all but the first example when they are read.
   """
   if not files:
     raise UserError(f'the Task {name!r} has no files: expected a split and its file, or several')

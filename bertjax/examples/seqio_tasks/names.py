@@ -1,7 +1,14 @@
-"""Names of the texts that come with bertjax and are read with TensorFlow; see `registered`."""
+"""Files of text, and the names of the texts that come with bertjax and are read with TensorFlow; see
+`registered`.
+"""
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.text import corpus as corpus_lib
+from bertjax.text.corpus import Corpus
 
 # Name of a Task -> TFDS builder, and its feature that holds the text.
 TFDS = dict(
@@ -18,7 +25,11 @@ WIKIPEDIA_BOOKS, WIKI40B_LANGUAGES = 'wikipedia_books', 'wiki40b_languages'  # M
 WITH_TENSORFLOW = (*TFDS, *WIKI40B.values(), WIKIPEDIA_BOOKS, WIKI40B_LANGUAGES)
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-  """The end of a message about a name that is none: which of the known ones is nearest."""
-  near = difflib.get_close_matches(name, list(known), 1)
-  return f'. Did you mean {near[0]!r}?' if near else ''
+def open_files(name: str, known: Iterable[str], **how: Any) -> Corpus:
+  """Opens files as `corpus.open_files` does; a mistake names the nearest of the known texts."""
+  try:
+    return corpus_lib.open_files(name, **how)
+  except UserError as error:
+    near = difflib.get_close_matches(name, list(known), 1)
+    hint = f'. Did you mean {near[0]!r}?' if near else ''
+    raise UserError(f'{error}{hint}') from error

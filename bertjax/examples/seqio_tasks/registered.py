@@ -54,11 +54,7 @@ def smoothed(task: seqio.Task, alpha: float = SMOOTHING) -> float:
 
 
 def documents_of(task: seqio.Task) -> float:
-  """A mixing rate ~ documents: the mixture of one pass over all members.
-
-  Raises:
-    UserError: TFDS has not generated the data yet, so their number is not known.
-  """
+  """Returns a mixing rate ~ documents: the mixture of one pass over all members."""
   size = size_of(task)
   if size is None:
     raise UserError(
@@ -69,13 +65,8 @@ def documents_of(task: seqio.Task) -> float:
 
 
 def trained_vocabulary(text: str, kind: str, size: int) -> str:
-  """The path of a vocabulary trained on a text's first documents, made at the first call.
-
-  Args:
-    text: as of `corpora.open_corpus`.
-    kind: 'wordpiece', of lowercased text, 'bpe' or 'unigram'.
-    size: pieces, or fewer if the text has no more.
-  """
+  """Returns the path of a vocabulary of at most `size` pieces, trained on the first documents of a
+  text at the first call; `kind` is 'wordpiece', of lowercased text, 'bpe' or 'unigram'."""
   root = pathlib.Path(os.environ.get('XDG_CACHE_HOME', '~/.cache')).expanduser() / 'bertjax'
   path = root / 'vocab' / f'{text}-{kind}-{size}'
   if not path.exists():

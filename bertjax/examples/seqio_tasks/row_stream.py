@@ -64,15 +64,8 @@ class Stream:
     return {name: value for name, value in row.items() if name != 'dropped_B'}
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
-    """Returns rows, as `plans.Examples.batch`.
-
-    Args:
-      row_n: int64, consecutive.
-      shuffle: unused; a stream has one order, which was fixed when it was made.
-
-    Raises:
-      UserError: the stream ends, or what is wrong with its source.
-    """
+    """Returns consecutive rows in the one order that the stream has. Raises UserError: the stream
+    ends, or its source is wrong."""
     del shuffle
     first, stop = int(row_n[0]), int(row_n[-1]) + 1
     anew = first < self._start
@@ -134,16 +127,9 @@ class Fixed:
 
 
 def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
-  """Copies the vocabulary of the examples to WORKDIR/vocab; returns WORKDIR.
-
-  Args:
-    data: `config.data`.
-    workdir: of the run.
-    given: path of the vocabulary that the config names, or ''.
-
-  Raises:
-    UserError: there is no vocabulary, or the Task's examples were made with another one.
-  """
+  """Copies the vocabulary of the examples to WORKDIR/vocab; returns WORKDIR. `given` is the path of
+  the one that the config names, or ''. Raises UserError: there is none, or the Task's examples were
+  made with another one."""
   own = _example_tasks().vocabulary_path(data)
   if not (given or own):
     raise UserError(
@@ -170,14 +156,11 @@ def is_finished(data: Any) -> bool:
 
 
 def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
-  """Opens what `config.data.mixture` or `config.data.input` names.
-
-  Args:
-    config: of a phase; names a Task of examples, or text that `config.data` makes examples of.
-    store: of `open_vocabulary`.
+  """Opens what `config.data.mixture` or `input` of a phase names: a Task of examples, or text.
 
   Returns:
-    The rows to train on, endless and shuffled by config.seed, and those of a split 'validation'.
+    The rows to train on, endless and shuffled by config.seed, and those of a split 'validation', or
+    None.
 
   Raises:
     UserError: nothing has this name, or its examples are not of config.length or the vocabulary.

@@ -17,14 +17,8 @@ from bertjax.examples.seqio_tasks.loaded import seqio
 
 
 def examples(path: str) -> Iterator[Mapping[str, Any]]:
-  """Yields the examples of a split: texts as strings, numbers and lists as those of Python.
-
-  Args:
-    path: see above.
-
-  Raises:
-    UserError: a name that is not of this form, or a module, Task or split that is not there.
-  """
+  """Yields the examples of a split (see above): texts as strings, numbers and lists as those of
+  Python. Raises UserError: another form of name, or a module, Task or split that is not there."""
   parts = path.split(':')
   if len(parts) != 4 or not all(parts):
     raise UserError(

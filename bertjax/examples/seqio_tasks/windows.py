@@ -42,11 +42,7 @@ def window_seed(seed: int, window: int) -> int:
 def encode_store(
   name: str, documents: list[bytes], vocabulary: Vocabulary, options: Options
 ) -> Store:
-  """A store in memory of these documents: what `prepare` writes of them with no document held out.
-
-  Raises:
-    UserError: bytes that are not UTF-8, where errors are strict.
-  """
+  """Returns a store in memory of these documents: what `prepare` writes of them, none held out."""
   encoded = encode(documents, vocabulary, options)
   size_D = encoded.size_D[encoded.size_D > 0]
   store = _store(name, encoded.token_n, encoded.length_S, size_D, vocabulary)
@@ -59,26 +55,15 @@ def encode_store(
 
 
 def vocabulary_store(directory: pathlib.Path, vocabulary: Vocabulary) -> Store:
-  """A store without text, for a run that streams: it knows the vocabulary alone.
-
-  Args:
-    directory: its `vocab` holds the vocabulary's files.
-    vocabulary: of all examples.
-  """
+  """Returns a store without text, for a run that streams: `vocab` in its directory has the
+  files."""
   none = np.zeros(0, np.int64)
   return _store(str(directory), none.astype(np.int32), none, none, vocabulary)
 
 
 def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
-  """One row of made-up text: its names, dtypes and shapes are those of all rows of the recipe.
-
-  Args:
-    recipe: `config.data`.
-    length: tokens per row.
-
-  Raises:
-    UserError: a plan, masking or length that does not work.
-  """
+  """Returns one row of made-up text: its names, dtypes and shapes are those of all rows of the
+  recipe (`config.data`). Raises UserError: a plan, masking or length that does not work."""
   length_S, size_D = np.full(8, max(length // 2, 1)), np.full(2, 4)
   token_n = np.full(int(length_S.sum()), 1 << 14, np.int32)
   vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL)

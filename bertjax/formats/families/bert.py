@@ -36,14 +36,8 @@ def whole(
   labels: tuple[Row, ...] = (),
   spare: tuple[str, ...] = (),
 ) -> Layout:
-  """Returns the layout of an encoder and its heads.
-
-  Args:
-    words: the words' head, which a file may have that the model lacks, and
-    tied: its copies of other tensors.
-    labels: the other heads.
-    spare: names of further heads that a file may have.
-  """
+  """Returns the layout of an encoder with the words' head and the other heads, `labels`. A file may
+  have the words' head, its tied copies and the names in `spare` where the model lacks them."""
   spare = (*(row.theirs for row in words), *spare)
   if model.words:
     return Layout(rows + labels + words, tied, spare=spare)
@@ -62,12 +56,8 @@ def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
 
 
 def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ...]:
-  """Returns the pooler, where there is one, and the heads of `labels` and `token_labels`.
-
-  Args:
-    pooler: their name; '': there is none, heads of labels read the token as it is.
-    names: label -> theirs; others are `classifier`.
-  """
+  """Returns the rows of the pooler and of `labels` and `token_labels`, whose names are `names` or
+  `classifier`. Without a name of the pooler the labels read the token as it is."""
   rows: tuple[Row, ...] = ()
   if pooler and (model.labels or 'pooler' in model and model.pooler):
     rows += heads(dense('pooler', pooler, 'O', 'D'))
@@ -77,11 +67,8 @@ def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ..
 
 
 def dense_heads(model: Any, pooler: str) -> tuple[Row, ...]:
-  """`label_heads` of families whose class for sequences has a dense layer of its own.
-
-  Args:
-    pooler: its name in their other classes.
-  """
+  """Returns `label_heads` of a family whose class for sequences has a dense layer of its own; the
+  other classes have a pooler of this name."""
   of_sequences = [name for name, _ in model.labels if name != 'right']
   names = {'span': 'qa_outputs', **dict.fromkeys(of_sequences, 'classifier.out_proj')}
   return label_heads(model, 'classifier.dense' if of_sequences else pooler, names)

@@ -85,15 +85,14 @@ def select_discriminator(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoder(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
-  """Tables and one of the two nets as the encoder of a BERT, whose embeddings hold the
-  projection."""
+  """Returns one of the two nets as the encoder of a BERT, whose embeddings hold the projection."""
   projection = dict(projection=net['projection']) if 'projection' in net else {}
   return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
 
 
 def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """Returns the parameters of an ELECTRA model with a generator of its own: the inverse of
-  `select`."""
+  """Returns the parameters of an ELECTRA model with a generator of its own, the inverse of
+  `select`; tied tables are those of the discriminator `judge`."""
   tables = dict(generator['embeddings'])
   net = dict(encoder=generator['encoder'])
   if 'projection' in tables:

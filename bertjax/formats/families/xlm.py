@@ -37,8 +37,8 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Languages, and what the class computes by itself. Raises UserError: another feed-forward width
-  than the class has, or other extra tables."""
+  """Returns the fields for languages and for the answers' beam. Raises UserError for another
+  feed-forward width than the class has, and for other extra tables."""
   if model.ffn != 4 * model.width:
     raise UserError(
       f'the classes of XLM have config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
@@ -59,8 +59,8 @@ def write(model: Any) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the table of languages, where there is none; refuses what heads of labels do not read
-  here. Raises UserError: another summary of a text than its first token."""
+  """Returns no table of languages where the class has none. Raises UserError if labels read another
+  summary of a text than its first token."""
   names = given.get('architectures') or ('',)
   choice = names[0] == CHOICE
   if choice or names[0] == SEQUENCE:

@@ -24,18 +24,18 @@ HEADS = ('lm_head.', 'classification_heads.')
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file and finds out what is in it. Raises UserError: no such file, one that cannot be
-  read or carries more than tensors, plain containers and argparse.Namespace, one of another model,
-  or tensors that do not fit.
-
-  Args:
-    path: the .pt file, or a directory with one; dict.txt is looked for beside it.
-    into: as of `fairseq_vocabulary.write`.
-  """
+  """Reads a .pt file, or the one in a directory, with dict.txt beside it; the vocabulary is written
+  `into` a directory, or to one that goes when the program ends. Raises UserError for a file that is
+  not there, cannot be read, carries more than tensors, plain containers and argparse.Namespace, or
+  does not fit the model."""
   file = find(pathlib.Path(path))
   with naming(file):
     found = torch_files.load(file)
-    _check_format(found)
+    if not isinstance(found, Mapping) or 'model' not in found:
+      got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+      raise UserError(
+        f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}'
+      )
     state = _renamed(torch_files.arrays(found['model'], 'model'))
     fields, assumed = roberta.fields(state, arguments(found))
     tables.check_tied(state, roberta.TIED)
@@ -61,12 +61,6 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     assumed=assumed + said,
     take=take_all,
   )
-
-
-def _check_format(found: Any) -> None:
-  if not isinstance(found, Mapping) or 'model' not in found:
-    got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
-    raise UserError(f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}')
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
@@ -95,8 +89,7 @@ def arguments(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the state without the first part of its names, and without buffers. Raises UserError if
-  it is not of a RoBERTa."""
+  """Returns the state of a RoBERTa without the first part of its names and without buffers."""
   heads = [p for p in PREFIXES if any(n.startswith(f'{p}{roberta.NET}.') for n in state)]
   if len(heads) != 1:
     some = ', '.join(sorted(state)[:3])

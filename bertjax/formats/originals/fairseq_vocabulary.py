@@ -34,12 +34,9 @@ UNIGRAM = 1  # of trainer_spec.model_type
 def write(
   directory: pathlib.Path, vocab_size: int, into: pathlib.Path | None
 ) -> tuple[pathlib.Path | None, list[str]]:
-  """Writes the vocabulary of a checkpoint. Returns the file or directory for `load_vocabulary`, or
-  None and why there is none. Raises UserError: dict.txt is not one.
-
-  Args:
-    into: an existing directory to write to; None: one that is gone when the program ends.
-  """
+  """Writes the vocabulary of a checkpoint `into` a directory; None: one that goes when the program
+  ends. Returns the path for `load_vocabulary`, or None and the reason why there is none. Raises
+  UserError if dict.txt is not one."""
   file = directory / DICTIONARY
   if not file.is_file():
     return None, [f'there is no {DICTIONARY} beside the checkpoint, so no vocabulary']
@@ -49,7 +46,9 @@ def write(
       f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
       'rows: no vocabulary is made of it'
     ]
-  into = into or _temporary()
+  if into is None:
+    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
+    atexit.register(shutil.rmtree, into, ignore_errors=True)
   formats.write(into, {formats.CONFIG: json.dumps(dict(max_vocab=vocab_size))})
   pieces = sorted(directory.glob('*.model'))
   if all((directory / name).is_file() for name in BPE):
@@ -92,12 +91,6 @@ def read(file: pathlib.Path) -> list[str]:
       symbol += UNUSED
     symbols[i] = symbol
   return symbols
-
-
-def _temporary() -> pathlib.Path:
-  path = tempfile.mkdtemp(prefix='bertjax-')
-  atexit.register(shutil.rmtree, path, ignore_errors=True)
-  return pathlib.Path(path)
 
 
 def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.Path):

@@ -15,7 +15,7 @@ from bertjax.errors import UserError
 from bertjax.formats import tables
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.tables import Row
-from bertjax.formats.weights import Lazy
+from bertjax.formats.weights import Lazy, shape_of
 
 Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
 
@@ -75,13 +75,13 @@ class Cut(Lazy):
   def shape(self, name: str) -> tuple[int, ...]:
     """Returns the shape of a piece; where the state is a file, no tensor is read for it."""
     whole, piece = self.names[name]
-    size = tables.shape_of(self._state, whole)
+    size = shape_of(self._state, whole)
     return size if piece == slice(None) else (len(range(size[0])[piece]), *size[1:])
 
 
 def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list[int]:
   """Returns the bounds of so many equal pieces of a tensor; None: of single rows."""
-  rows = tables.shape_of(state, name)[0]
+  rows = shape_of(state, name)[0]
   pieces = rows if pieces is None else pieces
   return [rows * i // pieces for i in range(pieces + 1)]
 
@@ -90,8 +90,7 @@ def take(
   state: Mapping[str, Any], parts: Sequence[Part], known: set[str], absent: Absent
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
   """Returns the parameters of each part, our paths of heads that were made, and names that are left
-  out. Raises UserError: tensors that are missing, unexpected or of another shape; those of all
-  parts are listed."""
+  out. Raises UserError that lists the missing, unexpected and misshapen tensors of all parts."""
   made, params = [], []
   names = {name for part in parts for row in part.rows for name in tables.names_of(row, part.model)}
   with together() as error_of:
@@ -139,7 +138,7 @@ def shape(state: Mapping[str, Any], name: str) -> tuple[int, ...]:
   """Returns the shape of a tensor that must be there. Raises UserError if it is not."""
   if name not in state:
     raise UserError(f'{name} is missing, whose shape says the size of the model')
-  return tables.shape_of(state, name)
+  return shape_of(state, name)
 
 
 def count(state: Iterable[str], start: str) -> int:

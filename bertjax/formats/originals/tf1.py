@@ -19,7 +19,7 @@ from bertjax.formats.originals import albert, bert, electra, xlnet
 from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, read_json, take
 from bertjax.formats.originals.tensorflow_rows import Kind
 from bertjax.formats.tables import names_of
-from bertjax.formats.weights import Lazy
+from bertjax.formats.weights import Lazy, View
 
 KINDS: tuple[Kind, ...] = (albert.KIND, bert.KIND, electra.KIND, xlnet.KIND)
 # Programs whose names we know well enough to say what they are: mark -> title.
@@ -36,13 +36,9 @@ VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Finds out what a checkpoint is, and reads no tensors. Raises UserError: no checkpoint, one that
-  cannot be read, or tensors that do not fit, all of which are listed.
-
-  Args:
-    path: a directory, or how the files of one checkpoint begin: DIR/model.ckpt-1000. The JSON file
-      and the vocabulary are looked for beside it.
-  """
+  """Finds out what a checkpoint is, by its directory or the beginning of its files
+  (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors. Raises UserError
+  for no checkpoint, an unreadable one, or tensors that do not fit, which are listed."""
   del into
   prefix = find(pathlib.Path(path))
   with naming(prefix):
@@ -156,21 +152,6 @@ class Checkpoint(Lazy):
     return tuple(self.names[name])
 
 
-class View(Lazy):
-  """Some tensors of a checkpoint, by other names."""
-
-  def __init__(self, checkpoint: Checkpoint, names: dict[str, str]):
-    super().__init__(names)
-    self.checkpoint = checkpoint
-
-  def __getitem__(self, name: str) -> np.ndarray:
-    return self.checkpoint[self.names[name]]
-
-  def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a tensor without reading it."""
-    return self.checkpoint.shape(self.names[name])
-
-
 def sort(checkpoint: Checkpoint) -> tuple[dict[str, View], dict[str, Any], View]:
   """Returns the optimizer's slots by name, its scalars, and all else. A slot is named after its
   variable: adam_m and adam_v of BERT's own optimizers, Adam and Adam_1 of TensorFlow's."""
@@ -194,7 +175,7 @@ def _slot(slot: str, found: View, names: set[str]) -> View:
     raise UserError(
       f'{len(missing)} variables have no slot {slot!r}, {missing[0]} for one: leave the slots out'
     )
-  return View(found.checkpoint, {name: found.names[name] for name in names})
+  return View(found.state, {name: found.names[name] for name in names})
 
 
 def kind_of(state: Mapping[str, Any]) -> Kind:

@@ -40,9 +40,9 @@ ATTENTION = f'{LAYER}.dec_attn'
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file and finds out what is in it. Raises UserError: no such file, one that cannot be
-  read or carries more than tensors, plain containers and argparse.Namespace, another model, what
-  our model does not compute, or tensors that do not fit."""
+  """Reads a file; there is no vocabulary to write `into`. Raises UserError for a file that is not
+  there, cannot be read, carries more than tensors, plain containers and argparse.Namespace, is of
+  another model, or does not fit."""
   del into
   path = pathlib.Path(path)
   with naming(path):
@@ -211,8 +211,7 @@ def _cuts(state: Mapping[str, Any], model: Any) -> dict[str, list[int]]:
 
 
 def _without_copies(state: dict[str, np.ndarray], clusters: int) -> dict[str, np.ndarray]:
-  """Returns the state without what is tied to the inputs: tie_weight, and tie_projs but for the
-  first. Raises UserError if one differs."""
+  """Returns the state without copies of the inputs (tie_weight, tie_projs), which must be equal."""
   tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(clusters)}
   tied |= {f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, clusters)}
   check_tied(state, tied)

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 from bertjax.formats.tokenizer import layouts, sentencepiece_json
@@ -43,14 +42,9 @@ FIXED_TEXTS = (
 def differences(
   vocabulary: Vocabulary, directory: pathlib.Path, family: str | None = None
 ) -> list[str]:
-  """Compares the ids that AutoTokenizer gives for a directory with ours. Of FIXED_TEXTS, of the
-  special tokens, of the mask where a text spells it, and of what stands around a text and a pair.
-  Returns a line for each difference; none if everything is equal.
-
-  Args:
-    family: config.model.family; None: the model_type of the directory's config.json. Where that is
-      missing or not known to us, what stands around a text is not compared.
-  """
+  """Returns a line for each difference between our ids and those that AutoTokenizer gives for a
+  directory: of FIXED_TEXTS, the special tokens, a spelled mask, and the tokens around a text and a
+  pair, unless the family (by default of config.json) is not known."""
   import transformers
 
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
@@ -107,7 +101,9 @@ def _of_roles(vocabulary: Vocabulary, theirs: Any) -> list[str]:
 def _around(vocabulary: Vocabulary, theirs: Any, family: str) -> list[str]:
   """Lists differences between the tokens that transformers and the family put around texts."""
   texts = ('A text', 'and another')
-  parts = dict(zip('AB', _without_end(vocabulary, texts), strict=True))
+  ends = vocabulary.special.get('eos') is not None
+  ours = [ids.tolist()[: len(ids) - ends] for ids in vocabulary.encode_batch(texts)]
+  parts = dict(zip('AB', ours, strict=True))
   found = []
   for given, layout in zip((texts[:1], texts), layouts.of(vocabulary, family), strict=True):
     rows = [(parts.get(name) or [vocabulary.special[name]], number) for name, number in layout]
@@ -124,8 +120,3 @@ def _around(vocabulary: Vocabulary, theirs: Any, family: str) -> list[str]:
   if theirs.padding_side != left:
     found.append(f'padding: ours {left}, transformers {theirs.padding_side}')
   return found
-
-
-def _without_end(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
-  ends = vocabulary.special.get('eos') is not None
-  return [ids.tolist()[: len(ids) - ends] for ids in vocabulary.encode_batch(texts)]

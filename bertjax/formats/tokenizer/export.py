@@ -18,14 +18,10 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_length: int) -> None:
-  """Writes a tokenizer that AutoTokenizer reads, with the ids of a vocabulary. tokenizer.json,
-  tokenizer_config.json and special_tokens_map.json, with vocab.txt, vocab.json and merges.txt,
-  spiece.model or sentencepiece.bpe.model where the vocabulary is of that kind. Raises UserError:
-  something that a tokenizer of transformers cannot express; it is named, and nothing is written.
-
-  Args:
-    family: config.model.family, which says what stands around a text.
-  """
+  """Writes a tokenizer that AutoTokenizer reads with the ids of a vocabulary: tokenizer.json,
+  tokenizer_config.json, special_tokens_map.json, and the files of its kind (vocab.txt; vocab.json
+  and merges.txt; spiece.model; sentencepiece.bpe.model). The family decides what stands around a
+  text. Raises UserError that names what cannot be expressed; nothing is written then."""
   family = layouts.known(family)
   around = layouts.of(vocabulary, family)
   if vocabulary.type == 'fastbpe':

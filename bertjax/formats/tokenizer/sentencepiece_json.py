@@ -122,8 +122,7 @@ def scores(proto: Any) -> dict[str, float]:
 
 
 def _merges(score: dict[str, float]) -> list[tuple[str, str]]:
-  """Returns the pairs that SentencePiece joins, in its order: those that make the best piece
-  first."""
+  """Returns the pairs that SentencePiece joins, those that make the best piece first."""
   number = {piece: i for i, piece in enumerate(score)}
   found = []
   for piece in sorted(score, key=lambda piece: -score[piece]):
@@ -166,8 +165,7 @@ def normalizers_of(proto: Any) -> list[normalizers.Normalizer]:
 
 
 def _combining() -> str:
-  """Returns a class of regular expressions: the characters for which `unicodedata.combining` is
-  true."""
+  """Returns a regular expression for the characters that `unicodedata.combining` says combine."""
   codes = [c for c in range(sys.maxunicode + 1) if unicodedata.combining(chr(c))]
   marks = set(codes)
   starts = [c for c in codes if c - 1 not in marks]

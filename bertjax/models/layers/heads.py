@@ -7,24 +7,29 @@ from typing import Any, Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bertjax.kernels import mesh
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
   Dense,
+  Dropout,
   Init,
   Norm,
   NormKind,
   affine_inits,
   param,
 )
+from bertjax.models.layers.flops import head_flops
 from bertjax.types import Batch
 
 Array = jax.Array
 
-Pooling = Literal['first', 'mean']
+Pooling = Literal['first', 'mean']  # of which token labels of examples are
+POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS['relu'])
 
 
 class Head(NamedTuple):
@@ -130,14 +135,70 @@ def transform(head: Transform | WordHead, h_BPD: Array, width: int) -> Array:
   return Norm(head.norm_eps, head.dtype, 0.0, head.norm, head.biases, name='norm')(h_BPD)
 
 
-def pool(x_BTD: Array, batch: Batch, pooling: Pooling) -> Array:
-  """The first token of each packed example, or the mean of its tokens -> [B, G, D]."""
-  if pooling == 'first':
+def pool(x_BTD: Array, batch: Batch, pooling: str) -> Array:
+  """The token at `first_BG` of each packed example, or the mean of its tokens -> [B, G, D]."""
+  if pooling != 'mean':
     return gather_positions(x_BTD, batch['first_BG'])
   number_1G1 = jnp.arange(1, batch['first_BG'].shape[1] + 1)[None, :, None]
   of_BGT = (batch['example_BT'][:, None] == number_1G1).astype(jnp.float32)
   share_BGT = of_BGT / jnp.maximum(jnp.sum(of_BGT, -1, keepdims=True), 1)
   return jnp.einsum('BGT,BTD->BGD', share_BGT, x_BTD.astype(jnp.float32)).astype(x_BTD.dtype)
+
+
+def pooler(model: Any, read_BGD: Array, init: Init, activation: str = 'tanh') -> Array:
+  """dense and activation on what is read of each text; parameters are the caller's `pooler`."""
+  dtype = jnp.dtype(model.dtype)
+  dense = Dense((model.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
+  return POOLERS[activation](dense(read_BGD))
+
+
+def label_heads(
+  model: Any,
+  init: Init,
+  noise: Noise | None,
+  read_BGD: Array | None,
+  read_BTD: Array | None,
+  names: tuple[str, str] = ('head_dropout', 'token_dropout'),
+) -> dict[str, dict[str, Array]]:
+  """The heads of a classifier and of a tagger: dropout and a dense layer for each label.
+
+  Args:
+    model: the module whose `__call__` this is called in: its fields are read, and each label's
+      parameters lie in its own subtree by the label's name.
+    init: of the dense layers.
+    noise: keys of the dropout; None in evaluation.
+    read_BGD, read_BTD: what heads of texts and of tokens read; None: there are none.
+    names: of the dropout on each; '': none.
+
+  Returns:
+    dict with label_BGC and token_label_BTC, float32 logits by label.
+  """
+  found: dict[str, dict[str, Array]] = {}
+  read = dict(label_BGC=(read_BGD, model.labels), token_label_BTC=(read_BTD, model.token_labels))
+  for name, (kind, (x, labels)) in zip(names, read.items(), strict=True):
+    if x is not None and name:
+      x = Dropout(model.head_dropout, name=name)(x, noise)
+    found[kind] = {} if x is None else label_logits(x, labels, init)
+  return found
+
+
+def label_flops(model: Any, batch: Batch, text: int, token: int = 0, pooled: bool = False) -> float:
+  """FLOPs of forward and backward through the heads of labels.
+
+  Args:
+    model: with labels and token_labels.
+    batch: of the host.
+    text, token: weights of the layers between states and the heads of texts and of tokens.
+    pooled: True if those of texts run without a label, too.
+  """
+  count, size = 0.0, lambda labels: model.width * sum(classes for _, classes in labels)
+  if model.labels or pooled:
+    examples = float(np.sum(batch['example_weight_BG']))
+    count += head_flops(examples, text, size(model.labels))
+  if model.token_labels:
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    count += head_flops(real, token, size(model.token_labels))
+  return count
 
 
 def label_logits(

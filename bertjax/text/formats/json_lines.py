@@ -45,8 +45,7 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
 
 
 def _encoded(text: str, replace: bool) -> bytes:
-  """In UTF-8. With `replace` bytes that were none stay for whoever decodes, and half of a surrogate
-  pair, which JSON can say, is U+FFFD."""
+  """Returns UTF-8; with `replace` other bytes stay, and half of a surrogate pair is U+FFFD."""
   if not replace:
     return text.encode()
   return _HALF.sub('\ufffd', text).encode('utf-8', 'surrogateescape')

@@ -15,14 +15,8 @@ def documents(
   errors: str,
   left_out: LeftOut,
 ) -> Iterator[bytes]:
-  """Yields the pairs. Raises UserError: a line that is no text, or has no second column, and may
-  not be left out.
-
-  Args:
-    sides: the lines of two files, or of one with columns.
-    errors: 'strict' or 'replace', of bytes that are not UTF-8.
-    left_out: counts or refuses pairs that are wrong; they are left out as a whole.
-  """
+  """Yields pairs of lines, of two files or of the columns of one. Raises UserError for a line that
+  is no text or has no second column, unless `left_out` takes the pair."""
   for number, lines in enumerate(zip(*sides, strict=True), 1):
     wrongs = [left_out_lib.wrong_with(line, errors) for line in lines]
     pair = [line.strip(b'\r\n') for line in lines]

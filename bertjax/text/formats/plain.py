@@ -34,14 +34,9 @@ def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[b
 
 
 def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
-  """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning. Too
-  long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB and than a
-  hundredth of the text: lines without empty ones are one text, and a share of it is to be held out.
-  Of many files, a document each, some can be.
-
-  Args:
-    total: bytes of all files.
-  """
+  """Yields documents; one that is too long comes as blocks, with a warning. Too long is more than 1
+  MiB; before a blank line ended any document also more than 64 KiB and than a hundredth of the
+  `total` bytes, so that a share of undivided text can be held out."""
   divided = False
   for parts, ended in _ended(checked(lines, reading)):
     divided = divided or ended
@@ -67,8 +62,7 @@ def _say_that_it_is_cut(path: str) -> None:
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
-  """Yields the lines of each document, of MAX_DOCUMENT bytes at most, and whether a line ended it,
-  and not the limit or the end of the file."""
+  """Yields the lines of each document, MAX_DOCUMENT bytes at most, and whether a line ended it."""
   tagged = ended = False
   parts, size = [], 0
   for line in lines:
@@ -87,8 +81,7 @@ def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
 
 
 def _is_blank(line: bytes) -> bool:
-  """Returns True if a line is only white space, Unicode's such as U+3000 included:
-  create_pretraining_data.py strips lines after decoding them."""
+  """Returns True for white space alone, Unicode's too, as create_pretraining_data.py strips it."""
   rest = line.strip()
   # The first bytes of all white space that is not ASCII.
   return not rest or (rest[0] in b'\xc2\xe1\xe2\xe3' and not rest.decode(errors='replace').strip())

@@ -107,12 +107,8 @@ def plan_rates(length: int, sentences: int, seed: int, passes: int = PASSES) -> 
 
 
 def run(config: Any, store_path: str, calls: int) -> dict[str, Any]:
-  """Times both sides on a store, in alternation. Returns for each side the median seconds of a
-  batch and its real tokens/s, and the ratios.
-
-  Args:
-    calls: timed batches of each side.
-  """
+  """Times both sides on a store, so many calls each in alternation. Returns of each the median
+  seconds of a batch and its real tokens/s, and the ratios."""
   store = open_store(store_path)
   examples = examples_lib.make_examples(
     store, config.data, config.length, config.seed, rows=config.batch_size

@@ -31,11 +31,8 @@ class Buffer(NamedTuple):
 
 
 def largest(program: str, assignment: str, most: int) -> list[Buffer]:
-  """Returns the largest places in temporary memory that do not overlap, the largest first.
-
-  Args:
-    program: text of the compiled program.
-  """
+  """Returns the largest places in temporary memory that do not overlap, the largest first, of the
+  text of a compiled program and libtpu's buffer-assignment."""
   instructions = {name: x for body in hlo.parse(program)[0].values() for name, x in body.items()}
   lines, taken = _lines(program), []
   found: dict[tuple[int, str, str, str], int] = {}

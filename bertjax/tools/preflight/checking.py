@@ -71,17 +71,11 @@ def batch_of(config: Any) -> Batch:
 def check(
   phase: Phase, topology_name: str, impl: str = 'tpu', compiles: bool = True
 ) -> dict[str, Any]:
-  """Checks whether a phase fits a slice and what its step costs, as JSON values.
-
-  Returns phase, config, topology, chips; estimate, see `estimate.CLASSES`; flops_per_step, of all
-  chips; and what `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the
-  estimate, and None for what the compiler alone knows. proposal, flags or None, of what does not
-  fit; chip_hours of a recipe's phase, at the least. Raises UserError: no such slice, or a mesh or
-  batch that it does not divide.
-
-  Args:
-    compiles: whether what may fit is compiled.
-  """
+  """Checks whether a phase fits a slice and what its step costs. Returns JSON values: phase,
+  config, topology, chips; estimate (`estimate.CLASSES`); flops_per_step of all chips; all of
+  `compiled_step.check` or, if nothing is compiled, fits and hbm_bytes by the estimate and None for
+  the rest; proposal, flags or None, of what does not fit; chip_hours of a recipe's phase, at the
+  least. Raises UserError for no such slice, and a mesh or batch that it does not divide."""
   config, where = phase.config, topology.select(topology_name)
   limit = topology.CHIPS[where.kind].hbm_bytes
   sizes, batch = sharding.mesh_sizes(config.mesh, where.chips), batch_of(config)

@@ -33,11 +33,8 @@ class Collective(NamedTuple):
 
 
 def collectives(text: str, mesh: dict[str, int]) -> list[Collective]:
-  """Returns the collectives of a program, given as its HLO text, the heaviest first.
-
-  Args:
-    text: of a program that was compiled for the devices of a mesh, in its order.
-  """
+  """Returns the collectives of a program, the text of its HLO compiled for a mesh (axis -> size) in
+  the order of its devices, the heaviest first."""
   computations, entry = parse(text)
   counts, sizes, shown = Counter(), Counter(), _shown(computations)
   for x, times in traffic.instructions(computations, entry):
@@ -58,12 +55,9 @@ def collectives(text: str, mesh: dict[str, int]) -> list[Collective]:
 
 
 def _shown(computations: dict[str, Computation]) -> dict[str, str]:
-  """Names of instructions that are something else than their opcode says -> what they are.
-
-  libtpu writes a reduce-scatter as a fusion of an all-reduce and slices. A collective that runs
-  beside computations stands in the fusion that starts it, in those that it runs beside, and in the
-  one that waits for it: it counts where it starts.
-  """
+  """Returns instruction -> kind where the opcode says another: libtpu writes a reduce-scatter as a
+  fusion of an all-reduce and slices, and repeats a collective that runs beside computations in the
+  fusions that it runs beside and in the one that waits for it; it counts where it starts."""
   found = {}
   for name, body in computations.items():
     starts = any('"AsyncCollectiveStart"' in x.rest for x in body.values())

@@ -38,18 +38,11 @@ def flops(config: Any, batch: Batch) -> float:
 def check(
   config: Any, batch: Batch, devices: list[Any], impl: str, step_flops: float
 ) -> dict[str, Any]:
-  """Compiles the step for TPUs that need not be there.
-
-  Returns JSON values. fits; hbm_bytes of one chip; and if it fits all of MEASURED: more bytes of
-  one chip; of its row tokens bytes_per_token, bytes_per_token_padded, parts of the latter, and
-  by_operation; largest_buffers; collectives; roofline, in seconds a step, and mfu_bound, the share
-  of the peak that its largest term allows. Raises JaxRuntimeError: the compiler refuses the step
-  for another reason than its memory.
-
-  Args:
-    config: of a phase, `own_step.sized`.
-    devices: of `topology.devices`.
-  """
+  """Compiles the step of a phase (`own_step.sized`) for TPUs (`topology.devices`) that need not be
+  there. Returns JSON values: fits, hbm_bytes of one chip, and if it fits all of MEASURED, per chip,
+  per row token (bytes_per_token, .._padded, parts of the latter, by_operation), roofline in seconds
+  a step, and mfu_bound, the share of the peak that its largest term allows. Raises JaxRuntimeError
+  if the compiler refuses the step for another reason than its memory."""
   start, kind = time.perf_counter(), devices[0].device_kind
   mesh = sharding.make_mesh(config.mesh, devices)
   try:

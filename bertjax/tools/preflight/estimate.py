@@ -71,13 +71,9 @@ def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
 def estimate(
   config: Any, system: own_step.System, batch: Batch, sizes: dict[str, int], traced: Traced
 ) -> dict[str, int]:
-  """Bytes of one chip by class, see CLASSES. Activations are divided along sequence, and along
-  tensor as if all were: what passes between the layers, a fifth of what `light` keeps, is not.
-
-  Args:
-    config: of a phase, `own_step.sized`.
-    traced: the step with the config's remat policy.
-  """
+  """Returns the bytes of one chip by class (CLASSES) of a phase whose step was traced with its
+  remat policy. Activations are divided along sequence, and along tensor as if all were: what passes
+  between the layers, a fifth of what `light` keeps, is not."""
   rows = rows_at_once(config, sizes)
   boxed, tx = system.boxed, system.tx
   shapes, axes = system.variables['params'], sharding.logical_axes(boxed)['params']
@@ -130,11 +126,8 @@ def rows_at_once(config: Any, sizes: dict[str, int]) -> int:
 
 
 def trace(config: Any, system: own_step.System, batch: Batch, rows: int) -> Traced:
-  """Differentiates the loss of so many rows, in shapes, and looks at what is kept for it.
-
-  Args:
-    rows: of one chip and microbatch, who decide whether the logits are held in full.
-  """
+  """Differentiates the loss of so many rows, those of one chip and microbatch, in shapes, and looks
+  at what is kept for it."""
   found = _kept(system, batch, rows)
   turn, wide = _turn(found)
   if config.model.get('remat', 'light') != 'light':
@@ -180,8 +173,7 @@ def _size(v: Any) -> int:
 
 
 def _turn(found: Mapping[Any, Any]) -> tuple[float, float]:
-  """Returns, for the loop over layers with the largest turn, the bytes of one turn, and those of
-  its widest arrays if they are float32."""
+  """Returns the bytes of one turn of the largest loop, and of its widest arrays in float32."""
   loops: dict[int, list[tuple[float, int]]] = {}
   for v, eqn in found.items():
     if eqn.primitive.name == 'scan':

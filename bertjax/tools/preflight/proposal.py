@@ -27,13 +27,9 @@ class Proposal(NamedTuple):
 
 
 def search(config: Any, batch: Batch, sizes: dict[str, int], limit: int) -> Proposal | None:
-  """Returns the cheapest change that fits by the estimate, or None. Microbatches cost little;
-  shards of the parameters are gathered again in each of them; what is not kept is computed again,
-  which costs most. Devices move from data to fsdp.
-
-  Args:
-    limit: bytes of a chip.
-  """
+  """Returns the cheapest change with which a step fits so many bytes of a chip, or None.
+  Microbatches cost little; shards of the parameters are gathered again in each of them; what is not
+  kept is computed again, which costs most. Devices move from data to fsdp."""
   devices = sizes['data'] * sizes['fsdp']
   rows = config.batch_size // devices
   divisors = lambda n: [d for d in range(1, n + 1) if n % d == 0]

@@ -129,8 +129,8 @@ def instructions(
 
 
 def _called(computations: dict[str, Computation], x: Instruction) -> tuple[list[str], int | None]:
-  """Returns the computations that an instruction runs, all branches of a condition, and how often;
-  None: as often as the data says. What computes the elements of a reduction is not among them."""
+  """Returns the computations that an instruction runs, without those of a reduction's elements, and
+  how often; None: as often as the data says."""
   if x.opcode == 'while':
     return [callee(x, 'body'), callee(x, 'condition')], _trips(computations, x)
   if x.opcode == 'conditional':
@@ -148,8 +148,7 @@ def _branches(x: Instruction) -> list[str]:
 
 
 def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
-  """Returns the turns of a scan, whose condition is `counter < constant` with a counter from 0 by
-  1; None if the condition is another one."""
+  """Returns the turns of a scan, `counter < constant` from 0 by 1; None for another condition."""
   condition = computations[callee(x, 'condition')]
   root = next(line for line in condition.values() if line.root)
   values = [int(condition[o].rest) for o in root.operands if condition[o].opcode == 'constant']

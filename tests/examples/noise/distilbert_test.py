@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from masking import at_targets, corrupted, masked, placed
 from mutation import mutation
+from slow_imports import torch
 from toy_store import MASK, SPECIAL, VOCABULARY, random_store
 from toy_store import distilbert as recipe
 

@@ -103,7 +103,7 @@ def test_the_batch_holds_the_label():
 def test_documents_of_one_sentence_are_refused():
   store = random_store(3)
   store.sentences, store.documents = store.sentences[:4], np.arange(4)
-  with pytest.raises(ValueError, match='two and more, got 3 documents of at most one'):
+  with pytest.raises(ValueError, match='two sentences and more, got 3 of at most one'):
     planned(store, albert(), 64)
   with pytest.raises(ValueError, match='at least 2 documents, got 1'):
     planned(random_store(1), albert(), 64)

@@ -1,16 +1,15 @@
 """Text as seqio Tasks: files, TFDS, registered Tasks and Mixtures."""
 
 import collections
+import importlib
 import itertools
 import os
 
 import pytest
-import seqio
-import tensorflow as tf
-import tensorflow_datasets as tfds
 from mutation import mutation
+from slow_imports import corpora, loaded, registered, seqio, tf, tfds
 
-from bertjax.examples.seqio_tasks import corpora, loaded, names, registered
+from bertjax.examples.seqio_tasks import names
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
 
@@ -24,6 +23,11 @@ seqio.TaskRegistry.add_provider(
 seqio.TaskRegistry.add_provider('more_text', stream_task('more_text', lambda: [b'more'] * 7))
 seqio.MixtureRegistry.add('my_mixture', [('my_text', 3), ('more_text', 1)])
 """
+
+
+@pytest.fixture(scope='module', autouse=True)
+def registered_tasks():
+  importlib.import_module('bertjax.examples.seqio_tasks.registered')
 
 
 def texts(corpus, skip=0):

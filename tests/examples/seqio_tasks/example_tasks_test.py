@@ -10,16 +10,14 @@ import sys
 
 import numpy as np
 import pytest
-import seqio
-import tensorflow as tf
 from ml_collections import ConfigDict
 from mutation import mutation
 from prepare_runs import run
+from slow_imports import corpora, example_tasks, registered, row_stream, seqio, tf, windows
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes  # fmt: skip
 from bertjax.examples.readers import seqio as seqio_reader
-from bertjax.examples.seqio_tasks import corpora, example_tasks, registered, row_stream, windows
 from bertjax.store.reader import open_store
 from bertjax.store.writer import write_store
 from bertjax.vocab.train import train_wordpiece

@@ -5,12 +5,11 @@ import types
 
 import numpy as np
 import pytest
-import seqio
 from mutation import mutation
+from slow_imports import labelled_tasks, seqio, windows
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
-from bertjax.examples.seqio_tasks import labelled_tasks, windows
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import choice, glue, tagging, text

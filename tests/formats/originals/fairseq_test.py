@@ -14,10 +14,9 @@ import numpy as np
 import original_reading
 import parity
 import pytest
-import torch
-import transformers
 import wheels
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.export import exporting, importing
 from bertjax.formats.originals import fairseq
@@ -44,7 +43,7 @@ def absent(row, shape):
 
 
 @functools.cache
-def oracle() -> transformers.RobertaForMaskedLM:
+def oracle() -> 'transformers.RobertaForMaskedLM':
   """transformers' RoBERTa with large random weights; its only segment row is a constant."""
   torch.manual_seed(0)
   config = transformers.RobertaConfig(
@@ -203,14 +202,14 @@ def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'content, message',
+  'key, message',
   [
-    (dict(weights={}), r'expected a checkpoint of fairseq.*got weights'),
-    (dict(model={'a': torch.ones(1)}), 'no checkpoint of RoBERTa or XLM-R.*got a'),
+    ('weights', r'expected a checkpoint of fairseq.*got weights'),
+    ('model', 'no checkpoint of RoBERTa or XLM-R.*got a'),
   ],
 )
-def test_what_is_none_of_it_is_refused(content, message, tmp_path):
-  torch.save(content, tmp_path / 'model.pt')
+def test_what_is_none_of_it_is_refused(key, message, tmp_path):
+  torch.save({key: {'a': torch.ones(1)}}, tmp_path / 'model.pt')
   with pytest.raises(ValueError, match=message):
     original_reading.read(fairseq, tmp_path, absent)
 

@@ -5,9 +5,8 @@ import json
 
 import numpy as np
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 
 from bertjax.formats import tokenizer
 from bertjax.formats.originals import fairseq_vocabulary

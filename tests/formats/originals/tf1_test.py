@@ -52,9 +52,9 @@ LABEL = dict(weights=(64,), bias=())
 
 @mutation(
   'tf1: a slot is read as its variable',
-  'bertjax/formats/originals/tf1.py',
-  'self.checkpoint[self.names[name]]',
-  'self.checkpoint[name]',
+  'bertjax/formats/weights.py',
+  'return self.state[self.names[name]]',
+  'return self.state[name]',
 )
 def test_slots_are_counted_or_taken_along(tiny, tmp_path):
   originals.write(tmp_path / 'model.ckpt-1000', tiny, step=1000, slots=True)

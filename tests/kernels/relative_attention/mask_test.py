@@ -7,10 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from mutation import mutation
-from transformers.models.bloom import modeling_bloom
-from transformers.models.t5.modeling_t5 import T5Attention
+from slow_imports import modeling_bloom, modeling_t5, torch
 
 from bertjax.kernels.relative_attention import (
   Mask,
@@ -178,7 +176,7 @@ def test_shapes_are_taken(name):
 def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
   distance_R = distance_tables.distances(3000, 4000)
   got = distance_tables.t5_buckets(distance_R, buckets, furthest, both_ways)
-  want = T5Attention._relative_position_bucket(
+  want = modeling_t5.T5Attention._relative_position_bucket(
     torch.tensor(-distance_R), both_ways, buckets, furthest
   )
   np.testing.assert_array_equal(got, want.numpy())

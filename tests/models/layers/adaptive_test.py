@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from flax.core import meta
 from mutation import mutation
+from slow_imports import torch
 
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.cross_entropy import Scores, cross_entropy

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 import state_dicts
-import torch
 from flax.core import meta
 from mutation import mutation
+from slow_imports import rival_step, torch
 
 from bertjax.objectives import mlm, plm
-from bertjax.tools.bench.parts import own_step, rival_step, timing
+from bertjax.tools.bench.parts import own_step, timing
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context

@@ -22,15 +22,9 @@ _NAME = re.compile(
 
 
 def examples(path: str) -> Iterator[Mapping[str, Any]]:
-  """Yields the examples of a split: text as strings, classes by their names, lists as lists.
-
-  Args:
-    path: see above.
-
-  Raises:
-    UserError: a name that is not of this form, that TFDS does not know (the nearest is named), or
-      that it cannot prepare; a language that is not there.
-  """
+  """Yields the examples of a split (see above): text as strings, classes by their names, lists as
+  lists. Raises UserError: another form of name, one that TFDS does not know or cannot prepare, or a
+  language that is not there."""
   if not (match := _NAME.fullmatch(path)):
     raise UserError(
       f'{path!r}: expected tfds:NAME:SPLIT, as in tfds:glue/mrpc:train, and :LANGUAGE behind it '

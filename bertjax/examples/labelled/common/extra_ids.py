@@ -15,16 +15,11 @@ KEY = 'config.data.language'
 
 
 def ids(config: Any, language: str = '', languages: Sequence[str] = ()) -> dict[str, int]:
-  """Table of `config.model.extra` -> the id of all tokens.
+  """Returns table of `config.model.extra` -> the id of all tokens.
 
-  Args:
-    config: of the run.
-    language: by name or number; '': that of `config.data.language`. A model without a table of
-      languages needs none.
-    languages: of the store, in the order of their ids, where `config.data.languages` is ().
-
-  Raises:
-    UserError: a table of languages, and none is said, or one that it has not.
+  `language` is a name or number, '' that of `config.data.language`; `languages` those of the store,
+  in the order of their ids, where `config.data.languages` is (). Raises UserError: a table of
+  languages, and none is said, or one that it has not.
   """
   tables = dict(config.model.extra) if 'extra' in config.model else {}
   found = dict.fromkeys(tables, 0)
@@ -35,15 +30,8 @@ def ids(config: Any, language: str = '', languages: Sequence[str] = ()) -> dict[
 
 
 def name(config: Any, language: str = '', languages: Sequence[str] = ()) -> str:
-  """The language of some examples, for a vocabulary that cuts words by its rules.
-
-  Args:
-    config: of the run.
-    language, languages: as of `ids`.
-
-  Raises:
-    UserError: none is said, or a number that has no name.
-  """
+  """Returns the language of some examples, for a vocabulary that cuts words by its rules; arguments
+  as `ids`. Raises UserError: none is said, or a number that has no name."""
   said = language or config.data.get('language', '')
   languages = config.data.languages or languages
   if said.isdecimal() and int(said) < len(languages):

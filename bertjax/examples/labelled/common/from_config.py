@@ -26,7 +26,7 @@ def open_rows(
   language: str = '',
   judged: bool = False,
 ) -> Rows:
-  """The rows of a file of labelled examples.
+  """Opens a file of labelled examples.
 
   Args:
     config: of the run; `data.task` says what its columns mean.
@@ -36,13 +36,13 @@ def open_rows(
     limit: examples from the first one on; 0: all.
     together: rows of a batch.
     language: as of `extra_ids.ids`.
-    judged: whether the labels are what a model is judged by; `config.data.task.unlabelled` is of
+    judged: True where the labels are what a model is judged by; `config.data.task.unlabelled` is of
       what it learns from.
 
   Raises:
-    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
-      example, an encoder that does not fit the task, or no language where it or its vocabulary
-      needs one.
+    UserError: a file that is not there, of another kind, without examples or a column, or with a
+      label that is wrong; an encoder that does not fit the task, or no language where one is
+      needed.
   """
   given = dict(config.data.task.items())
   if judged and 'unlabelled' in given:
@@ -61,8 +61,7 @@ def open_rows(
 
 
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
-  """The vocabulary of the encoder, for examples in a language; arguments and errors as
-  `open_rows`."""
+  """Returns the vocabulary of the encoder, for examples in a language."""
   found = read_vocabulary(store.path / 'vocab')
   if found.check_language is None:
     return found
@@ -70,16 +69,12 @@ def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
 
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
-  """The records of a file of labelled examples; arguments and errors as `open_rows`."""
+  """Returns the records of a file of labelled examples; arguments and errors as `open_rows`."""
   return list(_read(*task_of(config.data.task), path, key, limit))
 
 
 def count(config: Any) -> int:
-  """Counts the examples that the run trains on, without encoding them.
-
-  Raises:
-    UserError: as `open_rows`.
-  """
+  """Counts the examples that the run trains on, without encoding them."""
   data = config.data
   found = _read(*task_of(data.task), data.train, 'config.data.train', data.examples)
   return sum(1 for _ in found)
@@ -132,11 +127,7 @@ def fill_labels(model: Any, given: Any) -> None:
 
 
 def ensure_vocabulary(data: Any, workdir: str) -> str:
-  """Copies the vocabulary to WORKDIR/vocab; returns WORKDIR.
-
-  Raises:
-    UserError: `config.data` names none.
-  """
+  """Copies the vocabulary that `config.data` names to WORKDIR/vocab; returns WORKDIR."""
   if not data.vocab:
     raise UserError(
       'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '

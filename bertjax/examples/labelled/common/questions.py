@@ -58,16 +58,8 @@ class Where(NamedTuple):
 
 
 def read(path: str, form: Form, where: Where) -> Iterator[Question]:
-  """Yields the questions of a file.
-
-  Args:
-    path: .jsonl, .json, .csv or .tsv, perhaps compressed.
-    form: see above.
-    where: columns; the other forms have theirs, and read `label` for whether it is asked for.
-
-  Raises:
-    UserError: no such file, another form, or a column that it lacks.
-  """
+  """Yields the questions of a file, .jsonl, .json, .csv or .tsv, perhaps compressed. Forms other
+  than 'columns' have columns of their own, and read `where.label` for whether it is asked for."""
   found = dict(columns=_columns, race=_race, dream=_dream)[form](path, where)
   for each in found:
     texts = [each.context, each.question, *each.choices]

@@ -43,10 +43,6 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
     columns: that every record must have.
     header: names of the columns of a table whose first line is none; a first line that has all of
       `columns` is the header all the same, as GLUE's test files have one where the others do not.
-
-  Raises:
-    UserError: no such file, another kind of file, a column that it lacks, or a record that is
-      broken; as `datasets.examples` and `task_columns.examples`.
   """
   if by_name(path):
     yield from _examples(path, columns)
@@ -62,11 +58,7 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
 
 
 def string(record: Record, name: str) -> str:
-  """The text of a column.
-
-  Raises:
-    UserError: it is none; the line is named.
-  """
+  """Returns the text of a column; UserError with the line where it is none."""
   value = record.values[name]
   if not isinstance(value, str):
     raise UserError(f'{record.place}: expected a string in {name!r}, got {value!r}')
@@ -79,11 +71,7 @@ def by_name(path: str) -> bool:
 
 
 def existing(path: str) -> pathlib.Path:
-  """The file of that name, on this machine.
-
-  Raises:
-    UserError: there is none.
-  """
+  """Returns the file of that name, on this machine; UserError if there is none."""
   file = copies.local(path)
   if not file.is_file():
     raise UserError(f'there is no file {path}: expected labelled examples')
@@ -91,11 +79,8 @@ def existing(path: str) -> pathlib.Path:
 
 
 def lines(file: pathlib.Path) -> Iterator[str]:
-  """The lines of a file with their line feeds, decompressed as its name says.
-
-  Raises:
-    UserError: a damaged archive, or a line that is not UTF-8.
-  """
+  """Yields the lines of a file with their line feeds, decompressed as its name says, which are
+  UTF-8."""
   with file.open('rb') as raw:
     for number, line in enumerate(compressed.lines(file, raw, LONGEST), 1):
       try:
@@ -122,13 +107,8 @@ def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def parsed(text: str | bytes, **options: Any) -> Any:
-  """Parses JSON text; the options go to `json.loads`.
-
-  Raises:
-    ValueError: it is not JSON, or has an escape of half a surrogate pair (\\ud83d), as text that
-      was cut within an emoji has: UTF-8 cannot encode it.
-    RecursionError: it is nested too deeply.
-  """
+  """Parses JSON text; the options go to `json.loads`. Raises ValueError also for an escape of half
+  a surrogate pair (\\ud83d), as text that was cut within an emoji has: UTF-8 cannot encode it."""
   if isinstance(text, bytes):
     text = text.decode(json.detect_encoding(text))
   value = json.loads(text, **options)

@@ -76,12 +76,8 @@ class Rows:
     )  # fmt: skip
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
-    """Rows, counted over all epochs, in the order asked for.
-
-    Args:
-      row_n: int64.
-      shuffle: whether each epoch has an order of its own.
-    """
+    """Returns rows, counted over all epochs, in the order asked for; with shuffle each epoch has
+    its own."""
     number_n = self._examples_of(row_n, shuffle)
     # All rows of the batches that these rows belong to, so that hosts agree.
     first = int(np.min(row_n)) // self.together * self.together

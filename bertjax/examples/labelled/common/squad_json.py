@@ -33,17 +33,11 @@ class Answer(NamedTuple):
 
 
 def read(path: str, answers: bool = True) -> Iterator[Record]:
-  """Yields a record for each question, in the order of the file.
+  """Yields a record for each question of a .json file, perhaps compressed, or of tfds:NAME:SPLIT,
+  in their order.
 
   Its values are `id`, `question` and `context`, strings, and `answers`, a tuple of `Answer`, empty
-  where the question has none. Questions on one context share one string.
-
-  Args:
-    path: .json, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT of squad or what is like it.
-    answers: whether they are read; without, all have none.
-
-  Raises:
-    UserError: no such file, another form, or two questions with one id.
+  where the question has none or they are not read. Questions on one context share one string.
   """
   seen = set()
   for context, place, question in _split(path) if records.by_name(path) else _file(path):

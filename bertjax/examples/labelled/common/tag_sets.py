@@ -15,12 +15,8 @@ NONE = '_'  # how CoNLL-U spells a field that is empty
 
 
 def tags(scheme: Scheme, classes: Sequence[str]) -> tuple[str, ...]:
-  """All tags, in the order of their ids.
-
-  Args:
-    scheme: 'iob2': O, and B-X and I-X for each type; 'plain': the classes themselves.
-    classes: types of entities, or tags.
-  """
+  """Returns all tags, in the order of their ids: of 'iob2' O, and B-X and I-X for each type X of
+  `classes`; of 'plain' the classes themselves."""
   if scheme == 'plain':
     return tuple(classes)
   return (OUTSIDE, *(f'{mark}-{kind}' for kind in classes for mark in 'BI'))

@@ -55,17 +55,8 @@ class Where(NamedTuple):
 
 
 def read(path: str, where: Where) -> Iterator[Sentence]:
-  """Yields the sentences of a file.
-
-  Args:
-    path: .tsv, .csv, .json and .jsonl are tables, and so is tfds:NAME:SPLIT; any other name is one
-      of columns. Perhaps .gz, .xz, .bz2 or .zst.
-    where: words and tags stand.
-
-  Raises:
-    UserError: no such file, a column that it lacks, a sentence without words, or as many tags as
-      words are not there.
-  """
+  """Yields the sentences of a file: .tsv, .csv, .json, .jsonl and tfds:NAME:SPLIT are tables, any
+  other name is one of columns; perhaps .gz, .xz, .bz2 or .zst."""
   if not records.by_name(path):
     file = records.existing(path)
     if kinds.kind_of(file) not in records.TABLES:

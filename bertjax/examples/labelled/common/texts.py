@@ -30,17 +30,8 @@ class Row(NamedTuple):
 def rows(
   columns: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int, separators: int
 ) -> list[Row]:
-  """The rows of some texts, or pairs of texts.
-
-  Args:
-    columns: the texts, and where there are pairs their seconds.
-    vocabulary: of the model.
-    length: tokens of a row at most.
-    separators: number of [SEP] between the two; RoBERTa has 2.
-
-  Raises:
-    UserError: a vocabulary without the special tokens, or no room for texts.
-  """
+  """Returns the rows of some texts, or of pairs where `columns` has the seconds too, of at most
+  `length` tokens; `separators` is the number of [SEP] between the two: RoBERTa has 2."""
   cls_n, sep_n = ([number] for number in special(vocabulary, ('cls', 'sep')))
   around = 2 if len(columns) == 1 else 2 + separators
   if length <= around + len(columns) - 1:
@@ -68,11 +59,7 @@ def _encoded(texts: Sequence[str], vocabulary: Vocabulary) -> list[np.ndarray]:
 
 
 def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:
-  """The ids of special tokens.
-
-  Raises:
-    UserError: the vocabulary lacks one.
-  """
+  """Returns the ids of special tokens; UserError where the vocabulary lacks one."""
   found = [vocabulary.special[role] for role in roles]
   lacking = [role for role, number in zip(roles, found, strict=True) if number is None]
   if lacking:

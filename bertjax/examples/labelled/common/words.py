@@ -28,18 +28,10 @@ class Row(NamedTuple):
 
 
 def rows(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int) -> list[Row]:
-  """The rows of some sentences.
+  """Returns the rows of some sentences of words, of at most `length` tokens.
 
   A word is encoded behind a blank, as it stands in a text. One that has no piece, such as a control
   character, is [UNK], so that it can have a tag.
-
-  Args:
-    sentences: of words.
-    vocabulary: of the model.
-    length: tokens of a row at most.
-
-  Raises:
-    UserError: a vocabulary without the special tokens, or no room for words.
   """
   cls, sep = texts.special(vocabulary, ('cls', 'sep'))
   if length <= 2:

@@ -108,13 +108,9 @@ def merged(impl: str, old: tuning.Table, new: list[Entry]) -> tuning.Table:
 def rows(
   shapes: Mapping[str, Shape], impl: str, dtype: str, calls: int, made: str
 ) -> Iterator[dict[str, Any]]:
-  """Tunes the shapes, a row for each, and writes the table of the device's kind after each.
-
-  Args:
-    shapes: by name; of those that meet the same entry the first is timed.
-    calls: timed calls of each candidate.
-    made: what the table says of how it was made.
-  """
+  """Tunes named shapes, a row for each and the first for each entry of the table, by so many timed
+  calls of each candidate; writes the table of the device's kind, with `made` about its making,
+  after each."""
   kind = jax.devices()[0].device_kind
   path, entries = tuning.path(kind), []
   writable(path)

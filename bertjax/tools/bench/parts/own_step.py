@@ -53,13 +53,8 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
 
 
 def side_by_side(configs: Mapping[str, Any], factors: Sequence[float]) -> Any:
-  """Returns the config of a step that sums the losses of phases, a row of each beside those of the
-  others.
-
-  Args:
-    configs: phase -> what `sized` made of its config.
-    factors: of their losses.
-  """
+  """Returns the config of a step that sums the losses of phases, phase -> `sized` config, by their
+  factors, a row of each beside those of the others."""
   together = next(iter(configs.values())).copy_and_resolve_references()
   together.length = sum(config.length for config in configs.values())
   with together.unlocked():

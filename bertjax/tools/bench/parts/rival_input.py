@@ -35,12 +35,8 @@ def _feature(token_T, type_T, special) -> dict[str, list[int]]:
 
 
 def collator(store: Any, rate: float, kind: str) -> Callable:
-  """Returns `DataCollatorForLanguageModeling` with the store's special tokens.
-
-  Args:
-    rate: share of the tokens to mask.
-    kind: 'pt' for its torch path, 'np' for its NumPy path.
-  """
+  """Returns `DataCollatorForLanguageModeling` with the store's special tokens, which masks this
+  share of the tokens, on its torch path ('pt') or its NumPy path ('np')."""
   transformers.logging.set_verbosity_error()
   # The collator asks the tokenizer for the special ids and the number of ids alone.
   vocabulary = {f'[id {i}]': i for i in range(store.vocabulary_size)}

@@ -54,13 +54,9 @@ def fields_of(model: Any) -> dict[str, Any]:
 
 def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[[], torch.Tensor]:
   """Returns their train step as a call that runs it once on its own state and returns the loss
-  before it. Raises UserError: a family or a model that has no counterpart, or none with the targets
-  alone.
-
-  Args:
-    arm: 'transformers' as it ships, 'gathered' with the logits of the targets alone, 'compiled' by
-      torch.compile, gathered where the family lets it.
-  """
+  before it: 'transformers' as it ships, 'gathered' with the logits of the targets alone, or
+  'compiled' by torch.compile, gathered where the family lets it. Raises UserError if the model has
+  no counterpart, or none with the targets alone."""
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   torch.manual_seed(config.seed)
   rival = rival_of(config)

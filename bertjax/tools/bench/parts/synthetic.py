@@ -38,15 +38,10 @@ def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
 def made_up(
   vocab_size: int, tokens: int, document: int, languages: tuple[str, ...], seed: int
 ) -> Store:
-  """Returns a store of random text, with all that a plan or a masking may ask for. Ids are as
-  frequent as Zipf's law has them, which is what clusters of words cost. Every document has a
-  language; one in sixteen is a pair of sentences in two.
-
-  Args:
-    vocab_size: ids of the vocabulary, special ones included.
-    document: tokens of a document, about.
-    languages: their names; (): LANGUAGES that have none.
-  """
+  """Returns a store of random text with all that a plan or a masking may ask for, in documents of
+  about so many tokens. Ids are as frequent as Zipf's law has them, which is what clusters of words
+  cost. Every document has a language, one of LANGUAGES if none is named; one in sixteen is a pair
+  of sentences in two."""
   rng, mean = np.random.default_rng(seed), sum(SENTENCE) // 2
   each = max(document // mean, 4)
   documents = tokens // (each * mean) + 16

@@ -18,13 +18,9 @@ PACKAGES = ('jax', 'jaxlib', 'numpy', 'torch', 'transformers', 'tokenizers', 'gr
 def alternate(
   arms: Mapping[str, Callable[[], Any]], calls: int, warmup: int
 ) -> dict[str, np.ndarray]:
-  """Calls the arms in turn, ABAB, so that a drift of the machine hits all of them. Returns name ->
-  seconds of each call, float64 [calls].
-
-  Args:
-    arms: name -> a call that returns when its work is done.
-    warmup: calls of each arm before them, not timed.
-  """
+  """Calls the arms in turn, ABAB, so that a drift of the machine hits all of them, after `warmup`
+  calls of each that are not timed; a call returns when its work is done. Returns name -> seconds of
+  each call, float64 [calls]."""
   seconds = {name: np.zeros(calls) for name in arms}
   for call in range(-warmup, calls):
     for name, arm in arms.items():
@@ -37,13 +33,9 @@ def alternate(
 
 @contextlib.contextmanager
 def apart(make: Callable[..., Callable[[], Any]], *args: Any) -> Iterator[Callable[[], None]]:
-  """Yields a call that is made, and runs, in a process of its own, so that two libraries share no
-  threads.
-
-  Args:
-    make: at the top of a module; returns the call. What either raises is raised here.
-    *args: of `make`; picklable.
-  """
+  """Yields make(*args), a call, which is made and runs in a process of its own, so that two
+  libraries share no threads. `make` stands at the top of a module, args are picklable; what either
+  raises is raised here."""
   spawn = multiprocessing.get_context('spawn')
   with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
     process.submit(_make, make, args).result()

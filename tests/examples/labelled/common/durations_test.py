@@ -7,7 +7,8 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
-from bertjax.train import durations, setup
+from bertjax.train import resolve, setup
+from bertjax.train.facts import Facts
 from configs.finetune import text
 
 MUTATED = 'bertjax/examples/labelled/common/from_config.py'
@@ -32,11 +33,16 @@ def check_set_up_refuses(config, tmp_path, said):
     setup.make_run(config, store, jax.devices()[:1])
 
 
+def lasts(config):
+  spec = resolve.counted(config, resolve.resolve(config, Facts(())))
+  c = spec.config
+  return spec.said, (c.total_steps, c.eval_steps, c.checkpoint_steps)
+
+
 def test_epochs_are_of_the_examples_that_are_used(config):
-  assert durations.apply(config, ()) == ['3 epochs of 200 examples: 19 steps']
+  assert lasts(config)[0] == ('3 epochs of 200 examples: 19 steps',)
   config.data.examples = 96
-  assert durations.apply(config, ()) == ['3 epochs of 96 examples: 9 steps']
-  assert config.total_steps == 9 and config.eval_steps == config.checkpoint_steps == 3
+  assert lasts(config) == (('3 epochs of 96 examples: 9 steps',), (9, 3, 3))
 
 
 @mutation(
@@ -46,7 +52,7 @@ def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
   config.data.train = str(tmp_path / 'none.tsv')
   said = 'config.data.train=.*none.tsv has no examples: expected one at least'
   with pytest.raises(UserError, match=said):
-    durations.apply(config, ())
+    lasts(config)
   check_set_up_refuses(config, tmp_path, said)  # where the command line gives total_steps
 
 

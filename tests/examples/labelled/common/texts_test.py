@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import transformers
 from mutation import mutation
+from slow_imports import transformers
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import texts

@@ -1,0 +1,140 @@
+"""Facts of a run: what its config leaves to files, models and devices, as plain values.
+
+They are looked up once and kept in config.json, so a resume neither opens a source model again nor
+times its steps again.
+"""
+
+import pathlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from bertjax.checkpoint import resume
+from bertjax.checkpoint.may_differ import covers
+from bertjax.sources import init_from, model_fields, teacher
+from bertjax.store.reader import Store
+
+
+class Facts(NamedTuple):
+  """What `resolve` fills into a config; an empty value leaves the config as it is.
+
+  Attributes:
+    given: keys of the command line, which stand against presets, minutes and epochs; None: all.
+    steps: total_steps of a run whose minutes were timed.
+    examples: (labelled examples, rows of a batch) of each task, for config.epochs.
+    model: fields of `config.model` that `config.init_from` brings.
+    named_languages: names of the languages of that model's table.
+    vocabulary: directory of a vocabulary that a model brought.
+    teacher: `model` and `sha256` of the teacher.
+    store: its path, for messages.
+    ids: the number of its ids.
+    pad: its id of [PAD]; None where it has none.
+    languages: names of its languages.
+  """
+
+  given: Collection[str] | None = None
+  steps: int = 0
+  examples: tuple[tuple[int, int], ...] = ()
+  model: Mapping[str, Any] = {}
+  named_languages: tuple[str, ...] = ()
+  vocabulary: str = ''
+  teacher: Mapping[str, Any] = {}
+  store: str = ''
+  ids: int = 0
+  pad: int | None = None
+  languages: tuple[str, ...] = ()
+
+  def kept(self) -> dict[str, Any]:
+    """Returns what config.json keeps."""
+    return {name: value for name, value in self._asdict().items() if name != 'given'}
+
+  def of_store(self, store: Store) -> 'Facts':
+    """Returns these facts with those of the training store."""
+    return self._replace(
+      store=str(store.path), ids=store.vocabulary_size, pad=store.special['pad'],
+      languages=tuple(store.languages),
+    )  # fmt: skip
+
+
+NONE = Facts()
+
+
+def recalled(
+  record: Mapping[str, Any] | None,
+  workdir: pathlib.Path | str,
+  given: Collection[str] | None = None,
+  overrides: Iterable[str] = (),
+) -> Facts:
+  """Returns the facts of a run that has begun, none of one that has not.
+
+  Args:
+    record: its config.json, as `resume.stored` reads it.
+    workdir: of the run, which keeps the vocabulary.
+    given: keys of the command line; None: every value of the config stands.
+    overrides: keys of the config whose new values stand against what was brought.
+  """
+  if record is None:
+    return Facts(given)
+  kept = NONE.kept() | resume.with_tuples(record.get('facts') or _of_format_10(record))
+  model = {k: v for k, v in kept['model'].items() if not covers(overrides, f'model.{k}')}
+  vocabulary = str(pathlib.Path(workdir, resume.VOCAB)) if kept['vocabulary'] else ''
+  steps = record['config']['total_steps']
+  return Facts(given, **kept | dict(model=model, vocabulary=vocabulary, steps=steps))
+
+
+def _of_format_10(record: Mapping[str, Any]) -> dict[str, Any]:
+  """The facts of a run of format 10, which kept the values before they were filled in instead."""
+  config, before = record['config'], record.get('given', {})
+  model, data = config['model'], config['data']
+  brought = model if init_from.whole(resume.with_tuples(config['init_from'])) else {}
+  if config['init_from'] and not brought:
+    brought = {k: model[k] for k in model_fields.SHAPELESS if f'model.{k}' in before}
+  filled = 'model.position_offset' in before
+  pad = model['position_offset'] - 1 if filled else model.get('zero_row')
+  rows = dict(model.get('extra', ())).get('language', 0)
+  return Facts(
+    model=brought,
+    named_languages=tuple(data['languages']),
+    vocabulary=data['vocab'] if before.get('data.vocab') == '' else '',
+    teacher={k: config['objective'].get('teacher', {}).get(k) for k in ('model', 'sha256')}
+    if 'teacher' in config['objective']
+    else {},
+    store=data['store'], ids=model['vocab_size'], pad=pad, languages=('',) * rows,
+  ).kept()  # fmt: skip
+
+
+class Found(NamedTuple):
+  """What `look_up` has found: the facts, lines for people, and the opened `config.init_from`."""
+
+  facts: Facts
+  said: tuple[str, ...]
+  source: init_from.Source | None
+
+
+def look_up(config: Any, facts: Facts, workdir: pathlib.Path | str, begun: bool) -> Found:
+  """Looks up what a run needs before it has its store.
+
+  Args:
+    config: of the run, checked.
+    facts: known already.
+    workdir: of the run, which keeps the vocabulary that a model brings.
+    begun: whether the run has begun: then it needs `config.init_from` no more.
+
+  Raises:
+    UserError: a source or a teacher that is not there or does not fit.
+  """
+  said, opened, taught = [], None, None
+  if 'teacher' in config.objective:
+    found, taught, lines = teacher.brought(config, facts.teacher)
+    facts = facts._replace(teacher=found)
+    said += lines
+  if config.init_from and not begun:
+    brought = init_from.brought(config)
+    facts = facts._replace(model=brought.model, named_languages=brought.languages)
+    opened = brought.source
+    said += brought.said
+  for source in filter(None, (opened, taught)):
+    if not facts.vocabulary:
+      path, lines = init_from.keep_vocabulary(source, config.data, workdir)
+      facts = facts._replace(vocabulary=path)
+      said += lines
+  return Found(facts, tuple(said), opened)

@@ -1,0 +1,252 @@
+"""From a config and the facts of a run to its RunSpec: `resolve`, one pure function.
+
+Nothing else changes a config between the command line and the first step. The order:
+
+  steps         config.minutes and config.epochs set total_steps
+  source        config.init_from brings fields of config.model
+  preset        config.preset sets dtype and remat of the model
+  teacher       config.objective.teacher gets its model and sha256
+  vocabulary    config.data.vocab is the one that a model brought
+  check         every key of the whole config and of each phase (config/schema.py)
+  store         vocab_size, position_offset and zero_row (pad_id), tables, labels
+"""
+
+import copy
+import math
+import pathlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax.checkpoint import history, resume
+from bertjax.config import presets, schema, timeline
+from bertjax.errors import UserError
+from bertjax.examples import readers
+from bertjax.examples.labelled.common import from_config
+from bertjax.models.layers import pad_id
+from bertjax.sources import init_from, model_fields
+from bertjax.train import facts as facts_lib
+from bertjax.train.facts import NONE, Facts
+
+
+class RunSpec(NamedTuple):
+  """A run, resolved.
+
+  Attributes:
+    config: with references resolved and all facts filled in.
+    timeline: its phases, whose configs have all facts, too.
+    facts: that were filled in.
+    said: lines about what they have set, for people.
+  """
+
+  config: Any
+  timeline: timeline.Timeline
+  facts: Facts = NONE
+  said: tuple[str, ...] = ()
+
+
+def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
+  """Resolves a config; changes nothing but what it returns.
+
+  Args:
+    config: as it was given, with its references.
+    facts: as far as they are known.
+
+  Raises:
+    UserError: whatever is wrong with a key of the config, or does not fit the facts.
+  """
+  schema.check_keys(config)
+  config = copy.deepcopy(config)
+  said = [*_steps(config, facts), *_source(config, facts), *_preset(config, facts)]
+  if facts.teacher:
+    config.objective.teacher.update(
+      model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
+    )
+  _vocabulary(config.data, facts)
+  line = schema.check(config)
+  config = config.copy_and_resolve_references()
+  if facts.ids:
+    for each in (config, *(phase.config for phase in line.parts)):
+      _store(each, facts)
+    _labels(config, line)
+  return RunSpec(config, line, facts, (*said, *schema.notes(config)))
+
+
+def begin(
+  config: Any,
+  workdir: pathlib.Path | str,
+  given: Collection[str] | None = None,
+  overrides: Iterable[str] | None = None,
+) -> tuple[RunSpec, init_from.Source | None]:
+  """Resolves the config of a run before it has its store, and opens what it begins with.
+
+  Args:
+    config, given: see `resolve` and `Facts`.
+    workdir: of the run.
+    overrides: keys that may have other values than in the run of the workdir; None: compare none,
+      as an evaluation does.
+
+  Raises:
+    UserError: as `resolve` and `check_workdir`; or a source, a teacher or examples that do not fit.
+  """
+  record = resume.stored(workdir)
+  moved = () if overrides is None else check_workdir(workdir, record, config, given, overrides)
+  spec = resolve(config, facts_lib.recalled(record, workdir, given, overrides or ()))
+  found = facts_lib.look_up(spec.config, spec.facts, workdir, record is not None)
+  if found.facts != spec.facts:
+    spec = resolve(config, found.facts)
+  spec = counted(config, spec)
+  return spec._replace(said=(*moved, *spec.said, *found.said)), found.source
+
+
+def counted(config: Any, spec: RunSpec) -> RunSpec:
+  """Returns the spec with the labelled examples counted, where `config.epochs` needs them."""
+  facts = spec.facts
+  if not config.epochs or facts.given is None or 'total_steps' in facts.given:
+    return spec
+  line, counts = spec.timeline, []
+  for phase in line.drawn or [timeline.PhaseConfig('main', spec.config)]:
+    with timeline.named(phase):
+      counts.append((from_config.count(phase.config), phase.config.batch_size))
+  return resolve(config, facts._replace(examples=tuple(counts)))
+
+
+def check_workdir(
+  workdir: pathlib.Path | str,
+  record: Mapping[str, Any] | None,
+  config: Any,
+  given: Collection[str] | None = None,
+  overrides: Iterable[str] = (),
+) -> list[str]:
+  """Compares a config, resolved with the facts of the run in a workdir, with that run's.
+
+  Both have the run's total_steps: with `warmup_steps = total_steps // 100` a longer run is the same
+  run, while a warm-up that was given by hand must stay what it was.
+
+  Returns:
+    What the overrides change, a line for each key.
+
+  Raises:
+    UserError: as `resume.compare`.
+  """
+  if record is not None:
+    facts = facts_lib.recalled(record, workdir, {*(given or ()), 'total_steps'}, overrides)
+    config = copy.deepcopy(config)
+    config.total_steps = record['config']['total_steps']
+    config = resolve(config, facts if given is not None else facts._replace(given=None)).config
+  return resume.compare(workdir, record, config, overrides)
+
+
+def of_step(record: Mapping[str, Any], step: int) -> RunSpec:
+  """Returns the spec that a step, counted from 1, of the run of a config.json had."""
+  config = resume.as_config(history.config_of(record, step))
+  return RunSpec(config, timeline.make(config))
+
+
+def _preset(config: Any, facts: Facts) -> list[str]:
+  return [] if facts.given is None else presets.set_fields(config, facts.given)
+
+
+def _steps(config: Any, facts: Facts) -> list[str]:
+  """Sets total_steps by minutes that were timed, or by epochs of examples that were counted."""
+  given, steps_given = facts.given, facts.given is not None and 'total_steps' in facts.given
+  if config.minutes and steps_given:
+    said = f'config.total_steps={config.total_steps}, as given, and not {config.minutes:g} minutes'
+    config.minutes = 0.0
+    return [said]
+  if config.minutes and facts.steps:
+    config.total_steps = facts.steps
+    return [f'config.total_steps={facts.steps}, as this run found when it began']
+  if given is None:
+    return []
+  if config.minutes and (config.phases or config.epochs):
+    key = 'phases' if config.phases else 'epochs'
+    raise UserError(
+      f'config.minutes={config.minutes:g} sets the steps of a run whose steps are all alike, and '
+      f'there are config.{key}: leave it at 0 and set config.total_steps'
+    )
+  if not config.epochs:
+    return []
+  if config.data.reader != 'labelled':
+    raise UserError(
+      f'config.epochs={config.epochs:g} counts passes over labelled examples, and '
+      f'config.data.reader={config.data.reader!r} has none: leave it at 0 and set '
+      'config.total_steps'
+    )
+  if steps_given:
+    return [f'config.total_steps={config.total_steps}, as given, and not {config.epochs:g} epochs']
+  if not facts.examples:
+    return []
+  steps = sum(config.epochs * n / batch for n, batch in facts.examples)
+  config.total_steps = max(math.ceil(steps), 1)
+  once = math.ceil(sum(n / batch for n, batch in facts.examples))
+  for key in ('eval_steps', 'checkpoint_steps'):
+    if key not in given:
+      config[key] = once
+  examples = sum(n for n, _ in facts.examples)
+  return [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
+
+
+def _source(config: Any, facts: Facts) -> list[str]:
+  """Sets the fields of config.model, and the languages, that config.init_from brings."""
+  if not facts.model:
+    return []
+  name = init_from.whole(config.init_from)
+  if name:
+    changed = model_fields.bring(config.model, config, facts.model)
+  else:
+    changed = model_fields.set_fields(config.model, facts.model)
+  if config.data.reader == 'labelled' and 'language' in dict(config.model.get('extra', ())):
+    config.data.languages = config.data.languages or facts.named_languages
+  which = f'{init_from.KEY}={name}' if name else init_from.KEY
+  return [f'{which} sets config.model: {", ".join(changed)}'] if changed else []
+
+
+def _vocabulary(data: Any, facts: Facts) -> None:
+  """Names the vocabulary that a model brought, where the config names no other one."""
+  if facts.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
+    data.vocab = facts.vocabulary
+
+
+def _store(config: Any, facts: Facts) -> None:
+  """Fills in what the store says; a phase may have its own model."""
+  model = config.model
+  if 0 < model.vocab_size < facts.ids:
+    raise UserError(
+      f'the store {facts.store} has {facts.ids} ids, but config.model.vocab_size='
+      f'{model.vocab_size}: leave it at 0 to take the number of the store'
+    )
+  model.vocab_size = model.vocab_size or facts.ids
+  pad_id.fill(model, facts.pad)
+  if 'extra' in model:
+    model.extra = tuple(_table(name, rows, config, facts) for name, rows in model.extra)
+
+
+def _table(name: str, rows: int, config: Any, facts: Facts) -> tuple[str, int]:
+  """A table of `config.model.extra`, with as many rows as there are languages where it has 0."""
+  if name != 'language':
+    return name, rows
+  languages = config.data.languages or facts.languages
+  if 0 < rows < len(languages):
+    raise UserError(
+      f'config.model.extra has ids for {rows} languages, but there are {len(languages)}, '
+      f'{", ".join(languages)}: leave it at 0 to take their number'
+    )
+  return name, rows or len(languages)
+
+
+def _labels(config: Any, line: timeline.Timeline) -> None:
+  """Gives heads that have 0 classes as many as their task has; a phase that is drawn has a task and
+  heads of its own, which the config then says too."""
+  if 'task' not in readers.of(config.data).reads or 'labels' not in config.model:
+    return
+  from_config.fill_labels(config.model, config.data.task)
+  for phase in line.parts:
+    with timeline.named(phase):
+      from_config.fill_labels(phase.config.model, phase.config.data.task)
+    if line.drawn:
+      own = config.phases[phase.name]
+      known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
+      with own.unlocked():
+        own.model = ConfigDict({**own.get('model', {}), **known})
