@@ -35,7 +35,6 @@ import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Generator, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -48,7 +47,7 @@ from bertjax.metrics.progress import Bar
 from bertjax.store import encode, ernie_records, shards, summary
 from bertjax.store.builder import Kind, Partial
 from bertjax.store.reader import open_store
-from bertjax.store.unfinished import is_finished, owned
+from bertjax.store.unfinished import is_finished, owned, refuse_foreign
 from bertjax.store.verify import faults, plan_faults
 from bertjax.text import phrases, sentence_split
 from bertjax.text.files import find_files
@@ -112,8 +111,7 @@ def _verify(output: pathlib.Path) -> None:
   remedy = f'Put a copy in its place, or remove {output} and prepare it again'
   found = [f'{said}. {remedy}' for said in faults(output)]
   found += [f'{said}. The next run builds the plan again' for said in plan_faults(output)]
-  for said in found:
-    print(said)
+  print(''.join(f'{said}\n' for said in found), end='')
   if found:
     sys.exit(f'bertjax.prepare: {len(found)} files of {output} are damaged')
   print(f'{output} is what was written')
@@ -127,8 +125,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   given = text_flags.SPLIT.value
   split = corpus.detect() if given == sentence_split.AUTO else given
   kind = _kind(corpus, vocabulary)._replace(split=split)
-  names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
-  names += ('columns', 'languages', 'lexicon', 'segmenter')
+  names = 'split holdout errors documents field part_mb columns languages lexicon segmenter'.split()
   identity = dict(
     name=corpus.name,
     vocabulary=vocabulary.meta,
@@ -143,51 +140,53 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
       print(f'{output} is already there')
     else:
       partial = Partial(output, identity, _HOLDOUT.value, kind)
-      _make(corpus, vocabulary, str(vocab), split, partial, output, beam)
+      rate = _make(corpus, vocabulary, str(vocab), split, partial, beam)
+      summary.show(open_store(output), vocabulary, split, rate)
 
 
-def _make(
-  corpus,
-  vocabulary: Vocabulary,
-  vocab: str,
-  split: str,
-  partial: Partial,
-  output: pathlib.Path,
-  beam: Any,
-) -> None:
-  """Writes the rest of a store and shows what it is."""
-  if partial.stats.documents:
-    print(f'going on after document {partial.stats.documents}')
-  options = encode.Options(
-    vocab=vocab,
-    lowercase=text_flags.LOWERCASE.value,
-    split=split,
-    errors=text_flags.ERRORS.value,
-    columns=tuple(corpus.columns),
-    lexicon=_LEXICON.value,
-    segmenter=_SEGMENTER.value,
-    skip_bad=text_flags.SKIP_BAD.value,
-  )
+def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Partial, beam) -> float:
+  """Writes the rest of a store; returns tokens a second."""
+  stats, before = partial.stats, partial.tokens
+  if stats.documents:
+    print(f'going on after document {stats.documents}')
+  names = ('lowercase', 'errors', 'lexicon', 'segmenter', 'skip_bad')
+  said: dict[str, Any] = {name: flags.FLAGS[name].value for name in names}
+  options = encode.Options(vocab=vocab, split=split, columns=tuple(corpus.columns), **said)
   if beam:
-    corpus, found = _on_beam(corpus, vocabulary, options, partial.stats.documents, beam)
+    from bertjax.store import on_beam
+
+    options = options._replace(vocab=str(_VOCAB.value))  # each host has its own copy of a URL
+    directory, besides = f'{text_flags.OUTPUT.value.rstrip("/")}.shards', _lexicon_fingerprint()
+    divided = shards.divide(corpus, options, vocabulary, directory, besides)
+    on_beam.make(divided, beam)
+    corpus = dataclasses.replace(corpus, files=None, left_out=shards.left_out(divided))
+    found = shards.joined(divided, stats.documents)
   elif isinstance(corpus, ernie_records.Records):
-    found = corpus.encoded(partial.stats.documents)
+    found = corpus.encoded(stats.documents)
   else:
     workers = _WORKERS.value or len(os.sched_getaffinity(0))
-    found = encode.encode_all(corpus.batches(partial.stats.documents), options, workers)
-  seconds, tokens = _add(found, corpus, partial)
-  partial.stats.bad_lines = corpus.left_out.count
-  partial.stats.name_bad(corpus.left_out.named)
+    found = encode.encode_all(corpus.batches(stats.documents), options, workers)
+  # Closed here where an error ends it: its workers cannot be ended while Python exits.
+  with Bar('prepare') as bar, contextlib.closing(found):
+    for batch in found:
+      partial.add(batch)
+      if batch.whole and partial.train.buffered >= _PART_MB.value * 2**20:
+        partial.cut()
+      rate = (partial.tokens - before) / bar.seconds
+      read = f'{stats.documents:,} documents, {stats.bytes / 1e6:,.1f} MB, {rate:,.0f} tokens/s'
+      bar.show(read, corpus.done(stats.documents))
+    rate = (partial.tokens - before) / bar.seconds
+  stats.bad_lines = corpus.left_out.count
+  stats.name_bad(corpus.left_out.named)
   if not partial.train.documents:
     raise UserError(
-      f'{text_flags.INPUT.value} has no text: {partial.stats.documents} documents, all empty'
-      + ''.join(f'\nleft out: {name}' for name in partial.stats.bad_first)
+      f'{text_flags.INPUT.value} has no text: {stats.documents} documents, all empty'
+      + ''.join(f'\nleft out: {name}' for name in stats.bad_first)
     )
   partial.finish(vocabulary)
   if beam:
-    remote.remove(_shards())
-  store = open_store(output)
-  summary.show(store, vocabulary, split, tokens / seconds)
+    remote.remove(directory)
+  return rate
 
 
 def _open(vocabulary: Vocabulary):
@@ -213,26 +212,23 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
     finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
   if twice := sorted({name for name in _LANGUAGES.value if _LANGUAGES.value.count(name) > 1}):
     raise UserError(f'--languages: {twice[0]!r} is there twice: expected each name once')
-  if vocabulary.check_language:
-    if 'language' not in corpus.columns:
-      raise UserError(
-        f'{vocabulary.files[0]} cuts words by the rules of their language: expected '
-        '--input=LANGUAGE=FILES, --columns=language, or a Task with a feature `language`'
-      )
-    for name in _LANGUAGES.value or corpus.languages:
-      vocabulary.check_language(name)
-  unknown = [name for name in corpus.languages if name not in _LANGUAGES.value]
-  if _LANGUAGES.value and unknown:
+  languages = _LANGUAGES.value or corpus.languages
+  if (_LANGUAGES.value or vocabulary.check_language) and 'language' not in corpus.columns:
+    why = f'--languages={",".join(_LANGUAGES.value)}, but the text does not say its language'
+    if vocabulary.check_language:
+      why = f'{vocabulary.files[0]} cuts words by the rules of their language'
+    raise UserError(
+      f'{why}: expected --input=LANGUAGE=FILES, --columns=language, or a Task with a feature '
+      '`language`'
+    )
+  if check := vocabulary.check_language:
+    for name in languages:
+      check(name)
+  if unknown := [name for name in corpus.languages if name not in languages]:
     raise UserError(
       f'--input has the language {unknown[0]!r}, which has no id: expected one of '
-      f'{", ".join(_LANGUAGES.value)}. Add it to --languages, or leave its text out'
+      f'{", ".join(languages)}. Add it to --languages, or leave its text out'
     )
-  if _LANGUAGES.value and 'language' not in corpus.columns:
-    raise UserError(
-      f'--languages={",".join(_LANGUAGES.value)}, but the text does not say its language: expected '
-      '--input=LANGUAGE=FILES, --columns=language, or a Task with a feature `language`'
-    )
-  languages = _LANGUAGES.value or corpus.languages
   return Kind(finder, tuple(corpus.columns), tuple(languages), bool(_LANGUAGES.value))
 
 
@@ -243,17 +239,8 @@ def _lexicon_fingerprint() -> list[dict]:
   ]
 
 
-def _shards() -> str:
-  """The directory of what Beam makes."""
-  return f'{str(text_flags.OUTPUT.value).rstrip("/")}.shards'
-
-
-def _beam(words: Sequence[str]) -> Any:
-  """Beam's options, where it is asked for: --runner, and the words that are none of our flags.
-
-  Raises:
-    UserError: Beam is not there, or knows such flags as little; or --workers, which are our own.
-  """
+def _beam(words: list[str]) -> Any:
+  """Beam's options, where it is asked for: --runner, and the words that are none of our flags."""
   if not _RUNNER.value:
     return None
   if _WORKERS.value:
@@ -270,49 +257,6 @@ def _beam(words: Sequence[str]) -> Any:
   return on_beam.options_of([f'--runner={_RUNNER.value}', *words])
 
 
-def _on_beam(corpus, vocabulary: Vocabulary, options: encode.Options, skip: int, beam: Any):
-  """Encodes the text on Beam; returns the corpus with what was left out of it, and its batches.
-
-  Raises:
-    UserError: the text is not files, or is refused.
-  """
-  from bertjax.store import on_beam
-
-  if getattr(corpus, 'files', None) is None:
-    raise UserError(
-      f'--runner={_RUNNER.value} takes files of text, all of them: expected --input=FILES without '
-      f'--documents, got --input={text_flags.INPUT.value}'
-    )
-  directory, besides = _shards(), _lexicon_fingerprint()
-  if not remote.is_remote(directory):
-    pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
-  options = options._replace(vocab=str(_VOCAB.value))  # each host has its own copy of a URL
-  divided = shards.divide(corpus.files, options, vocabulary, directory, besides)
-  on_beam.make(divided, beam)
-  told = dataclasses.replace(corpus, files=None, left_out=shards.left_out(divided))
-  return told, shards.joined(divided, skip)
-
-
-def _add(
-  found: Generator[encode.Encoded, None, None], corpus: Any, partial: Partial
-) -> tuple[float, int]:
-  """Appends the rest of the corpus; returns the seconds it took and its tokens."""
-  before = partial.tokens
-  # Closed here where an error ends it: its workers cannot be ended while Python exits.
-  with Bar('prepare') as bar, contextlib.closing(found):
-    for batch in found:
-      partial.add(batch)
-      if batch.whole and partial.train.buffered >= _PART_MB.value * 2**20:
-        partial.cut()
-      stats, tokens = partial.stats, partial.tokens
-      bar.show(
-        f'{stats.documents:,} documents, {stats.bytes / 1e6:,.1f} MB, '
-        f'{(tokens - before) / bar.seconds:,.0f} tokens/s',
-        corpus.done(stats.documents),
-      )
-    return bar.seconds, partial.tokens - before
-
-
 def main(argv: list[str]) -> None:
   """Prepares a store; a user's mistake ends in one message, not a traceback."""
   _check_flags()
@@ -321,6 +265,7 @@ def main(argv: list[str]) -> None:
     if _VERIFY.value:
       _verify(copies.local(text_flags.OUTPUT.value))
     else:
+      refuse_foreign(text_flags.OUTPUT.value)
       with copies.output(text_flags.OUTPUT.value, 'store.json') as output:
         _prepare(output, beam)
   except concurrent.futures.BrokenExecutor as error:

@@ -77,8 +77,8 @@ TUNING = """
   answers choice datasets distill families finetune fresh_layers glue labelled patience probe
   segments spans_ tagging tasks taught_layers teachers transfer
 """
-# The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin. A
-# test is in the first part that has its path.
+# The parts of the slow tier, each under 45 minutes on 2 cores, the mutations apart: how the paths
+# of its tests begin. A test is in the first part that has its path.
 PARTS = {
   'kernels': ('kernels/', 'tools/'),
   'models': ('models/', 'objectives/', 'evals/', 'optim/', 'formats/', 'export/', 'use/'),
@@ -103,6 +103,7 @@ PARTS = {
     'walk',
   ),
   'learning': ('overfit_test', 'known_language/'),
+  'mutations': ('mutations_test',),
 }
 
 

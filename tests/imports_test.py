@@ -33,7 +33,7 @@ ARROWS: dict[str, str] = {
   'config': 'optim examples configs',
   'checkpoint': 'machine sharding vocab',
   'formats': 'models vocab',
-  'sources': 'machine sharding objectives vocab examples config checkpoint formats',
+  'sources': 'machine sharding models objectives vocab examples config checkpoint formats',
   'export': 'machine kernels models vocab formats sources',
   'train': """machine sharding models objectives optim metrics vocab store examples config
     checkpoint formats sources""",

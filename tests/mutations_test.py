@@ -141,3 +141,15 @@ def test_the_time_is_kept(house, capsys):
   assert mutations.run([slow] * 4, 2, 0.05) == 0
   assert time.monotonic() - start < 30
   assert '0 of 0 caught, 4 left after 0.05 minutes' in capsys.readouterr().out
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'file',
+  sorted(
+    p for p in pathlib.Path(__file__).parent.rglob('*_test.py') if 'mutation(' in p.read_text()
+  ),
+  ids=lambda path: path.stem,
+)
+def test_every_mutation_of_a_file_is_caught(file):
+  assert not mutations.run(list(mutations.noted_in(file)), 2, 60)

@@ -136,7 +136,7 @@ def divided(folder, pattern, vocab):
   """The shards of some of the texts of a folder, which have not been made yet."""
   corpus = corpus_lib.open_files(str(folder / pattern))
   options = shards_lib.Options(str(vocab), None, 'lines', 'strict')
-  return shards_lib.divide(corpus.files, options, load_vocabulary(vocab), str(folder), [])
+  return shards_lib.divide(corpus, options, load_vocabulary(vocab), str(folder), [])
 
 
 @mutation(

@@ -108,22 +108,11 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
     for _ in range(500)
   ]
   (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, documents)))
-  given = dict(
-    input=tmp_path / 'a.jsonl',
-    columns=['language'],
-    vocab=vocab,
-    segmenter=f'{__name__}:beginning',
-    part_mb=0.001,
-  )
+  given = dict(input=tmp_path / 'a.jsonl', columns=['language'], vocab=vocab, part_mb=0.001)
+  given |= dict(segmenter=f'{__name__}:beginning')
   monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
-  run(output=tmp_path / 'whole', **given)
-  for cuts in (1, 3, 3):
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-      prepare_runs.stop_after(patch, cuts)
-      run(output=tmp_path / 's', **given)
-  run(output=tmp_path / 's', **given)
-  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
-  store = open_store(tmp_path / 's')
+  stop = lambda patch: prepare_runs.stop_after(patch, 2)
+  store = prepare_runs.goes_on(tmp_path, stop, times=3, **given)
   assert store.languages == ['xx', 'yy'] and set(values(store, 'language')) == {0, 1}
 
 

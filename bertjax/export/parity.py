@@ -211,13 +211,13 @@ def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs
     end_BKK = end_BKK.reshape(len(start_BK), -1, start_BK.shape[1]).swapaxes(1, 2)
     found |= _answers(start_BK, end_BKK, number(out['cls_logits']))
   if 'logits' in out:  # what most classes call theirs
-    heads = family_lib.heads_of(model)
-    if model.name == 'electra':
+    heads = {head.kind: head for head in reversed(models.heads_of(model))}
+    if 'replaced' in heads:
       found['replaced'] = pick(out['logits'])[:, None]
-    elif heads.label and not heads.words:
-      found[heads.label] = number(out['logits'])
+    elif 'text' in heads and 'word' not in heads:
+      found[heads['text'].name] = number(out['logits'])
     else:
-      found['word' if heads.words else heads.token_label] = pick(out['logits'])
+      found[(heads.get('word') or heads['token']).name] = pick(out['logits'])
   return Outputs([pick(h) for h in out.hidden_states[1:]], found)
 
 

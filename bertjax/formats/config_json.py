@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax import registry
+from bertjax import models, registry
 from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats.family import Family, Field
@@ -64,15 +64,14 @@ def write(
   written = family.write(model)
   found |= written | ids
   found |= {key: special.get(role) for key, role in FURTHER.items() if key in written}
-  labels = [*model.labels, *model.token_labels] if 'labels' in model else []
-  heads = family.classes[name]
-  if family_lib.ANY in (heads.label, heads.token_label):
-    ((_, count),) = labels
+  if family_lib.ANY in family.classes[name]:
+    (head,) = (head for head in models.heads_of(model) if head.kind in ('text', 'token'))
+    count = head.classes
     names = classes or [f'LABEL_{i}' for i in range(count)]
     found['id2label'] = {str(i): name for i, name in enumerate(names)}
     found['label2id'] = {name: i for i, name in enumerate(names)}
     kind = 'regression' if problem is None and count == 1 else problem
-    found |= dict(problem_type=kind) if kind and heads.label else {}
+    found |= dict(problem_type=kind) if kind and head.kind == 'text' else {}
   if languages and len(languages) == _rows_of_languages(model):
     found['id2lang'] = {str(i): name for i, name in enumerate(languages)}
     found['lang2id'] = {name: i for i, name in enumerate(languages)}

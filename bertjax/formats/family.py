@@ -5,15 +5,19 @@ The name table gives both directions, the check that nothing is left over, and t
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bertjax import registry
+from bertjax import models, registry
 from bertjax.errors import UserError
 from bertjax.formats.tables import Row
+from bertjax.models.layers import heads
+from bertjax.models.layers.heads import Head
 
 WHERE = 'config.model.family'
 ANY = '*'  # in place of the name of a label
+NAMED = ('text', 'token', 'answers')  # kinds of heads with names
 OF_POOLER = ('pooler_activation', 'pooling')  # which a model without one leaves unread
 
 # config.model.activation -> hidden_act of transformers, the one that is written first.
@@ -22,16 +26,6 @@ ACTIVATIONS = dict(
   gelu_tanh=('gelu_new', 'gelu_pytorch_tanh', 'gelu_fast'),
   relu=('relu',),
 )
-
-
-class Heads(NamedTuple):
-  """The heads that a class of transformers has on its encoder, in fields of `config.model`."""
-
-  words: bool = False  # True if it scores the vocabulary
-  pooler: bool = False  # True if it has dense and tanh of the first token, read by no label
-  label: str = ''  # name of the label that reads the pooler; '' none, '*' any
-  token_label: str = ''  # name of the label of every token; '' none, '*' any
-  answers: str = 'none'  # form of the head of answers whose end is asked for behind a start
 
 
 class Derived(NamedTuple):
@@ -77,7 +71,7 @@ class Family(NamedTuple):
   recipe: str  # module of `configs/` whose recipe goes with them
   model_type: str  # of config.json
   base: str  # how the names of the encoder begin; the headless class leaves it out
-  classes: Mapping[str, Heads]  # name -> its heads
+  classes: Mapping[str, str]  # name -> its heads
   layout: Callable[[Any], Layout]  # `config.model` -> the tensors
   fields: tuple[Field, ...]  # of config.json that are fields of `config.model`
   fixed: Mapping[str, Any]  # other fields of `config.model` -> the one value that the classes have
@@ -96,14 +90,13 @@ def find(name: str, where: str = WHERE) -> Family:
   return registry.find('bertjax.formats.families', name, where).FAMILY
 
 
-def heads_of(model: Any) -> Heads:
-  """Returns the heads of a `config.model`."""
-  if 'labels' not in model:
-    return Heads(words='words' not in model or model.words)
-  names = [name for name, _ in model.labels], [name for name, _ in model.token_labels]
-  answers = model.answers if 'answers' in model else 'none'
-  label, tag = map('+'.join, names)
-  return Heads(model.words, 'pooler' in model and model.pooler, label, tag, answers)
+def said_heads(model: Any) -> str:
+  """Returns the heads of a `config.model` as `Family.classes` has them. The discriminator speaks
+  for ELECTRA's generator; a boundary head goes to a file of its own."""
+  heads = [head for head in models.heads_of(model) if head.kind != 'boundary']
+  if any(head.kind == 'replaced' for head in heads):
+    heads = [head for head in heads if head.kind != 'word']
+  return ' '.join(f'{h.kind}:{h.name}' if h.kind in NAMED else h.kind for h in heads)
 
 
 def class_of(model: Any) -> str:
@@ -112,54 +105,33 @@ def class_of(model: Any) -> str:
   family = find(model.family)
   _check_fixed(family, model)
   family.write(model)
-  heads = heads_of(model)
+  heads = said_heads(model)
   for name, wanted in family.classes.items():
-    if heads == wanted or heads == _named(wanted, heads):
+    if re.fullmatch(wanted.replace(ANY, r'\S+'), heads):
       return name
-  known = '; '.join(f'{name}: {_said(heads)}' for name, heads in family.classes.items())
+  known = '; '.join(f'{name}: {heads or "none"}' for name, heads in family.classes.items())
   raise UserError(
-    f'no class of transformers for {WHERE}={model.family!r} has these heads: {_said(heads)}. '
+    f'no class of transformers for {WHERE}={model.family!r} has these heads: {heads or "none"}. '
     f'There are {known}'
   )
 
 
 def bare(model: Any) -> str:
   """Returns the prefix that a class leaves out of its names; '' if it has heads, which keep it."""
-  heads = heads_of(model)
-  headless = heads._replace(pooler=False) == Heads()
-  return f'{find(model.family).base}.' if headless else ''
+  return f'{find(model.family).base}.' if said_heads(model) in ('', 'pooled') else ''
 
 
 def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
   """Returns the fields of `config.model` of a class, with so many classes of a label."""
-  heads = family.classes[name]
-  label = {ANY: 'label'}.get(heads.label, heads.label)
-  tag = {ANY: 'tag'}.get(heads.token_label, heads.token_label)
-  fixed = {'next': 2, 'order': 2, 'span': 2, 'right': 1}
-  pair = lambda name: ((name, fixed.get(name, classes)),) if name else ()
-  found = dict(
-    words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag),
-    answers=heads.answers,
-  )  # fmt: skip
+  fixed, found = {'next': 2, 'order': 2, 'span': 2, 'right': 1}, []
+  for said in family.classes[name].split():
+    kind, _, label = said.partition(':')
+    label = dict(text='label', token='tag')[kind] if label == ANY else label
+    found.append(Head(kind, label, fixed.get(label, classes), label))  # pyright: ignore
+  words = any(head.kind in ('word', 'replaced') for head in found)
   options = registry.find('bertjax.models', family.model, 'config.model.name').MODEL.options
   known = {field.name for field in dataclasses.fields(options)}
-  return {key: value for key, value in found.items() if key in known}
-
-
-def _named(wanted: Heads, got: Heads) -> Heads:
-  """Returns a class that takes any label, with the one label that the model has."""
-  label = got.label if wanted.label == ANY and '+' not in got.label and got.label else wanted.label
-  tag = got.token_label
-  tag = tag if wanted.token_label == ANY and '+' not in tag and tag else wanted.token_label
-  return wanted._replace(label=label, token_label=tag)
-
-
-def _said(heads: Heads) -> str:
-  label = 'any' if heads.label == ANY else heads.label or 'none'
-  tag = 'any' if heads.token_label == ANY else heads.token_label or 'none'
-  answers = '' if heads.answers == 'none' else f', answers={heads.answers!r}'
-  said = f'words={heads.words}, pooler={heads.pooler}, labels of {label}, token_labels of {tag}'
-  return said + answers
+  return {key: value for key, value in heads.fields(words, found).items() if key in known}
 
 
 def _check_fixed(family: Family, model: Any) -> None:
@@ -167,8 +139,7 @@ def _check_fixed(family: Family, model: Any) -> None:
     raise UserError(
       f'{WHERE}={model.family!r} is of config.model.name={family.model!r}, got {model.name!r}'
     )
-  heads = heads_of(model)
-  unread = () if heads.label or heads.pooler else OF_POOLER
+  unread = () if re.search('text|pooled', said_heads(model)) else OF_POOLER
   fixed = {k: v for k, v in family.fixed.items() if k in model and k not in unread}
   wrong = {k: model[k] for k, v in fixed.items() if model[k] != v}
   if wrong:

@@ -3,6 +3,9 @@
 from typing import Any
 
 from bertjax import registry
+from bertjax.models.layers.heads import Head
+
+METADATA = ('name', 'family', 'size')  # fields of `config.model` that are none of the module's
 
 
 def build(model: Any) -> Any:
@@ -11,4 +14,26 @@ def build(model: Any) -> Any:
   Raises:
     UserError: no such model, or what its `make` refuses.
   """
-  return registry.find('bertjax.models', model.name, 'config.model.name').MODEL.make(model)
+  return _factory(model).make(model)
+
+
+def heads_of(model: Any) -> tuple[Head, ...]:
+  """The heads of a `config.model`, whose sizes and ids may be left to the vocabulary yet.
+
+  Raises:
+    UserError: no such model.
+  """
+  factory = _factory(model)
+  if not hasattr(factory.options, 'module'):  # somebody's own, with options of another kind
+    return factory.make(model).output_heads
+  fields = {key: value for key, value in dict(model).items() if key not in METADATA}
+  return factory.options.module(**fields).output_heads
+
+
+def labels_of(model: Any) -> tuple[str, ...]:
+  """Subtrees of the parameters of a `config.model` that are heads of a task."""
+  return tuple(h.path for h in heads_of(model) if h.kind in ('text', 'token', 'answers'))
+
+
+def _factory(model: Any) -> Any:
+  return registry.find('bertjax.models', model['name'], 'config.model.name').MODEL

@@ -7,6 +7,7 @@ and a teacher is believed, where its classes are those of the run in the same or
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax import models
 from bertjax.config import timeline
 from bertjax.examples.labelled.common import tag_sets
 from bertjax.objectives.combine import task_heads
@@ -20,7 +21,7 @@ def of(config: Any) -> dict[str, tuple[str, ...]]:
   if line.drawn:
     heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.drawn}
   else:
-    heads = {name: config for name in task_heads.names(config.model)}
+    heads = {name: config for name in models.labels_of(config.model)}
   return {head: found for head, own in heads.items() if (found := of_task(own))}
 
 

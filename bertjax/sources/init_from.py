@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from bertjax import models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.formats import directory, fresh
@@ -217,7 +218,7 @@ def loader(
         f'{KEY}={name} has its words in clusters by frequency (config.model.cutoffs), whose rows '
         '--remap_vocab cannot move: expected its own vocabulary, config.data.vocab'
       )
-    heads, other = task_heads.names(config.model), other_classes(source, config)
+    heads, other = models.labels_of(config.model), other_classes(source, config)
     return lambda variables: _with_whole(variables, source, rows, said, heads, other)
   if config.remap_vocab:
     raise UserError(

@@ -8,15 +8,15 @@ from ml_collections import ConfigDict
 from bertjax.checkpoint.resume import with_tuples
 from bertjax.cited import source_of
 from bertjax.errors import UserError
+from bertjax.models.layers import heads
 
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers',
-  'pooling', 'attend', 'generator', 'generator_width', 'generator_layers', 'generator_head',
-  'tied_embeddings', 'boundary_positions', 'boundary_width',
+  'mem_len', 'reuse_len', 'pooling', 'attend', 'generator', 'generator_width', 'generator_layers',
+  'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
 )  # fmt: skip
-HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
+HEADS = (*heads.fields(False, ()), 'head_dropout')
 # Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
 STACK, NETS = ('encoder', 'layers'), ('params', 'discriminator', 'generator_net')
 NORMS = (*STACK, 'embeddings/norm', 'mlm', 'final_norm', 'head', 'boundary', 'answers')
@@ -42,7 +42,7 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
   Raises:
     UserError: a field was said that a model of that kind has not.
   """
-  skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
+  skipped = (*OF_TRAINING, *HEADS, *(('vocab_size',) if config.remap_vocab else ()))
   if given.name == theirs['name']:
     return set_fields(config.model, {k: v for k, v in theirs.items() if k not in skipped})
   said = [key for key in given if key in skipped and not source_of(given, key)]

@@ -19,6 +19,7 @@ from bertjax.checkpoint import finite, manifest, reading, resume
 from bertjax.config import timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror
+from bertjax.models.layers import heads
 from bertjax.objectives.combine import task_heads
 from bertjax.types import FIT
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
@@ -115,8 +116,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
 
 def _without_heads(config: Any) -> Any:
   """The config of a run on several tasks as that of its encoder."""
-  none = dict(labels=(), token_labels=(), answers='none')
-  config.model.update({key: value for key, value in none.items() if key in config.model})
+  model, none = config.model, heads.fields(False, ())
+  model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
   config.data.task = ConfigDict()
   return config
 

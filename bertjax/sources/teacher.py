@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax import dotted, sharding
+from bertjax import dotted, models, sharding
 from bertjax.errors import UserError
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, init_from, vocab_rows
@@ -48,7 +48,7 @@ def brought(
       f'that this run began with ({known["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
-  if task_heads.TASKS in params and task_heads.names(config.model):
+  if task_heads.TASKS in params and models.labels_of(config.model):
     raise UserError(
       f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
       'expected a teacher that was fine-tuned on one, as its student is'

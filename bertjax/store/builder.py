@@ -24,33 +24,19 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 @dataclasses.dataclass
 class Stats:
-  """Counts of a preparation, which go into store.json.
+  """Counts of a preparation, which go into store.json."""
 
-  Attributes:
-    documents: documents in the source.
-    bytes: bytes of their text.
-    empty_documents: documents dropped because nothing was left of them.
-    empty_sentences: sentences dropped because they had no token.
-    replaced: characters written in place of bytes that are not UTF-8.
-    broken_pairs: documents of parallel text dropped because one side had no token.
-    found_units: phrases and entities found, in both stores.
-    spelled_special: special tokens spelled out in the text; they stay text.
-    bad_lines: malformed lines and records of files that were skipped.
-    bad_documents: malformed documents that were skipped.
-    bad_first: errors of the first skipped ones of both kinds, by place.
-  """
-
-  documents: int = 0
-  bytes: int = 0
-  empty_documents: int = 0
-  empty_sentences: int = 0
-  replaced: int = 0
-  broken_pairs: int = 0
-  found_units: int = 0
-  spelled_special: int = 0
-  bad_lines: int = 0
-  bad_documents: int = 0
-  bad_first: list[str] = dataclasses.field(default_factory=list)
+  documents: int = 0  # in the source
+  bytes: int = 0  # of their text
+  empty_documents: int = 0  # dropped because nothing was left of them
+  empty_sentences: int = 0  # dropped because they had no token
+  replaced: int = 0  # characters in place of bytes that are not UTF-8
+  broken_pairs: int = 0  # documents of parallel text dropped because one side had no token
+  found_units: int = 0  # phrases and entities, in both stores
+  spelled_special: int = 0  # special tokens spelled out in the text; they stay text
+  bad_lines: int = 0  # malformed lines and records of files that were skipped
+  bad_documents: int = 0  # malformed documents that were skipped
+  bad_first: list[str] = dataclasses.field(default_factory=list)  # errors of the first, by place
 
   def name_bad(self, messages: Sequence[str]) -> None:
     """Puts messages before those that are kept."""
@@ -58,26 +44,13 @@ class Stats:
 
 
 class Kind(NamedTuple):
-  """The parts of a store besides tokens: units, columns and languages.
+  """The parts of a store besides tokens: units, columns and languages."""
 
-  Attributes:
-    finder: name of the unit finder; '' if there is none.
-    columns: names of the columns.
-    languages: names of the languages that have a number so far.
-    fixed: True if no other language may be added.
-    split: meaning of a line of the text, `sentence_split.LINES` and the like.
-  """
-
-  finder: str = ''
+  finder: str = ''  # what looks for units
   columns: Sequence[str] = ()
-  languages: Sequence[str] = ()
-  fixed: bool = False
-  split: str = ''
-
-  @property
-  def units(self) -> bool:
-    """True if units are looked for."""
-    return bool(self.finder)
+  languages: Sequence[str] = ()  # those that have a number so far
+  fixed: bool = False  # no other language may be added
+  split: str = ''  # meaning of a line of the text, `sentence_split.LINES` and the like
 
 
 class Partial:
@@ -90,17 +63,8 @@ class Partial:
   """
 
   def __init__(self, output: pathlib.Path, identity: Mapping[str, Any], holdout: float, kind: Kind):
-    """Starts a store, or goes on with one that was left unfinished.
-
-    Args:
-      output: the store's directory.
-      identity: name, vocabulary, source and options, as in store.json.
-      holdout: share of the documents that are kept for evaluation.
-      kind: what the store has besides tokens.
-
-    Raises:
-      UserError: the directory or its .partial holds something else; the differences are listed.
-    """
+    """Starts a store of an identity (name, vocabulary, source, options, as in store.json), or goes
+    on with one. Raises UserError where the directory or its .partial holds something else."""
     self._output, self._identity, self._holdout = output, dict(identity), holdout
     self._path = unfinished.partial_of(output)
     self._kind, self.languages = kind, list(kind.languages)
@@ -110,7 +74,7 @@ class Partial:
     if progress := unfinished.read_progress(self._path, self._identity):
       self.stats, parts = Stats(**progress['stats']), progress['parts']
       self.languages, self._begun = progress['languages'], set(progress.get('begun', []))
-    size, also = identity['vocabulary']['size'], (kind.units, kind.columns)
+    size, also = identity['vocabulary']['size'], (bool(kind.finder), kind.columns)
     self.train = Writer(self._path, size, parts['train'], *also)
     self.held_out = Writer(self._path / 'heldout', size, parts['held_out'], *also)
 
@@ -120,11 +84,8 @@ class Partial:
     return self.train.tokens + self.held_out.tokens
 
   def add(self, batch: Encoded) -> None:
-    """Appends a batch; each document goes to one of the two stores.
-
-    Raises:
-      UserError: a language that is not among those the user fixed, or the 257th.
-    """
+    """Appends a batch; each document goes to one of the two stores. Raises UserError for a language
+    that is not among those the user fixed, or the 257th."""
     column = dict(batch.column)
     if batch.languages:
       column['language'] = self._numbers(batch.languages)[column['language']]
@@ -180,11 +141,8 @@ class Partial:
 
   def cut(self) -> None:
     """Makes a part of what was added since the last cut, and notes how far the source was read.
-
-    Raises:
-      UserError: units are looked for, and none was found so far.
-    """
-    if self._kind.units and not self.stats.found_units:
+    Raises UserError where units are looked for, and none was found so far."""
+    if self._kind.finder and not self.stats.found_units:
       raise UserError(
         f'{self._kind.finder} found nothing in {self.stats.documents} documents, '
         f'{self.tokens} tokens. Case and script must be those of the text; pieces of one character '
@@ -212,9 +170,9 @@ class Partial:
     if self.train.buffered or self.held_out.buffered:
       self.cut()
     with writing('the store', self._path):
-      name = self._identity['name']
       if self.held_out.documents:
-        meta = self._identity | dict(name=f'{name} (held out)', languages=self.languages)
+        name = f'{self._identity["name"]} (held out)'
+        meta = self._identity | dict(name=name, languages=self.languages)
         self.held_out.finish(vocabulary.word_starts, meta)
       elif (self._path / 'heldout').exists():
         shutil.rmtree(self._path / 'heldout')  # its parts are empty

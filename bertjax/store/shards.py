@@ -67,9 +67,17 @@ class Shard(NamedTuple):
 
 
 def divide(
-  files: Files, options: Options, vocabulary: Vocabulary, directory: str, besides: Sequence[Any]
+  corpus, options: Options, vocabulary: Vocabulary, directory: str, besides: Sequence[Any]
 ) -> list[Shard]:
-  """The shards of some files, in order."""
+  """Returns the shards of a text of files, in order, and makes a local directory for them."""
+  files: Files | None = getattr(corpus, 'files', None)
+  if files is None:
+    raise UserError(
+      '--runner takes files of text, all of them: expected --input=FILES without --documents, got '
+      f'--input={corpus.name}'
+    )
+  if not remote.is_remote(directory):
+    pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
   shards = []
   for source in files.sources:
     parallel = documents_lib.PARALLEL in source.language

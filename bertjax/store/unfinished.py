@@ -8,16 +8,21 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.machine import durable, locks
+from bertjax.machine import durable, locks, remote
 from bertjax.store.reader import read_meta
 from bertjax.store.writer import remove_sides
 from bertjax.vocab.vocabulary import read_vocabulary
 
 _PROGRESS = 'progress.json'
+_OURS = re.compile(
+  r'(tokens|units)-\d+\.npy|(sentences|documents|counts|word_starts)\.npy|store\.json|columns|vocab'
+  r'|heldout|plans|'
+)
 
 
 def partial_of(output: pathlib.Path) -> pathlib.Path:
@@ -62,13 +67,20 @@ def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
 
 
 def refuse_other_content(output: pathlib.Path) -> None:
-  """Refuses to begin a store where something else is.
-
-  Raises:
-    UserError: the directory is not empty, or is a file.
-  """
+  """Raises UserError where something else is in the place of a store that is not begun."""
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
     raise UserError(f'{output} exists and is not a token store: name another --output')
+
+
+def refuse_foreign(output: str) -> None:
+  """Raises UserError where a URL has other files than a store's; parts of one that was not sent to
+  its end may lie there."""
+  names = remote.names(output) if remote.is_remote(output) else set()
+  foreign = sorted(name for name in names if not _OURS.fullmatch(name))
+  if foreign and 'store.json' not in names:
+    raise UserError(
+      f'{output} has {foreign[0]!r}, which is no part of a token store: name another --output'
+    )
 
 
 def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:

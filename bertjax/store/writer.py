@@ -44,36 +44,28 @@ class Writer:
     units: bool = False,
     columns: Sequence[str] = (),
   ):
-    """Begins a store, or goes on with one.
-
-    Args:
-      path: its directory.
-      vocabulary_size: V.
-      parts: what the finished parts hold.
-      units: whether documents come with units.
-      columns: names of what they come with per sentence.
-    """
-    self.path = path
-    self._has_units, self._names = units, tuple(columns)
-    self.parts = [dict(part) for part in parts]
-    self._size = vocabulary_size
-    self._dtype = token_dtype(vocabulary_size)
+    self.path, self.parts = path, [dict(part) for part in parts]
+    self._size, self._names = vocabulary_size, tuple(columns)
+    byte, count = np.dtype(np.uint8), np.dtype(np.uint32)
+    self._dtypes = dict(tokens=token_dtype(vocabulary_size), lengths=count, sizes=count)
+    self._dtypes |= dict(units=byte) if units else {}
+    self._dtypes |= {f'column-{name}': byte for name in columns}
     self._clear()
 
   @property
   def documents(self) -> int:
     """Documents so far, those of the unfinished part included."""
-    return sum(part['documents'] for part in self.parts) + sum(map(len, self._sizes))
+    return sum(part['documents'] for part in self.parts) + sum(map(len, self._arrays['sizes']))
 
   @property
   def tokens(self) -> int:
     """Tokens so far, those of the unfinished part included."""
-    return sum(part['tokens'] for part in self.parts) + sum(map(len, self._tokens))
+    return sum(part['tokens'] for part in self.parts) + sum(map(len, self._arrays['tokens']))
 
   @property
   def buffered(self) -> int:
     """Bytes of the tokens of the unfinished part."""
-    return sum(array.nbytes for array in self._tokens)
+    return sum(array.nbytes for array in self._arrays['tokens'])
 
   def add(
     self,
@@ -87,18 +79,14 @@ class Writer:
 
     Args:
       token_n: ids, all sentences end to end.
-      length_S: tokens of each sentence, > 0.
-      size_D: sentences of each document, > 0.
+      length_S, size_D: tokens of each sentence and sentences of each document, all > 0.
       unit_n: uint8 per token, of a store with units.
       column: name -> integer from 0 to 255 per sentence, of a store with columns.
     """
-    if unit_n is not None:
-      self._units.append(unit_n.astype(np.uint8))
-    for name in self._names:
-      self._columns[name].append(column[name].astype(np.uint8))
-    self._tokens.append(token_n.astype(self._dtype))
-    self._lengths.append(length_S.astype(np.uint32))
-    self._sizes.append(size_D.astype(np.uint32))
+    given: dict[str, Any] = dict(tokens=token_n, lengths=length_S, sizes=size_D, units=unit_n)
+    given |= {f'column-{name}': value_S for name, value_S in column.items()}
+    for kind, dtype in self._dtypes.items():
+      self._arrays[kind].append(given[kind].astype(dtype))
     self._counts += np.bincount(token_n, minlength=self._size)
 
   def cut(self) -> None:
@@ -106,52 +94,33 @@ class Writer:
 
     An empty part is written too, so that the parts of a held-out store keep step with the store's.
     """
-    number = len(self.parts)
+    number, sha256 = len(self.parts), {}
     self.path.mkdir(parents=True, exist_ok=True)
-    sides = dict(lengths=self._lengths, sizes=self._sizes)
-    tokens, units = part_name('tokens', number), part_name('units', number)
-    sha256 = {tokens: _save(self.path / tokens, self._tokens, self._dtype)}
-    for kind, arrays in sides.items():
-      _save(self.path / part_name(kind, number), arrays, np.dtype(np.uint32))
+    for kind, dtype in self._dtypes.items():
+      name = part_name(kind, number)
+      sha256[name] = _save(self.path / name, self._arrays[kind], dtype)
     _save(self.path / part_name('counts', number), [self._counts], np.dtype(np.int64))
-    byte = np.dtype(np.uint8)
-    if self._has_units:
-      sha256[units] = _save(self.path / units, self._units, byte)
-    for name, arrays in self._columns.items():
-      _save(self.path / part_name(f'column-{name}', number), arrays, byte)
-    held = dict(tokens=self._tokens, sentences=self._lengths, documents=self._sizes)
-    counted = {name: sum(map(len, arrays)) for name, arrays in held.items()}
-    self.parts.append(counted | dict(sha256=sha256))
+    held = dict(tokens='tokens', sentences='lengths', documents='sizes')
+    counted = {name: sum(map(len, self._arrays[kind])) for name, kind in held.items()}
+    kept = {name: value for name, value in sha256.items() if not name.startswith(_SIDES)}
+    self.parts.append(counted | dict(sha256=kept))
     self._clear()
 
   def _clear(self) -> None:
-    self._tokens: list[np.ndarray] = []
-    self._lengths: list[np.ndarray] = []
-    self._sizes: list[np.ndarray] = []
-    self._units: list[np.ndarray] = []
-    self._columns: dict[str, list[np.ndarray]] = {name: [] for name in self._names}
+    self._arrays: dict[str, list[np.ndarray]] = {kind: [] for kind in self._dtypes}
     self._counts = np.zeros(self._size, np.int64)
 
   def finish(self, word_starts: np.ndarray, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns the parts into a store: offsets, counts, word starts and, last, store.json.
-
-    Args:
-      word_starts: bool [V].
-      meta: what store.json says of name, vocabulary, source and languages.
-
-    Returns:
-      The contents of store.json.
-    """
+    """Turns the parts into a store: offsets, counts, word starts (bool [V]) and, last, store.json,
+    which it returns; `meta` is what that says of name, vocabulary, source and languages."""
     total = {k: sum(part[k] for part in self.parts) for k in ('tokens', 'sentences', 'documents')}
     counts_V = np.zeros(self._size, np.int64)
     for array in self._sides('counts'):
       counts_V += array
     sha256 = {name: value for part in self.parts for name, value in part['sha256'].items()}
-    for name, kind, key in (
-      ('sentences.npy', 'lengths', 'sentences'),
-      ('documents.npy', 'sizes', 'documents'),
-    ):
-      sha256[name] = _save_offsets(self.path / name, self._sides(kind), total[key])
+    for name, kind in (('sentences', 'lengths'), ('documents', 'sizes')):
+      file = f'{name}.npy'
+      sha256[file] = _save_offsets(self.path / file, self._sides(kind), total[name])
     starts_V = np.asarray(word_starts, bool)
     for name, array in (('counts.npy', counts_V), ('word_starts.npy', starts_V)):
       sha256[name] = _save(self.path / name, [array], array.dtype)
@@ -164,9 +133,9 @@ class Writer:
     store = dict(
       format=FORMAT,
       **(dict(languages=[]) | dict(meta)),
-      units=self._has_units,
+      units='units' in self._dtypes,
       columns=list(self._names),
-      dtype=str(self._dtype),
+      dtype=str(self._dtypes['tokens']),
       **total,
       parts=len(self.parts),
       files={name: (self.path / name).stat().st_size for name in sha256},
@@ -193,7 +162,6 @@ def write_store(
   """Writes a small store from memory, for tests and tools.
 
   Args:
-    path: its directory.
     documents: ids of each sentence of each document; none is empty.
     vocabulary: {'type', 'size', 'sha256', 'special'}.
     word_starts: bool [V]; all True if None.
@@ -202,13 +170,15 @@ def write_store(
     languages: names, by their number in the column `language`.
   """
   writer = Writer(pathlib.Path(path), vocabulary['size'], (), bool(units), tuple(columns))
-  sentences = [sentence for document in documents for sentence in document]
-  token_n = np.array([token for sentence in sentences for token in sentence], np.int64)
-  length_S = np.array([len(sentence) for sentence in sentences], np.int64)
-  unit_n = np.array([u for document in units for sentence in document for u in sentence], np.uint8)
-  column = {k: np.array([v for d in value for v in d], np.uint8) for k, value in columns.items()}
-  size_D = np.array([len(document) for document in documents], np.int64)
-  writer.add(token_n, length_S, size_D, unit_n if units else None, column)
+  flat = lambda nested: [value for each in nested for value in each]
+  sentences = flat(documents)
+  writer.add(
+    np.array(flat(sentences), np.int64),
+    np.array([*map(len, sentences)], np.int64),
+    np.array([*map(len, documents)], np.int64),
+    np.array(flat(flat(units)), np.uint8) if units else None,
+    {name: np.array(flat(values), np.uint8) for name, values in columns.items()},
+  )
   writer.cut()
   starts = np.ones(vocabulary['size'], bool) if word_starts is None else word_starts
   writer.finish(

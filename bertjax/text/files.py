@@ -21,7 +21,8 @@ from bertjax.machine import remote
 from bertjax.text import compressed, kinds
 from bertjax.text import documents as documents_lib
 from bertjax.text import left_out as left_out_lib
-from bertjax.text.formats import Reading, Said, json_lines, parallel, parquet, plain, tables
+from bertjax.text.formats import plain, records
+from bertjax.text.formats.records import Reading, Said
 from bertjax.text.left_out import LeftOut, Wrong
 
 _BOM = b'\xef\xbb\xbf'
@@ -268,26 +269,16 @@ class Files:
 
   def _documents(self, kind, path, raw) -> Iterator[tuple[bytes, Said]]:
     reading = Reading(path, self.errors, self.field, self.columns, self.left_out)
-    if kind == kinds.PARQUET:
-      return parquet.documents(raw, reading)
     lines = _lines(path, raw)
     if kind != kinds.TEXT:
-      read = {
-        kinds.JSON: json_lines.documents,
-        kinds.CSV: tables.csv_documents,
-        kinds.TSV: tables.tsv_documents,
-      }[kind]
-      return read(lines, reading)
-    if self.verbatim:
-      texts = plain.verbatim(lines, reading, self.total)
-    else:
-      texts = plain.documents(lines, reading, self.total)
-    return ((text, {}) for text in texts)
+      return records.documents(kind, raw if kind == kinds.PARQUET else lines, reading)
+    read = plain.verbatim if self.verbatim else plain.documents
+    return ((text, {}) for text in read(lines, reading, self.total))
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:
     """Yields (pair, {}, bytes of the files read so far), as `_read`, for parallel text."""
     with contextlib.ExitStack() as stack:
       raws = [stack.enter_context(path.open('rb')) for path in paths]
       sides = [_lines(path, raw) for path, raw in zip(paths, raws, strict=True)]
-      for pair in parallel.documents(sides, paths, self.errors, self.left_out):
+      for pair in records.pairs(sides, paths, self.errors, self.left_out):
         yield pair, {}, sum(raw.tell() for raw in raws)

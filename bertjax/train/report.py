@@ -1,5 +1,6 @@
 """Last lines of a finished run: its directory and the next commands."""
 
+from bertjax import models
 from bertjax.objectives.combine import task_heads
 from bertjax.train import setup
 
@@ -37,4 +38,4 @@ def show(run: setup.Run, workdir: str, early: str) -> None:
 def _has_head(run: setup.Run) -> bool:
   """Returns whether the model has a head for what it learned; that of a probe lies outside it."""
   params = run.abstract.variables['params']
-  return task_heads.TASKS in params or any(n in params for n in task_heads.names(run.config.model))
+  return task_heads.TASKS in params or any(n in params for n in models.labels_of(run.config.model))

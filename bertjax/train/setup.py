@@ -12,7 +12,7 @@ from bertjax.config import timeline as timeline_lib
 from bertjax.errors import UserError, choose
 from bertjax.examples import loader, readers
 from bertjax.objectives import labels_of
-from bertjax.objectives.combine import over_all, task_heads
+from bertjax.objectives.combine import over_all
 from bertjax.optim import optimizer
 from bertjax.store.reader import Store, open_store
 from bertjax.train import abstract_state, evaluation, resolve
@@ -97,7 +97,7 @@ def make_run(
   held_out = _held_out(store)
   objectives = {p.name: _factory(p.config).make(p.config) for p in timeline.parts}
   if timeline.drawn:
-    heads = {p.name: task_heads.names(p.config.model) for p in timeline.drawn}
+    heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
     objectives = over_all(objectives, heads)
   parts = {
     p.name: _phase(p, objectives[p.name], store, held_out, placed, timeline.side_by_side, fallback)

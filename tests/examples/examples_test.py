@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from masking import unchanged
 from mutation import mutation
-from toy_store import SPECIAL, on_disk, random_store, recipe, roberta, spoken
+from toy_store import on_disk, random_store, recipe, roberta, spoken
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
@@ -75,13 +75,6 @@ def test_what_a_plan_follows_from_makes_another_one(tmp_path):
   assert count() == 5
 
 
-def test_a_missing_special_token_is_named(tmp_path):
-  store = on_disk(tmp_path / 'store', special=SPECIAL | dict(mask=None, sep=None))
-  with pytest.raises(ValueError, match='store has no sep, mask: expected one that has them'):
-    examples_lib.make_examples(store, recipe(), 64, 0)
-  assert not (tmp_path / 'store' / 'plans').exists()
-
-
 @mutation(
   'readers: a vocabulary is looked at when all text is encoded',
   '  if data.vocab:\n',
@@ -103,22 +96,6 @@ def test_a_vocabulary_that_will_not_do_costs_no_work(tmp_path):
   with pytest.raises(ValueError, match="in phase 'phase1': .*vocab.txt has no mask: expected one"):
     opening.open_run(c, place, Progress(1))
   assert not (tmp_path / 'run' / 'store').exists()
-
-
-@pytest.mark.parametrize(
-  'change,message',
-  [
-    (dict(plan__dupe_factor=0), r'data.plan \(pairs\).dupe_factor: expected int >= 1, got 0'),
-    (dict(plan__short_prob=1.5), 'short_prob: expected float >= 0 and <= 1, got 1.5'),
-    (dict(pack=0), 'config.data.pack: expected int >= 1, got 0'),
-    (dict(mask__rate=2.0), r'data.mask \(bert\).rate: expected float > 0 and <= 1, got 2.0'),
-  ],
-)
-def test_a_wrong_recipe_is_refused_before_anything_is_written(tmp_path, change, message):
-  store = on_disk(tmp_path / 'store')
-  with pytest.raises(ValueError, match=message):
-    examples_lib.make_examples(store, recipe(**change), 64, 0)
-  assert not (tmp_path / 'store' / 'plans').exists()
 
 
 def test_an_unknown_name_meets_the_nearest():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from every_plan import LENGTH, MASKS, MORE_PLANS, PLANS, ROWS
 from mutation import mutation
-from toy_store import MASK, recipe
+from toy_store import MASK, recipe, spec_of
 
 import bertjax.types
 from bertjax import data_contracts as types
@@ -16,6 +16,7 @@ from bertjax import registry
 from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import plan_and_mask, recipes
+from bertjax.examples.plans import ernie_pairs
 from bertjax.store.npy_files import join_columns
 
 MUTATED = 'bertjax/examples/plan_and_mask.py'
@@ -86,6 +87,12 @@ def test_every_plan_and_every_masking_is_walked():
   '_check, corrupt, targets.slots)',
   file='bertjax/examples/noise/electra.py',
 )
+@mutation(
+  'DistilBERT masking: rows are masked one by one',
+  '  return options.block\n',
+  '  return 1\n',
+  file='bertjax/examples/noise/distilbert.py',
+)
 def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
   if plan in plans.split():
@@ -128,6 +135,9 @@ def check(examples, mask, batch, text):
   if name == 'causal':
     return np.testing.assert_array_equal(batch['token_BT'], original_BT)
   np.testing.assert_array_equal(batch['token_BT'][~target_BT], original_BT[~target_BT])
+  assert (np.diff(used_BP.astype(int), axis=1) <= 0).all()  # used slots come first
+  least = 0 if getattr(options, 'replacement', False) else 1  # a position may have two slots
+  assert (np.diff(at_BP, axis=1) >= least)[used_BP[:, 1:]].all()
   np.testing.assert_array_equal(original_BT[row_n, at_BP[used_BP]], batch['target_BP'][used_BP])
   store = examples.store
   excluded = [] if mask in SPECIAL_TARGETS else [store.special['cls'], store.special['sep']]
@@ -187,3 +197,23 @@ def test_a_plan_reads_offsets_and_columns_alone(store, plan):
   index_E = np.arange(len(column['length']))
   ranges = found.plan.ranges(mute, spec, types.Chosen(column, index_E))
   np.testing.assert_array_equal(ranges.length_E, column['length'])
+
+
+WINDOWED = {
+  name: plan for name, plan in MORE_PLANS.items() if not plan['name'].endswith('_columns')
+}
+
+
+@pytest.mark.parametrize('plan', WINDOWED)
+def test_a_plan_does_not_depend_on_its_window(store, plan, monkeypatch):
+  monkeypatch.setattr(ernie_pairs, 'BUFFER', 50)
+  found, spec = spec_of(recipe(WINDOWED[plan], recipes.CAUSAL_MASK), LENGTH, SEED)
+  whole, count = join_columns(found.build(store, spec))
+  assert len(whole['length']) > 20
+  for window in (1, 13, 200):
+    column, counts = join_columns(found.build(store, spec, window))
+    assert counts == count and column.keys() == whole.keys()
+    # Where a dialogue has no turn, any start will do.
+    assert all((column[k] == value).all() for k, value in whole.items() if 'start_' not in k)
+    one, two = (found.ranges(store, spec, types.Chosen(c, None)) for c in (column, whole))
+    np.testing.assert_array_equal(one.start_r, two.start_r)

@@ -121,26 +121,6 @@ def test_batches_are_made_of_the_scheduled_rows():
   assert 0 < np.count_nonzero(row_n < 20) < 40
 
 
-def test_a_plan_without_languages_is_refused():
-  with pytest.raises(ValueError, match='prepare the store with languages, or set'):
-    examples_lib.examples_in_memory(random_store(), recipe(language_alpha=0.7), 64, 0)
-
-
-@pytest.mark.parametrize(
-  'change, message',
-  [
-    (dict(pack=2), 'language by language: expected config.data.pack=1, got 2'),
-    (dict(language_block=0), 'config.data.language_block: expected int >= 1, got 0'),
-    (dict(language_alpha=-1.0), 'config.data.language_alpha: expected float >= 0 or None, got -1'),
-    (dict(language_alpha=None, language_block=4), 'language_block=4 is read with language_alpha'),
-  ],
-)
-def test_rows_that_cannot_be_of_one_language_are_refused(change, message):
-  with pytest.raises(ValueError, match=message):
-    config = recipe(**(dict(language_alpha=0.7) | change))
-    examples_lib.examples_in_memory(random_store(), config, 64, 0)
-
-
 def test_without_alpha_and_in_evaluation_rows_are_as_the_store_has_them():
   plain, sampled = Batches(), Batches(language_alpha=0.0)
   everything = np.arange(plain.examples.rows)

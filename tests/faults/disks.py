@@ -10,10 +10,11 @@ import signal
 import subprocess
 
 import processes
+import pytest
 from processes import steps_logged
 
 from tests.faults import small
-from tests.faults.campaign import Bench, Case, Skipped, bit_equal, ended, log
+from tests.faults.bench import Bench, Case, bit_equal, ended, log
 
 
 class Disk:
@@ -24,7 +25,7 @@ class Disk:
     command = ['mount', '-t', 'tmpfs', '-o', f'size={kib}k', 'tmpfs', str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-      raise Skipped(f'no file system can be mounted: {done.stderr.strip()}')
+      pytest.skip(f'no file system can be mounted: {done.stderr.strip()}')
     bench.closing.callback(subprocess.run, ['umount', '-l', str(path)], check=True)
     self.path = path
 
@@ -152,14 +153,14 @@ def partly(name: str, said: str) -> Case:
 
 
 CASES = [
-  Case('full disks', 'TensorBoard, curves.png and starts/ all along', full_for_people, 3),
+  Case('full disks', 'TensorBoard, curves.png and starts/ all along', full_for_people),
   partly('checkpoints', 'could not be written to'),
   partly('', 'lines are kept and written later'),
   Case('full disks', 'checkpoints to the end', full_until_the_end),
   Case('full disks', 'the workdir from the start', full_from_the_start),
   Case('full disks', 'plans beside the store', functools.partial(full_plans, both=False)),
   Case('full disks', 'plans beside the store and in the workdir',
-       functools.partial(full_plans, both=True), 2),
+       functools.partial(full_plans, both=True)),
   Case('full disks', 'prepare, in its first part', functools.partial(full_for_prepare, kib=8)),
   Case('full disks', 'prepare, after some parts', functools.partial(full_for_prepare, kib=150)),
   Case('full disks', 'prepare of a run', full_for_prepare_of_a_run),

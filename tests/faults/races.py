@@ -9,7 +9,7 @@ import time
 import processes
 
 from tests.faults import small
-from tests.faults.campaign import SECONDS, Bench, Case, Silent, bit_equal, ended, log
+from tests.faults.bench import SECONDS, Bench, Case, bit_equal, ended, log
 
 
 def runs_at_once(bench: Bench, count: int) -> None:
@@ -107,12 +107,12 @@ def plans_at_once(bench: Bench, count: int, lengths: int = 1, kill: bool = False
     small.right_plan(store, size)
   left = [path.name for path in (store / 'plans').iterdir()]
   if len(left) != lengths:
-    raise Silent(f'{lengths} plans, but {left}')
+    raise AssertionError(f'{lengths} plans, but {left}')
 
 
 CASES = [
-  Case('races for a lock', '4 runs in one workdir', functools.partial(runs_at_once, count=4), 1),
-  Case('races for a lock', 'a run beside one that stands still, then is killed', second_run, 2),
+  Case('races for a lock', '4 runs in one workdir', functools.partial(runs_at_once, count=4)),
+  Case('races for a lock', 'a run beside one that stands still, then is killed', second_run),
   Case('races for a lock', 'an evaluation beside a run', evaluated_meanwhile),
   Case('races for a lock', '4 prepares of one store', functools.partial(prepares_at_once, count=4)),
   Case('races for a lock', 'prepare after one that was killed', prepare_beside_a_killed_one),

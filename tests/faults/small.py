@@ -15,7 +15,6 @@ from processes import ROOT
 from bertjax.examples import examples as examples_lib
 from bertjax.store import cache
 from bertjax.store.reader import open_store
-from tests.faults.campaign import Silent
 
 # Opens the plan of the store argv[1]; building it takes argv[2] seconds longer, at length argv[3].
 PLAN = """
@@ -71,18 +70,14 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def same_files(expected: pathlib.Path, found: pathlib.Path) -> None:
-  """Compares all files of two stores, but for plans.
-
-  Raises:
-    Silent: they differ.
-  """
+  """Compares all files of two stores, but for plans."""
   plain = lambda path: {
     name: data for name, data in prepare_runs.contents(path).items() if 'plans/' not in name
   }
   one, two = plain(expected), plain(found)
   differing = sorted(name for name in {*one, *two} if one.get(name) != two.get(name))
   if differing:
-    raise Silent(f'files of {found} differ from those of {expected}: {differing}')
+    raise AssertionError(f'files of {found} differ from those of {expected}: {differing}')
 
 
 def plan_store(path: pathlib.Path) -> pathlib.Path:
@@ -115,16 +110,12 @@ def columns(examples) -> dict[str, np.ndarray]:
 
 
 def right_plan(store: pathlib.Path, length: int = 64) -> pathlib.Path:
-  """Compares the plan in the cache with one that is made in memory; returns where it is.
-
-  Raises:
-    Silent: they differ.
-  """
+  """Compares the plan in the cache with one that is made in memory; returns where it is."""
   opened, recipe = open_store(store), toy_store.recipe(pack=8)
   found = examples_lib.make_examples(opened, recipe, length, 0)
   one = columns(found)
   two = columns(examples_lib.examples_in_memory(opened, recipe, length, 0))
   if one.keys() != two.keys() or any((one[k] != two[k]).any() for k in one):
-    raise Silent(f'the plan {found.plan} is not what its store and recipe say')
+    raise AssertionError(f'the plan {found.plan} is not what its store and recipe say')
   assert found.plan is not None and not cache.fault(found.plan)
   return found.plan

@@ -12,17 +12,19 @@ import lzma
 import os
 import pathlib
 import random
+import re
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 import numpy as np
 import prepare_runs
+import pytest
 import systems
 
 from bertjax.errors import UserError
 from bertjax.store.reader import Store
 from bertjax.train import setup
-from tests.faults.campaign import Bench, Case, Silent
+from tests.faults.bench import Bench, Case
 
 SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 PIECES = [*SPECIAL, *'.,!?x', '##x', *prepare_runs.WORDS]
@@ -36,11 +38,7 @@ def quiet(**flags) -> Store:
 
 
 def right(store: Store, expected: Documents, pieces: Sequence[str] = PIECES) -> None:
-  """Compares a store with the words that it should hold.
-
-  Raises:
-    Silent: they differ.
-  """
+  """Compares a store with the words that it should hold."""
   ids = {piece: number for number, piece in enumerate(pieces)}
   wanted = [[[ids.get(w, ids['[UNK]']) for w in line.split()] for line in d] for d in expected]
   lengths = [len(line) for document in wanted for line in document]
@@ -51,21 +49,15 @@ def right(store: Store, expected: Documents, pieces: Sequence[str] = PIECES) -> 
     and np.array_equal(np.diff(store.documents), [len(document) for document in wanted])
   )
   if not same:
-    raise Silent(f'the store holds {np.concatenate(store.parts)[:40]}, expected {tokens[:40]}')
+    raise AssertionError(
+      f'the store holds {np.concatenate(store.parts)[:40]}, expected {tokens[:40]}'
+    )
 
 
 def refused(said: str, work) -> None:
-  """Requires a UserError that says something.
-
-  Raises:
-    Silent: there was none.
-  """
-  try:
+  """Requires a UserError that says something."""
+  with pytest.raises(UserError, match=re.escape(said)):
     work()
-  except UserError as error:
-    assert said in str(error), f'expected {said!r} in: {error}'
-  else:
-    raise Silent('nothing was refused')
 
 
 def text(name: str, data: bytes, expected: Documents | str, file: str = 'a.txt', **flags) -> Case:

@@ -63,8 +63,8 @@ def saved(tmp_path_factory):
 @mutation(
   'convert: a headless class with a prefix',
   'bertjax/formats/family.py',
-  "  return f'{find(model.family).base}.' if headless else ''",
-  "  return ''",
+  "return f'{find(model.family).base}.' if said_heads(model) in ('', 'pooled') else ''",
+  "return ''",
   case='RobertaModel',
 )
 @mutation(
@@ -303,9 +303,9 @@ def test_copies_that_differ_do_not_fit(saved, tmp_path):
     ('bert', dict(sharing='all'), "{'sharing': 'all'}: expected {'sharing': 'none'}"),
     ('albert', dict(sharing='ffn'), "{'sharing': 'ffn'}: expected {'sharing': 'all'}"),
     ('albert', dict(embedding_width=64), 'always projects'),
-    ('roberta', dict(labels=(('next', 2),)), 'words=True, pooler=False, labels of next'),
-    ('bert', dict(pooler=True, labels=()), 'words=True, pooler=True, labels of none'),
-    ('bert', dict(labels=(('next', 2), ('mood', 3))), 'labels of next.mood'),
+    ('roberta', dict(labels=(('next', 2),)), 'these heads: word text:next. There are'),
+    ('bert', dict(pooler=True, labels=()), 'these heads: word pooled'),
+    ('bert', dict(labels=(('next', 2), ('mood', 3))), 'word text:next text:mood'),
     ('xlm', dict(ffn=100), r'config.model.ffn=4 . width=256, got 100'),
     (
       'xlm',
@@ -326,7 +326,7 @@ def test_what_a_class_cannot_express_is_refused_by_name(name, fields, message):
 @mutation(
   'convert: what a pooler would be is asked of a model that has none',
   'bertjax/formats/family.py',
-  'unread = () if heads.label or heads.pooler else OF_POOLER',
+  "unread = () if re.search('text|pooled', said_heads(model)) else OF_POOLER",
   'unread = ()',
 )
 def test_what_a_model_leaves_unread_may_be_anything():

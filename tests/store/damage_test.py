@@ -47,8 +47,8 @@ def named(path):
 @mutation(
   'store: a part has the checksum of another file',
   'bertjax/store/writer.py',
-  'sha256 = {tokens: _save(self.path / tokens, self._tokens, self._dtype)}',
-  'sha256 = {tokens: _save(self.path / tokens, self._tokens, np.dtype(np.uint32))}',
+  'sha256[name] = _save(self.path / name, self._arrays[kind], dtype)',
+  'sha256[name] = _save(self.path / name, self._arrays[kind], np.dtype(np.uint32))',
 )
 def test_a_store_is_what_was_written(store):
   assert named(store) == []

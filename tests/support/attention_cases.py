@@ -8,6 +8,7 @@ import numpy as np
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, Segment
+from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tuning import KERNELS, Entry, Tile, using
 
 
@@ -152,6 +153,12 @@ def fill(built: Built, values: dict[str, Any]) -> Relative:
   if segment is not None:
     segment = Segment(values['z'], values['embedding'], segment.segment_q_BT, segment.segment_k_BS)
   return Relative(segment=segment, **fields)
+
+
+def operands(built: Built, values: dict[str, Any]) -> Operands:
+  """The operands of a case with these values."""
+  q, k, v = (values[name] for name in 'qkv')
+  return Operands(q, k, v, built.mask, fill(built, values), built.dropout)
 
 
 def seen(mask: Mask, near: int | None = None) -> np.ndarray:

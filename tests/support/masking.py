@@ -4,19 +4,16 @@ import numpy as np
 from toy_store import (
   SPECIAL,
   WHOLE_DOCUMENTS,
-  electra,
-  ngrams,
   random_store,
   recipe,
   roberta,
-  spans,
   with_units,
 )
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Ranges
 from bertjax.examples import examples as examples_lib
-from bertjax.examples import layout, plan_and_mask, recipes
+from bertjax.examples import layout, plan_and_mask
 
 MASKED_LM = {
   'bert': recipe(),
@@ -25,20 +22,6 @@ MASKED_LM = {
   'roberta': roberta(),
   'roberta-words': roberta(mask__whole_word=True),
   'roberta-packed': roberta(WHOLE_DOCUMENTS, pack=8),
-}
-ALL = MASKED_LM | {
-  'ngrams': ngrams(),
-  'ngrams-packed': ngrams(pack=8),
-  'electra': electra(),
-  'electra-packed': electra(WHOLE_DOCUMENTS, pack=8),
-  'electra-distinct': electra(mask__replacement=False),
-  'spans': spans(),
-  'spans-packed': spans(pack=8),
-  'spans-pairs': spans(recipes.BERT_PLAN, mask__max_targets=21),
-  'span-words': spans(mask__max_words=1),
-  'span-tokens': spans(mask__rule='tokens'),
-  'span-entities': spans(mask__max_words=1, mask__entity_prob=0.5),
-  'blocks-kept': spans(plan__keep_block=True),
 }
 
 

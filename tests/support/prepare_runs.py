@@ -3,8 +3,10 @@
 import itertools
 import pathlib
 import random
+import sys
 
 import numpy as np
+import pytest
 from absl import flags
 from absl.testing import flagsaver
 
@@ -53,6 +55,36 @@ def _plain(value):
 
 def contents(path):
   return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob('*') if p.is_file()}
+
+
+def command(**given):
+  """The words of `python -m bertjax.prepare`, with one worker unless told otherwise."""
+  words = [f'--{name}={value}' for name, value in (dict(workers=1) | given).items()]
+  return [sys.executable, '-m', 'bertjax.prepare', *words]
+
+
+def goes_on(tmp_path, stop, error=KeyboardInterrupt, match=None, times=1, **given):
+  """A run that `stop(patch)` broke off ends with the bytes of a whole one; returns that store."""
+  whole = run(output=tmp_path / 'whole', **given)
+  for _ in range(times):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(error, match=match):
+      stop(patch)
+      run(output=tmp_path / 's', **given)
+    assert (tmp_path / 's.partial').exists()
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+  assert not (tmp_path / 's.partial').exists()
+  return whole
+
+
+def assert_same_text(one, other):
+  """Two stores have the same tokens, sentences and documents, in whatever parts."""
+  for mine, theirs in (
+    (np.concatenate(one.parts), np.concatenate(other.parts)),
+    (one.sentences, other.sentences),
+    (one.documents, other.documents),
+  ):
+    np.testing.assert_array_equal(mine, theirs)
 
 
 def sentences_of(store):

@@ -1,7 +1,5 @@
 """BERT's pairs, written out sentence by sentence (google-research/bert)."""
 
-import random
-
 import numpy as np
 from toy_store import laid
 
@@ -36,31 +34,6 @@ class KeyedDraws:
   def fronts(self, site, count):
     """Of `count` removals, how many are from the front."""
     return int(counter_rng.coin_flips(counter_rng.fold(self.key, site), np.array([count]))[0])
-
-
-class FreeDraws:
-  """Python's own generator in the same roles."""
-
-  def __init__(self, seed):
-    self.random = random.Random(seed)
-
-  def document(self, document):
-    return self
-
-  def chunk(self, sentence):
-    pass
-
-  def uniform(self, site):
-    return self.random.random()
-
-  def below(self, site, bound):
-    return self.random.randrange(bound)
-
-  def other(self, attempt, bound):
-    return self.random.randrange(bound)
-
-  def fronts(self, site, count):
-    return sum(self.random.random() < 0.5 for _ in range(count))
 
 
 def sequential(documents, draw, usable, short_prob, pair_of=None):

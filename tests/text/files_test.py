@@ -80,7 +80,7 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
 )
 @mutation(
   'json lines: what is nested too deeply ends in a traceback',
-  'bertjax/text/formats/json_lines.py',
+  'bertjax/text/formats/records.py',
   'AttributeError, RecursionError)',
   'AttributeError)',
 )

@@ -89,7 +89,7 @@ def test_dots_lead_into_objects_and_a_field_of_that_name_comes_first(tmp_path, f
 
 @mutation(
   'json lines: a column that is null is called None',
-  'bertjax/text/formats/__init__.py',
+  'bertjax/text/formats/records.py',
   'if value is None:',
   'if False:',
 )

@@ -1,4 +1,4 @@
-"""Files of text, and the names of the texts that come with bertjax and are read with TensorFlow; see
+"""Files of text, and the names of the texts that come with bertjax and that TensorFlow reads; see
 `registered`.
 """
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Field, Heads, Layout
+from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import dense, layer
 
 
@@ -53,9 +53,9 @@ FAMILY = Family(
   model_type='albert',
   base='albert',
   classes={
-    'AlbertForPreTraining': Heads(words=True, label='order'),
-    'AlbertForMaskedLM': Heads(words=True),
-    'AlbertModel': Heads(pooler=True),
+    'AlbertForPreTraining': 'word text:order',
+    'AlbertForMaskedLM': 'word',
+    'AlbertModel': 'pooled',
     **bert.tuned_classes('Albert'),
   },
   layout=layout,

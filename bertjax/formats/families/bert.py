@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
 from bertjax.formats.tables import Row, dense, heads, layer, norm
 
 
@@ -142,22 +142,22 @@ def require_gelu(model: Any, name: str) -> dict[str, Any]:
   return {}
 
 
-def tuned_classes(prefix: str) -> dict[str, Heads]:
+def tuned_classes(prefix: str) -> dict[str, str]:
   """Returns the classes of a family that fine-tuning makes."""
   return {
-    f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
-    f'{prefix}ForMultipleChoice': Heads(label='right'),
-    f'{prefix}ForSequenceClassification': Heads(label=ANY),
-    f'{prefix}ForTokenClassification': Heads(token_label=ANY),
+    f'{prefix}ForQuestionAnswering': 'token:span',
+    f'{prefix}ForMultipleChoice': 'text:right',
+    f'{prefix}ForSequenceClassification': 'text:*',
+    f'{prefix}ForTokenClassification': 'token:*',
   }
 
 
-def classes_of(prefix: str, label: str = 'next') -> dict[str, Heads]:
+def classes_of(prefix: str, label: str = 'next') -> dict[str, str]:
   """Returns the classes of a family with BERT's heads."""
   return {
-    f'{prefix}ForPreTraining': Heads(words=True, label=label),
-    f'{prefix}ForMaskedLM': Heads(words=True),
-    f'{prefix}Model': Heads(pooler=True),
+    f'{prefix}ForPreTraining': f'word text:{label}',
+    f'{prefix}ForMaskedLM': 'word',
+    f'{prefix}Model': 'pooled',
     **tuned_classes(prefix),
   }
 

@@ -4,7 +4,7 @@ ReLU in place of the tanh before its labels."""
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import ACTIVATIONS, Family, Field, Heads, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
 from bertjax.formats.tables import layer
 
 
@@ -28,8 +28,8 @@ FAMILY = Family(
   model_type='distilbert',
   base='distilbert',
   classes={
-    'DistilBertForMaskedLM': Heads(words=True),
-    'DistilBertModel': Heads(),
+    'DistilBertForMaskedLM': 'word',
+    'DistilBertModel': '',
     **bert.tuned_classes('DistilBert'),
   },
   layout=layout,

@@ -4,7 +4,7 @@ electra_net.py."""
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Field, Heads, Layout
+from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import dense, heads
 
 GENERATOR = ('mlm', 'generator_')  # our paths of the generator begin so
@@ -33,7 +33,7 @@ FAMILY = Family(
   recipe='electra',
   model_type='electra',
   base='electra',
-  classes={'ElectraForPreTraining': Heads(words=True)},
+  classes={'ElectraForPreTraining': 'replaced'},
   layout=layout,
   fields=FIELDS,
   # A discriminator alone is the model without a generator: `uniform`.

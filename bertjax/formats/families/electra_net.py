@@ -9,7 +9,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert, electra
-from bertjax.formats.family import Family, Heads, Layout
+from bertjax.formats.family import Family, Layout
 from bertjax.formats.tables import dense
 from bertjax.models.electra import generator_size
 
@@ -107,8 +107,8 @@ FAMILY = Family(
   model_type='electra',
   base='electra',
   classes={
-    'ElectraForMaskedLM': Heads(words=True),
-    'ElectraModel': Heads(),
+    'ElectraForMaskedLM': 'word',
+    'ElectraModel': '',
     **bert.tuned_classes('Electra'),
   },
   layout=layout,

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Field, Heads, Layout
+from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import Row, dense, heads, norm
 
 
@@ -115,8 +115,8 @@ FAMILY = Family(
   model_type='modernbert',
   base='model',
   classes={
-    'ModernBertForMaskedLM': Heads(words=True),
-    'ModernBertModel': Heads(),
+    'ModernBertForMaskedLM': 'word',
+    'ModernBertModel': '',
     **bert.tuned_classes('ModernBert'),
   },
   layout=layout,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Field, Heads, Layout
+from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import dense
 
 
@@ -33,8 +33,8 @@ FAMILY = Family(
   model_type='roberta',
   base='roberta',
   classes={
-    'RobertaForMaskedLM': Heads(words=True),
-    'RobertaModel': Heads(pooler=True),
+    'RobertaForMaskedLM': 'word',
+    'RobertaModel': 'pooled',
     **bert.tuned_classes('Roberta'),
   },
   layout=layout,

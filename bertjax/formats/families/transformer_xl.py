@@ -9,7 +9,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import xlnet
-from bertjax.formats.family import Derived, Family, Field, Heads, Layout
+from bertjax.formats.family import Derived, Family, Field, Layout
 from bertjax.formats.tables import Row, heads
 
 
@@ -49,7 +49,7 @@ FAMILY = Family(
   recipe='transformer_xl',
   model_type='xlnet',
   base='transformer',
-  classes={'XLNetLMHeadModel': Heads(words=True)},
+  classes={'XLNetLMHeadModel': 'word'},
   layout=layout,
   fields=(
     *xlnet.COMMON,

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert, xlnet
-from bertjax.formats.family import ANY, Family, Field, Heads, Layout
+from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import Row, heads, layer, norm
 
 SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
@@ -88,13 +88,13 @@ FAMILY = Family(
   model_type='xlm',
   base='transformer',
   classes={
-    'XLMWithLMHeadModel': Heads(words=True),
-    'XLMModel': Heads(),
-    'XLMForQuestionAnswering': Heads(answers='xlnet'),
-    'XLMForQuestionAnsweringSimple': Heads(token_label='span'),
-    CHOICE: Heads(label='right'),
-    SEQUENCE: Heads(label=ANY),
-    'XLMForTokenClassification': Heads(token_label=ANY),
+    'XLMWithLMHeadModel': 'word',
+    'XLMModel': '',
+    'XLMForQuestionAnswering': 'answers:xlnet',
+    'XLMForQuestionAnsweringSimple': 'token:span',
+    CHOICE: 'text:right',
+    SEQUENCE: 'text:*',
+    'XLMForTokenClassification': 'token:*',
   },
   layout=layout,
   fields=(

@@ -4,7 +4,7 @@ layer: `config.model.untie_r`."""
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
 from bertjax.formats.tables import Row, dense, heads, norm
 from bertjax.models.layers.answers import FORMS
 
@@ -91,13 +91,13 @@ FAMILY = Family(
   model_type='xlnet',
   base='transformer',
   classes={
-    'XLNetLMHeadModel': Heads(words=True),
-    'XLNetModel': Heads(),
-    'XLNetForQuestionAnswering': Heads(answers='xlnet'),
-    'XLNetForQuestionAnsweringSimple': Heads(token_label='span'),
-    'XLNetForMultipleChoice': Heads(label='right'),
-    'XLNetForSequenceClassification': Heads(label=ANY),
-    'XLNetForTokenClassification': Heads(token_label=ANY),
+    'XLNetLMHeadModel': 'word',
+    'XLNetModel': '',
+    'XLNetForQuestionAnswering': 'answers:xlnet',
+    'XLNetForQuestionAnsweringSimple': 'token:span',
+    'XLNetForMultipleChoice': 'text:right',
+    'XLNetForSequenceClassification': 'text:*',
+    'XLNetForTokenClassification': 'token:*',
   },
   layout=layout,
   fields=(

@@ -18,9 +18,9 @@ from absl import logging
 
 from bertjax.kernels.relative_attention.operands import Dropout as Dropout
 from bertjax.kernels.relative_attention.operands import Mask as Mask
+from bertjax.kernels.relative_attention.operands import Operands, check
 from bertjax.kernels.relative_attention.operands import Relative as Relative
 from bertjax.kernels.relative_attention.operands import Segment as Segment
-from bertjax.kernels.relative_attention.operands import check
 from bertjax.kernels.relative_attention.reference import visible as visible
 from bertjax.kernels.relative_attention.sharded import sharded
 
@@ -58,12 +58,7 @@ def relative_attention(
   """softmax(score) v over the visible keys, with the scores of `Relative` and softmax in float32.
 
   Args:
-    q_BTNH: queries, float32 or bfloat16.
-    k_BSNH: keys, those of the memory first.
-    v_BSNH: values.
-    mask: the keys that each query sees.
-    relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
-    dropout: of the probabilities; None for none.
+    q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: see `Operands`.
     impl: one of IMPLEMENTATIONS, which is used or raises; None: this machine's kernel, or xla where
       there is none or it declines, which is said once for each reason.
 
@@ -76,20 +71,20 @@ def relative_attention(
     NotImplementedError: the named implementation does not take the operands; says why and which
       one does.
   """
-  check(q_BTNH, k_BSNH, v_BSNH, mask, relative)
-  operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  operands = Operands(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  check(operands)
   impl = impl or _DEFAULT.get()
   if impl is None:
     kernel, impl = jax.default_backend(), 'xla'
     if kernel in KERNELS:
       try:
-        return _attend(kernel)(*operands)
+        return _attend(kernel)(operands)
       except NotImplementedError as declined:
         _say_fallback(impl, str(declined))
   if impl not in IMPLEMENTATIONS:
     expected = ', '.join(IMPLEMENTATIONS)
     raise ValueError(f'attention: expected an implementation among {expected}; got {impl!r}')
-  return _attend(impl)(*operands)
+  return _attend(impl)(operands)
 
 
 @functools.cache

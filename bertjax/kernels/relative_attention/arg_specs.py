@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, Segment
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, Segment
 
 Array = jax.Array
 
@@ -84,17 +84,6 @@ SHAPES = {
   'alibi_wt103': Shape(4, 3072, 0, 8, 128, 'causal', table='past', bias=True),
   'longformer_base': Shape(1, 4096, 0, 12, 64, window=257, globals_=True, rate=0.1),
 }
-
-
-class Operands(NamedTuple):
-  """The operands of `relative_attention`."""
-
-  q_BTNH: Array
-  k_BSNH: Array
-  v_BSNH: Array
-  mask: Mask
-  relative: Relative | None
-  dropout: Dropout | None
 
 
 def operands(shape: Shape, key: Array, dtype=jnp.bfloat16) -> Operands:

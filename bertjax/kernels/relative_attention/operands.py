@@ -1,6 +1,7 @@
 """The operands of the attention operation: what is an array, what is static, what is refused."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 
@@ -141,25 +142,51 @@ class Relative:
     return 0 if self.bias_NR is None else self.bias_NR.shape[1]
 
 
-def nearest(mask: Mask, relative: Relative | None, queries: int) -> int | None:
-  """The smallest distance that a causal mask or a table admits; None where neither sets one."""
-  found = [0] if mask.causal else []
-  if relative is not None and relative.rows:
-    last = relative.far - relative.rows + 1
-    found += [last] if last > 1 - queries else []
-  return max(found, default=None)
+class Operands(NamedTuple):
+  """The operands of `relative_attention`, which each implementation's `attend` takes.
+
+  Attributes:
+    q_BTNH: queries, float32 or bfloat16.
+    k_BSNH, v_BSNH: keys and values, those of the memory first.
+    mask: the keys that each query sees.
+    relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
+    dropout: of the probabilities, or None.
+  """
+
+  q_BTNH: Array
+  k_BSNH: Array
+  v_BSNH: Array
+  mask: Mask
+  relative: Relative | None = None
+  dropout: Dropout | None = None
+
+  @property
+  def scale(self) -> float:
+    """The factor of all terms but the bias."""
+    given = None if self.relative is None else self.relative.scale
+    return self.q_BTNH.shape[-1] ** -0.5 if given is None else given
+
+  @property
+  def nearest(self) -> int | None:
+    """The smallest distance that a causal mask or a table admits; None where neither sets one."""
+    found, relative = [0] if self.mask.causal else [], self.relative
+    if relative is not None and relative.rows:
+      last = relative.far - relative.rows + 1
+      found += [last] if last > 1 - self.q_BTNH.shape[1] else []
+    return max(found, default=None)
 
 
-def check(q: Array, k: Array, v: Array, mask: Mask, relative: Relative | None) -> None:
+def check(x: Operands) -> None:
   """Raises ValueError where shapes disagree or a table does not reach all distances."""
-  (batch, queries, heads, size), keys = q.shape, k.shape[1]
+  (batch, queries, heads, size), keys = x.q_BTNH.shape, x.k_BSNH.shape[1]
+  mask, relative = x.mask, x.relative
 
   def expect(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
     if array is not None and array.shape != shape:
       raise ValueError(f'attention: expected {name} of shape {shape}, got {array.shape}')
 
-  expect('k [B, S, N, H]', k, (batch, keys, heads, size))
-  expect('v [B, S, N, H]', v, (batch, keys, heads, size))
+  expect('k [B, S, N, H]', x.k_BSNH, (batch, keys, heads, size))
+  expect('v [B, S, N, H]', x.v_BSNH, (batch, keys, heads, size))
   if keys < queries:
     raise ValueError(
       f'attention: expected at least as many keys as queries, memory first; got {keys} keys and '

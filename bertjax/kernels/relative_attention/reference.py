@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import distance_tables
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative
 
 Array = jax.Array
 
@@ -38,7 +38,7 @@ def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) 
   Args:
     mask: of the keys and of the queries wanted.
     column_T: the queries' columns among the keys; None: they are the last T.
-    near: no key at a smaller distance is visible (`operands.nearest`).
+    near: no key at a smaller distance is visible (`Operands.nearest`).
   """
   if mask.causal:
     near = 0 if near is None else max(near, 0)
@@ -63,10 +63,10 @@ def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) 
   return seen_BTS
 
 
-def scores(q_BTNH: Array, k_BSNH: Array, relative: Relative, column: Array | int) -> Array:
+def scores(x: Operands, column: Array | int) -> Array:
   """float32 [B, N, T, S] before the mask; `column` is the first query's among the keys."""
-  scale = q_BTNH.shape[-1] ** -0.5 if relative.scale is None else relative.scale
-  queries, keys = q_BTNH.shape[1], k_BSNH.shape[1]
+  q_BTNH, relative, scale = x.q_BTNH, x.relative or Relative(), x.scale
+  queries, keys = q_BTNH.shape[1], x.k_BSNH.shape[1]
 
   def product(equation: str, bias_NH: Array | None, x: Array) -> Array:
     biased_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(q_BTNH.dtype)
@@ -76,7 +76,7 @@ def scores(q_BTNH: Array, k_BSNH: Array, relative: Relative, column: Array | int
     first = column + queries - 1
     return distance_tables.span(table, relative.far, first, queries + keys, relative.direction_B)
 
-  score_BNTS = product('BTNH,BSNH->BNTS', relative.u_NH, k_BSNH)
+  score_BNTS = product('BTNH,BSNH->BNTS', relative.u_NH, x.k_BSNH)
   by_distance = None
   if relative.r_RNH is not None:
     r = rows(relative.r_RNH.astype(q_BTNH.dtype))
@@ -98,24 +98,16 @@ def scores(q_BTNH: Array, k_BSNH: Array, relative: Relative, column: Array | int
   return score_BNTS
 
 
-def attend_block(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None,
-  dropout: Dropout | None,
-  place: Place,
-) -> Array:
-  """Attention of a block; queries, keys, values and the mask are the block's alone."""
-  column_T = place.column + jnp.arange(q_BTNH.shape[1])
-  seen_B1TS = visible(mask, column_T, nearest(mask, relative, place.queries))[:, None]
-  score_BNTS = scores(q_BTNH, k_BSNH, relative or Relative(), place.column)
+def attend_block(x: Operands, place: Place, near: int | None) -> Array:
+  """Attention of a block: operands of its queries and keys alone, `nearest` of the operation."""
+  column_T = place.column + jnp.arange(x.q_BTNH.shape[1])
+  seen_B1TS = visible(x.mask, column_T, near)[:, None]
+  score_BNTS = scores(x, place.column)
   score_BNTS = jnp.where(seen_B1TS, score_BNTS, jnp.finfo(jnp.float32).min)
   prob_BNTS = jnp.where(seen_B1TS, jax.nn.softmax(score_BNTS, axis=-1), 0.0)
-  if dropout is not None:
-    prob_BNTS = _drop(prob_BNTS, dropout, place)
-  return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(v_BSNH.dtype), v_BSNH)
+  if x.dropout is not None:
+    prob_BNTS = _drop(prob_BNTS, x.dropout, place)
+  return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(x.v_BSNH.dtype), x.v_BSNH)
 
 
 def _drop(prob_BNTS: Array, dropout: Dropout, place: Place) -> Array:
@@ -131,14 +123,6 @@ def _drop(prob_BNTS: Array, dropout: Dropout, place: Place) -> Array:
   return jnp.where(keep_BNTS, prob_BNTS * (1.0 / (1.0 - dropout.rate)), 0.0)
 
 
-def attend(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None = None,
-  dropout: Dropout | None = None,
-) -> Array:
+def attend(x: Operands) -> Array:
   """The whole operation at once, with every score in memory; see `relative_attention`."""
-  place = Place(0, 0, q_BTNH.shape[1], k_BSNH.shape[1])
-  return attend_block(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout, place)
+  return attend_block(x, Place(0, 0, x.q_BTNH.shape[1], x.k_BSNH.shape[1]), x.nearest)

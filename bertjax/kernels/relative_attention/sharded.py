@@ -9,6 +9,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from bertjax.kernels import mesh
+from bertjax.kernels.relative_attention.operands import Operands
 
 Array = jax.Array
 
@@ -27,42 +28,37 @@ def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[...,
     ValueError: the mesh does not divide the rows or the heads.
   """
 
-  def over_mesh(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout):
+  def over_mesh(x: Operands) -> Array:
     sizes = mesh.sizes()
     if not sizes or (math.prod(sizes.values()) == 1 and not single):
-      return attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+      return attend(x)
     rows = mesh.left(mesh.ROWS)
     across = tuple(a for a in HEADS if sizes.get(a, 1) > 1)
     ways, heads = mesh.ways(rows), mesh.ways(across)
-    if q_BTNH.shape[0] % ways or q_BTNH.shape[2] % heads:
+    if x.q_BTNH.shape[0] % ways or x.q_BTNH.shape[2] % heads:
       raise ValueError(
         f'attention: expected rows and heads that the mesh {sizes} divides ({ways} and '
-        f'{heads} ways), got {q_BTNH.shape[0]} rows and {q_BTNH.shape[2]} heads'
+        f'{heads} ways), got {x.q_BTNH.shape[0]} rows and {x.q_BTNH.shape[2]} heads'
       )
-    operands = dict(
-      q_BTNH=q_BTNH, k_BSNH=k_BSNH, v_BSNH=v_BSNH, mask=mask, relative=relative, dropout=dropout
-    )
 
-    def part(x: dict[str, Any]) -> Array:
-      dropout = x['dropout']
-      if dropout is not None and heads > 1:
-        first = jax.lax.axis_index(across) * x['q_BTNH'].shape[2]
-        dropout = dataclasses.replace(dropout, head=dropout.head + first)
-      return attend(x['q_BTNH'], x['k_BSNH'], x['v_BSNH'], x['mask'], x['relative'], dropout)
+    def part(x: Operands) -> Array:
+      if x.dropout is not None and heads > 1:
+        first = jax.lax.axis_index(across) * x.q_BTNH.shape[2]
+        x = x._replace(dropout=dataclasses.replace(x.dropout, head=x.dropout.head + first))
+      return attend(x)
 
     names = dict(B=rows, N=across or None)
-    specs = jax.tree_util.tree_map_with_path(lambda path, _: _spec(path[-1], names), operands)
+    specs = jax.tree_util.tree_map_with_path(lambda path, _: _spec(path[-1].name, names), x)
     out = PartitionSpec(rows, None, names['N'], None)
     # A kernel's results do not say over which axes they vary.
     return jax.shard_map(
       part, in_specs=(specs,), out_specs=out, axis_names=set(sizes), check_vma=False
-    )(operands)
+    )(x)
 
   return over_mesh
 
 
-def _spec(key: Any, names: dict[str, Any]) -> PartitionSpec:
+def _spec(name: str, names: dict[str, Any]) -> PartitionSpec:
   """Returns the split of an operand, by the axis letters that end its name: q_BTNH, u_NH, site."""
-  name = getattr(key, 'name', None) or key.key
   tail = name.rpartition('_')[2]
   return PartitionSpec(*(names.get(letter) for letter in tail if tail.isupper()))

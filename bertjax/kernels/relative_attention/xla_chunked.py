@@ -5,7 +5,6 @@ rows, this is the reference to the bit. Queries come in runs, so that keys which
 window hides from all of a run take no time.
 """
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention import reference
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
+from bertjax.kernels.relative_attention.operands import Mask, Operands
 from bertjax.kernels.relative_attention.reference import Place
 
 Array = jax.Array
@@ -41,7 +40,7 @@ def spans(mask: Mask, near: int | None, queries: int, keys: int) -> list[tuple[s
 
   Args:
     mask: of the operation; a causal one or a window without global tokens leaves keys out.
-    near: see `operands.nearest`.
+    near: see `Operands.nearest`.
     queries, keys: of the operation.
   """
   window = mask.window if mask.global_q_BT is None else None
@@ -58,26 +57,16 @@ def spans(mask: Mask, near: int | None, queries: int, keys: int) -> list[tuple[s
   return found
 
 
-def attend(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None = None,
-  dropout: Dropout | None = None,
-) -> Array:
+def attend(x: Operands) -> Array:
   """See `relative_attention`."""
-  rows, queries, heads, _ = q_BTNH.shape
-  keys = k_BSNH.shape[1]
-  runs = spans(mask, nearest(mask, relative, queries), queries, keys)
+  (rows, queries, heads, _), keys = x.q_BTNH.shape, x.k_BSNH.shape[1]
+  runs = spans(x.mask, x.nearest, queries, keys)
   scores = rows * heads * sum(_length(mine) * _length(theirs) for mine, theirs in runs)
   parts = []
   for mine, theirs in runs:
     size = _length(mine) if scores <= WHOLE else block_size(_length(mine), _length(theirs))
-    operands = (q_BTNH[:, mine], k_BSNH[:, theirs], v_BSNH[:, theirs])
-    masks = _part(mask, mine, theirs), _relative_part(relative, mine, theirs)
     place = Place(mine.start, theirs.start, queries, keys)
-    parts.append(_attend_blocks(*operands, *masks, dropout, place, size))
+    parts.append(_attend_blocks(_run(x, mine, theirs), place, size, x.nearest))
   return parts[0] if len(parts) == 1 else jnp.concatenate(parts, 1)
 
 
@@ -85,30 +74,22 @@ def _length(run: slice) -> int:
   return run.stop - run.start
 
 
-def _part(vectors: Any, mine: slice, theirs: slice) -> Any:
-  """A dataclass with the parts of its vectors over queries, and over keys."""
-  cut = {}
-  for name in (field.name for field in dataclasses.fields(vectors)):
-    value = getattr(vectors, name)
-    if name.endswith(('_q_BT', '_k_BS')) and value is not None:
-      cut[name] = value[:, mine if name.endswith('_q_BT') else theirs]
-  return dataclasses.replace(vectors, **cut)
+def _run(x: Operands, mine: slice, theirs: slice) -> Operands:
+  """Cuts the operands to a run of queries and its keys."""
+  ends = dict(BT=mine, BTNH=mine, BS=theirs, BSNH=theirs)
+  cut = lambda path, leaf: leaf[:, ends[_axes(path)]] if _axes(path) in ends else leaf
+  return jax.tree_util.tree_map_with_path(cut, x)
 
 
-def _relative_part(relative: Relative | None, mine: slice, theirs: slice) -> Relative | None:
-  if relative is None or relative.segment is None:
-    return relative
-  return dataclasses.replace(relative, segment=_part(relative.segment, mine, theirs))
+def _axes(path: Any) -> str:
+  return path[-1].name.rpartition('_')[2]
 
 
-def _attend_blocks(
-  q_BTNH: Array, k_BSNH: Array, v_BSNH: Array, mask: Mask, relative: Relative | None,
-  dropout: Dropout | None, place: Place, size: int,
-) -> Array:  # fmt: skip
+def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Array:
   """A run of queries, `size` of them at a time."""
-  queries = q_BTNH.shape[1]
+  rows, queries, *last = x.q_BTNH.shape
   if size == queries:
-    return reference.attend_block(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout, place)
+    return reference.attend_block(x, place, near)
   blocks = -(-queries // size)
 
   def split(x: Array) -> Array:
@@ -116,25 +97,19 @@ def _attend_blocks(
     x = jnp.pad(x, pads)  # padding is example 0, which sees nothing
     return jnp.moveaxis(x.reshape(x.shape[0], blocks, size, *x.shape[2:]), 1, 0)
 
-  names = [f.name for f in dataclasses.fields(mask) if f.name.endswith('_q_BT')]
-  rows = {name: getattr(mask, name) for name in names if getattr(mask, name) is not None}
-  if relative is not None and relative.segment is not None:
-    rows['segment_q_BT'] = relative.segment.segment_q_BT
-  rows = {name: split(x) for name, x in rows.items()}
+  named, tree = jax.tree_util.tree_flatten_with_path(x)
+  of_queries = [_axes(path) in ('BT', 'BTNH') for path, _ in named]
+  mine, theirs = (
+    [leaf for (_, leaf), q in zip(named, of_queries, strict=True) if q == want]
+    for want in (True, False)
+  )
 
   @jax.checkpoint
-  def block(first: Array, q_BCNH: Array, rows: dict[str, Array], k_BSNH, v_BSNH, relative):
-    rows = dict(rows)
-    if relative is not None and relative.segment is not None:
-      segment = dataclasses.replace(relative.segment, segment_q_BT=rows.pop('segment_q_BT'))
-      relative = dataclasses.replace(relative, segment=segment)
-    mine = dataclasses.replace(mask, **rows)
-    there = place._replace(first=first)
-    return reference.attend_block(q_BCNH, k_BSNH, v_BSNH, mine, relative, dropout, there)
+  def block(first: Array, mine: list[Array], theirs: list[Array]) -> Array:
+    parts = iter(theirs), iter(mine)
+    x = tree.unflatten([next(parts[q]) for q in of_queries])
+    return reference.attend_block(x, place._replace(first=first), near)
 
-  def step(_, inputs):
-    return (), block(*inputs, k_BSNH, v_BSNH, relative)
-
-  inputs = (place.first + jnp.arange(blocks) * size, split(q_BTNH), rows)
-  y = jnp.moveaxis(jax.lax.scan(step, (), inputs)[1], 0, 1)
-  return y.reshape(q_BTNH.shape[0], blocks * size, *q_BTNH.shape[2:])[:, :queries]
+  inputs = (place.first + jnp.arange(blocks) * size, [split(leaf) for leaf in mine])
+  y = jax.lax.scan(lambda _, inputs: ((), block(*inputs, theirs)), (), inputs)[1]
+  return jnp.moveaxis(y, 0, 1).reshape(rows, blocks * size, *last)[:, :queries]

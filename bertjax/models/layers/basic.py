@@ -155,7 +155,7 @@ def options_of(model: type[nn.Module]) -> type:
   A flax module has the fields `parent` and `name` besides, which no config sets.
   """
   fields = [field for field in dataclasses.fields(model) if field.name not in ('parent', 'name')]
-  named = dict(__doc__=model.__doc__)  # which says what each means
+  named = dict(__doc__=model.__doc__, module=model)  # which says what each means
   return dataclasses.make_dataclass(
     model.__name__, [(field.name, field.type) for field in fields], namespace=named
   )

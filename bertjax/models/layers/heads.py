@@ -72,6 +72,15 @@ def declared(model: Any, word: str = 'mlm', through: str = '') -> tuple[Head, ..
   return tuple(found)
 
 
+def fields(words: bool, heads: Sequence[Head]) -> dict[str, Any]:
+  """Returns the fields of `config.model` that ask for these heads: `declared` the other way."""
+  named = lambda kind: tuple((head.name, head.classes) for head in heads if head.kind == kind)
+  return dict(
+    words=words, pooler=bool(named('pooled')), labels=named('text'), token_labels=named('token'),
+    answers=next((name for name, _ in named('answers')), 'none'),
+  )  # fmt: skip
+
+
 class Transform(nn.Module):
   """dense -> activation -> norm."""
 

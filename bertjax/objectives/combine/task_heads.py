@@ -10,13 +10,6 @@ from typing import Any
 TASKS = 'tasks'
 
 
-def names(model: Any) -> tuple[str, ...]:
-  """Names of the parameters that are heads of a task, of a `config.model`."""
-  labels = (*model.get('labels', ()), *model.get('token_labels', ()))
-  answers = ('answers',) if model.get('answers', 'none') != 'none' else ()
-  return (*(name for name, _ in labels), *answers)
-
-
 def join(shared: Mapping[str, Any], heads: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
   """The parameters of a run: what all share, and task -> its heads."""
   return {**shared, TASKS: dict(heads)}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from bertjax.text import documents as documents_lib
 from bertjax.text import left_out as left_out_lib
-from bertjax.text.formats import Reading
+from bertjax.text.formats.records import Reading
 
 _BLOCK = 2**16  # bytes of undivided text that go together, where that is no more than a hundredth
 _LONG = 2**20  # bytes of a document

@@ -6,7 +6,6 @@ from masking import corrupted, masked
 from mutation import mutation
 from toy_store import SPECIAL, ngrams, random_store
 
-from bertjax.examples import examples as examples_lib
 from bertjax.examples import targets
 from bertjax.examples.noise import albert_ngrams as rule
 from bertjax.vocab.sentencepiece_model import word_starts
@@ -73,25 +72,6 @@ def test_ngrams_are_taken_as_the_sequential_algorithm_takes_them():
   np.testing.assert_array_equal(ours, theirs)
 
 
-def test_words_are_whole_and_the_count_is_never_exceeded():
-  config = ngrams()
-  batch, original_BT, store = masked(config)
-  full = 0
-  for row in range(100):
-    real = int((batch['example_BT'][row] > 0).sum())
-    tokens = original_BT[row, :real]
-    candidates = np.flatnonzero(~np.isin(tokens, [SPECIAL['cls'], SPECIAL['sep']]))
-    starts = store.word_starts[tokens[candidates]].copy()
-    starts[0] = True
-    chosen = set(batch['target_pos_BP'][row][batch['weight_BP'][row] > 0].tolist())
-    for word in np.split(candidates, np.flatnonzero(starts)[1:]):
-      assert chosen >= set(word) or not chosen & set(word)
-    asked = max(1, round(0.15 * real))
-    assert len(chosen) <= asked
-    full += len(chosen) == asked
-  assert full > 95
-
-
 def test_an_ngram_may_straddle_the_inner_separator():
   config = ngrams(mask__rate=0.03)
   batch, original_BT, _ = masked(config, rows=2000)
@@ -116,8 +96,3 @@ def test_word_starts_of_a_sentencepiece_vocabulary():
   assert {piece: test(piece) for piece in starts} == starts
   test = word_starts([*starts, '<eop>'])
   assert {piece: test(piece) for piece in starts} == starts | {'7': 0, 'é': 0, '中': 0, "'": 0}
-
-
-def test_ngrams_of_no_words_are_refused():
-  with pytest.raises(ValueError, match='ngram: expected int >= 1, got 0'):
-    examples_lib.examples_in_memory(random_store(3), ngrams(mask__ngram=0), 64, 0)

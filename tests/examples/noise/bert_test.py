@@ -9,36 +9,11 @@ from masking import at_targets, corrupted, count_of, mask_options, masked
 from mutation import mutation
 from toy_store import ANYWHERE, MASK, SPECIAL, random_store, recipe, roberta
 
-from bertjax.examples import examples as examples_lib
 from bertjax.examples import targets
 
 MUTATED = 'bertjax/examples/targets.py'
 
 CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
-
-
-@pytest.mark.parametrize('name', RECIPES)
-@mutation(
-  'masking: nine tenths show the mask',
-  'masked_n = u_n < mask.mask_share',
-  'masked_n = u_n < mask.mask_share + 0.1',
-)
-def test_rate_and_shares(name):
-  batch, original_BT, store = masked(RECIPES[name], rows=1500, store=random_store(2500))
-  used_BP = batch['weight_BP'] > 0
-  assert 0.13 < used_BP.sum() / (batch['example_BT'] > 0).sum() < 0.16
-  used_BP &= ~np.isin(batch['target_BP'], [CLS, SEP])
-  count = used_BP.sum()
-  batch = batch | dict(weight_BP=used_BP)
-  target, shown = batch['target_BP'][used_BP], at_targets(batch, batch['token_BT'])
-  vocabulary = store.vocabulary_size
-  is_mask = batch['masked_BP'][used_BP].mean()
-  # A random id is the original one, or [MASK], once in a vocabulary.
-  changed = ((shown != target) & (shown != MASK)).mean() * vocabulary / (vocabulary - 2)
-  kept = 1 - is_mask - changed
-  for share, p in ((is_mask, 0.8), (changed, 0.1), (kept, 0.1)):
-    # Words are decided as a whole by RoBERTa: about 1.4 tokens a word widen the error.
-    assert abs(share - p) < 3 * np.sqrt(1.5 * p * (1 - p) / count)
 
 
 @mutation(
@@ -96,28 +71,6 @@ def test_counts_of_the_roberta_rule():
   assert set(counts.ravel()) == {76, 77} and abs(counts.mean() - 76.8) < 4 * 0.4 / np.sqrt(2000)
 
 
-@pytest.mark.parametrize('name', ['bert-words', 'roberta-words'])
-@mutation(
-  'masking: special tokens are candidates',
-  'return np.flatnonzero(~is_special(token_n, store))',
-  'return np.arange(len(token_n))',
-)
-def test_words_are_masked_whole(name):
-  config = RECIPES[name]
-  batch, original_BT, store = masked(config)
-  for row in range(100):
-    real = int((batch['example_BT'][row] > 0).sum())
-    tokens = original_BT[row, :real]
-    candidates = np.arange(real)
-    if config.mask.rule == 'bert':
-      candidates = candidates[~np.isin(tokens, [CLS, SEP])]
-    starts = store.word_starts[tokens[candidates]].copy()
-    starts[0] = True
-    chosen = set(batch['target_pos_BP'][row][batch['weight_BP'][row] > 0].tolist())
-    for word in np.split(candidates, np.flatnonzero(starts)[1:]):
-      assert chosen >= set(word) or not chosen & set(word)
-
-
 @mutation(
   'masking: BERT decides once per word',
   'decide_n = lead_n if roberta else index_n',
@@ -172,18 +125,3 @@ def test_no_special_token_is_drawn_wherever_it_is(special):
   others = np.delete(drawn, list(special.values()))
   expected = others.mean()
   assert np.sum((others - expected) ** 2 / expected) < 994 + 5 * np.sqrt(2 * 994)
-
-
-@pytest.mark.parametrize(
-  'change,message',
-  [
-    (dict(mask__rule='brt'), "rule: expected one of 'bert', 'roberta', got 'brt'"),
-    (dict(mask__rate=0.0), 'rate: expected float > 0 and <= 1, got 0.0'),
-    (dict(mask__mask_share=0.95), 'at most 1 together'),
-    (dict(mask__max_targets=-1), 'max_targets: expected int >= 0, got -1'),
-    (dict(mask__never_drawn=('msk',)), "never_drawn: expected a tuple of one of 'pad', 'unk'"),
-  ],
-)
-def test_a_wrong_recipe_is_refused(change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from masking import at_targets, corrupted, masked, placed
+from masking import corrupted, placed
 from mutation import mutation
 from slow_imports import torch
-from toy_store import MASK, SPECIAL, VOCABULARY, random_store
+from toy_store import SPECIAL, VOCABULARY, random_store
 from toy_store import distilbert as recipe
 
 from bertjax.examples import examples as examples_lib
@@ -113,43 +113,3 @@ def test_special_tokens_are_never_predicted_and_words_without_a_count_are():
   # More is asked for than there is, so all of it is predicted.
   shown_n = batch['token_BT'][batch['example_BT'] > 0]
   assert set(shown_n) == {SPECIAL[name] for name in ('cls', 'sep', 'unk', 'mask')}
-
-
-def test_what_the_input_shows():
-  batch, original_BT, _ = masked(recipe(), rows=2000, store=random_store(2500))
-  shown, total = at_targets(batch, batch['token_BT']), int((batch['weight_BP'] > 0).sum())
-  truth = at_targets(batch, original_BT)
-  near((shown == MASK).sum(), total, 0.8 + 0.1 / VOCABULARY)
-  near(((shown != MASK) & (shown != truth)).sum(), total, 0.1 * (1 - 2 / VOCABULARY))
-
-
-def test_what_has_no_slot_is_dropped_and_counted():
-  config = recipe(mask__max_targets=5)
-  batch = corrupted(config, counted([1, 50]), [64] * 500, capacity=64)
-  used_B = (batch['weight_BP'] > 0).sum(1)
-  assert used_B.max() == 5 and batch['dropped_B'].any()
-  assert (used_B + batch['dropped_B']).sum() == 100 * math.ceil(0.15 * 5 * 64)
-
-
-@mutation(
-  'DistilBERT masking: rows are masked one by one', '  return options.block\n', '  return 1\n'
-)
-def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
-  examples = examples_lib.examples_in_memory(random_store(), recipe(pack=3), 64, 0)
-  batch = examples.batch(np.arange(40), True)
-  some_n = np.array([3, 30, 31, 17])
-  part = examples.batch(some_n, True)
-  for name, value in part.items():
-    np.testing.assert_array_equal(value, batch[name][some_n], err_msg=name)
-
-
-@pytest.mark.parametrize(
-  'change, message',
-  [
-    (dict(mask__smoothing=-1.0), 'smoothing: expected float >= 0, got -1.0'),
-    (dict(mask__block=0), 'block: expected int >= 1, got 0'),
-  ],
-)
-def test_a_wrong_recipe_is_refused(change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

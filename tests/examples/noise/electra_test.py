@@ -7,7 +7,6 @@ from mutation import mutation
 from toy_store import MASK, random_store
 from toy_store import electra as recipe
 
-from bertjax.examples import examples as examples_lib
 from bertjax.examples.noise import electra
 
 MUTATED = 'bertjax/examples/noise/electra.py'
@@ -49,14 +48,6 @@ def test_distinct_positions_and_masks_of_full_rows(length, slots, distinct, show
   assert abs(share_B.mean() - shown) < 4 * share_B.std() / np.sqrt(rows)
 
 
-def test_draws_are_uniform_over_the_candidates():
-  batch = corrupted(recipe(), random_store(3), [64] * 6000, capacity=64)
-  hit_T = np.bincount(batch['target_pos_BP'][batch['weight_BP'] > 0], minlength=64)
-  assert hit_T[0] == hit_T[63] == 0
-  expected = hit_T.sum() / 62
-  assert ((hit_T[1:63] - expected) ** 2 / expected).sum() < 61 + 5 * np.sqrt(2 * 61)
-
-
 def test_slots_of_one_position_agree_and_the_rest_keeps_its_token():
   batch = corrupted(recipe(), random_store(3), [128] * 500, capacity=128)
   used_BP, pos_BP = batch['weight_BP'] > 0, batch['target_pos_BP']
@@ -87,15 +78,3 @@ def test_without_replacement_every_slot_has_its_position():
 def test_short_examples_get_one_slot():
   batch = corrupted(recipe(), random_store(3), [3, 5, 10], capacity=16)
   assert batch['weight_BP'].sum(1).tolist() == [1, 1, 2]
-
-
-@pytest.mark.parametrize(
-  'change,message',
-  [
-    (dict(mask__random_share=0.1), r"of config.data.mask \(electra\): .* got 'random_share'"),
-    (dict(mask__rate=0.001), 'no slot'),
-  ],
-)
-def test_a_wrong_recipe_is_refused(change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

@@ -159,26 +159,3 @@ def test_one_coin_for_a_block_of_rows(store, block):
   examples = examples_lib.examples_in_memory(store, config, 64, 1)
   alone = examples.batch(np.arange(300, 310), True)
   np.testing.assert_array_equal(alone['token_BT'], batch['token_BT'][300:310])
-
-
-def test_slots_that_do_not_suffice_drop_targets_and_count_them(store):
-  config = ernie(mask__max_targets=4)
-  batch, _ = batch_of(store, config)
-  wide, _ = batch_of(store, ernie())
-  assert not wide['dropped_B'].any() and batch['dropped_B'].sum() > 100
-  used = lambda b: (b['weight_BP'] > 0).sum(1)
-  np.testing.assert_array_equal(used(batch) + batch['dropped_B'], used(wide))
-
-
-def test_a_store_without_units_is_refused(tmp_path):
-  write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
-  bare = open_store(tmp_path / 's')
-  with pytest.raises(ValueError, match='has no units: .*--lexicon=FILES. or --segmenter'):
-    examples_lib.make_examples(bare, ernie(), 64, 0)
-  for change, message in (
-    (dict(mask__word_prob=1.5), 'word_prob: expected float >= 0 and <= 1, got 1.5'),
-    (dict(mask__block=0), 'block: expected int >= 1, got 0'),
-  ):
-    with pytest.raises(ValueError, match=message):
-      examples_lib.make_examples(bare, ernie(**change), 64, 0)
-  assert not (tmp_path / 's/plans').exists()

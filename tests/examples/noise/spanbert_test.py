@@ -172,17 +172,6 @@ def test_a_large_budget_covers_whole_entities():
   assert whole > 5 * cut > 0
 
 
-def test_tokens_are_drawn_uniformly_and_decided_one_by_one():
-  batch = corrupted(spans(mask__rule='tokens'), random_store(3), [64] * 6000, capacity=64)
-  hit_T = np.bincount(batch['target_pos_BP'][batch['weight_BP'] > 0], minlength=64)[1:63]
-  expected = hit_T.sum() / 62
-  assert ((hit_T - expected) ** 2 / expected).sum() < 61 + 5 * np.sqrt(2 * 61)
-  together = (np.diff(batch['target_pos_BP'], axis=1) == 1) & (batch['weight_BP'][:, 1:] > 0)
-  differ = (np.diff(batch['masked_BP'], axis=1) != 0)[together].mean()
-  assert abs(differ - 2 * 0.8 * 0.2) < 0.02
-  assert not batch['pair_weight_BP'].any()
-
-
 @mutation(
   'spans: one decision per token',
   "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
@@ -259,30 +248,3 @@ def test_texts_of_a_pair_have_their_own_budgets():
     for first, stop in texts:
       asked = int(np.ceil(0.15 * (stop - first)))
       assert ((at >= first) & (at < stop)).sum() == asked
-
-
-@pytest.mark.parametrize(
-  'change,message',
-  [
-    (dict(mask__rule='span'), "rule: expected one of 'spans', 'tokens', got 'span'"),
-    (dict(mask__geometric_p=1.0), 'geometric_p: expected float > 0 and < 1, got 1.0'),
-    (dict(mask__entity_prob=1.0), 'entity_prob: expected float >= 0 and < 1, got 1.0'),
-    (dict(mask__entity_prob=0.5), 'no units'),
-    (dict(mask__max_words=0), 'max_words: expected int >= 1, got 0'),
-    (dict(mask__max_pair_targets=0), 'max_pair_targets: expected int >= 1, got 0'),
-    (dict(mask__never_drawn=('unk',)), r"never_drawn: .* as in the text.*, got \('unk',\)"),
-  ],
-)
-def test_a_wrong_recipe_is_refused(change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(3), spans(**change), 64, 0)
-
-
-def test_a_store_without_counts_is_refused():
-  store = random_store(3)
-  store.counts[:] = 0
-  with pytest.raises(ValueError, match='random_share=0'):
-    examples_lib.examples_in_memory(store, spans(), 64, 0)
-  examples_lib.examples_in_memory(store, spans(mask__random_share=0.0), 64, 0).batch(
-    np.arange(4), True
-  )

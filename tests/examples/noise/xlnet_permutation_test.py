@@ -180,15 +180,6 @@ def test_spans_have_the_published_distribution():
   assert 5 < 43 - taken.mean() < 9  # the filler: 13 to 19% of the targets
 
 
-def test_a_row_does_not_depend_on_the_batch_around_it():
-  config, store = cut(), xlnet_store(60)
-  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
-  whole = examples.batch(np.arange(8), shuffle=True)
-  alone = examples.batch(np.array([5]), shuffle=True)
-  for name, value in alone.items():
-    np.testing.assert_array_equal(value[0], whole[name][5], err_msg=name)
-
-
 def test_epochs_differ_and_static_ones_do_not():
   config, store = cut(), xlnet_store(60)
   plan, spec = spec_of(config, LENGTH, SEED, rows=4)
@@ -210,20 +201,3 @@ def test_epochs_differ_and_static_ones_do_not():
     # The second part has another text in every epoch.
     same = np.array_equal(first['order_q_BT'][:, :REUSE], second['order_q_BT'][:, :REUSE])
     assert same == static
-
-
-@pytest.mark.parametrize(
-  'changes, message',
-  [
-    (dict(perm_size=5), 'perm_size=5 must divide both parts of a row, 48 and 48'),
-    (dict(perm_size=0), 'perm_size: expected int >= 1, got 0'),
-    (dict(reuse_len=0), 'reuse_len: expected int >= 1, got 0'),
-    (dict(reuse_len=96), 'reuse_len must leave room for A and B'),
-    (dict(context=0), 'context: expected int >= 1, got 0'),
-    (dict(max_words=0), 'max_words: expected int >= 1, got 0'),
-    (dict(max_targets=97), 'lower it'),
-  ],
-)
-def test_refuses(changes, message):
-  with pytest.raises(ValueError, match=message):
-    xlnet_permutation.MASKING.check(mask_options(cut(**changes)), None, LENGTH)

@@ -106,13 +106,6 @@ def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
 
 
 @pytest.mark.parametrize('mode', MODES)
-def test_does_not_depend_on_the_window(mode):
-  store = random_store(60)
-  whole = blocks_of(store, mode, 33)
-  assert all(blocks_of(store, mode, 33, window=window) == whole for window in (1, 40, 101))
-
-
-@pytest.mark.parametrize('mode', MODES)
 def test_nothing_is_dropped(mode):
   """The blocks end to end are the whole stream, sentences longer than a block included."""
   store = random_store(20, words=40, distinct=True)
@@ -127,17 +120,6 @@ def test_nothing_is_dropped(mode):
 def test_one_sentence_and_one_document():
   store = random_store(1, sentences=1)
   assert blocks_of(store, 'complete', 64)[0] == stream(store)[0]
-
-
-def test_the_modes_are_found_by_name():
-  store = random_store(30)
-  for mode in MODES:
-    examples = examples_lib.examples_in_memory(store, mode_of(mode), 64, 0)
-    assert examples.examples == len(blocks_of(store, mode, 64)[0])
-  with pytest.raises(ValueError, match="break_mode: expected one of 'complete', .*, got 'doc'"):
-    examples_lib.examples_in_memory(store, mode_of('doc'), 64, 0)
-  with pytest.raises(ValueError, match='length >= 3'):
-    examples_lib.examples_in_memory(store, roberta(), 2, 0)
 
 
 @pytest.mark.parametrize('mode', ['complete', 'complete_doc'])

@@ -101,27 +101,6 @@ def test_long_dialogues_are_cut_evenly(store):
   np.testing.assert_array_equal(joined, examples.column['start_1'])
 
 
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    (dict(plan__turns=1), 'turns: expected int >= 2, got 1'),
-    (dict(plan__fake_prob=2.0), 'fake_prob: expected float >= 0 and <= 1, got 2.0'),
-    (dict(plan__turns=40), 'length >= 81'),
-  ],
-)
-def test_wrong_dialogues_are_refused(store, change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(store, ernie(DIALOGUES, **change), 64, 0)
-
-
-def test_dialogues_need_roles(tmp_path):
-  write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
-  with pytest.raises(ValueError, match="no column 'role'"):
-    examples_lib.make_examples(
-      open_store(tmp_path / 's'), ernie(DIALOGUES, mask__word_prob=0.0), 64, 0
-    )
-
-
 def test_dialogues_train_the_role_table(store):
   """One batch of the config through its objective: finite, with a gradient for each role."""
   c = configs_ernie.get_config('test_dialogues')

@@ -1,10 +1,9 @@
 """ELECTRA's examples against the builder written out sentence by sentence."""
 
-import random
-
 import numpy as np
 import pytest
 from mutation import mutation
+from sequential_pairs import as_lists
 from toy_store import laid, random_store, segments, spec_of
 
 from bertjax import counter_rng
@@ -28,22 +27,6 @@ class KeyedDraws:
 
   def below(self, site, bound):
     return int(counter_rng.below(counter_rng.fold(self.key, site), bound)[0])
-
-
-class FreeDraws:
-  """Python's own generator in the same roles."""
-
-  def __init__(self, seed):
-    self.random = random.Random(seed)
-
-  def example(self, sentence):
-    pass
-
-  def uniform(self, site):
-    return self.random.random()
-
-  def below(self, site, bound):
-    return self.random.randrange(bound)
 
 
 def builder(documents, draw, length, rejoin=True):
@@ -77,14 +60,6 @@ def example(sentences, draw, target, length, rejoin):
       second = second + sentence
   first = first[: length - 2]
   return first, second[: max(0, length - len(first) - 3)]
-
-
-def as_lists(store):
-  s, d = store.sentences, store.documents
-  return [
-    [store.tokens[s[i] : s[i + 1]].tolist() for i in range(d[j], d[j + 1])]
-    for j in range(len(d) - 1)
-  ]
 
 
 def planned(store, length, config=None, **kwargs):
@@ -123,28 +98,6 @@ def test_equals_the_builder_on_the_same_draws(length, rejoin):
     assert any(jumped) == rejoin  # the quirk shows in these texts
 
 
-def test_distribution_equals_the_builder_with_another_generator():
-  store = random_store(3000, distinct=True)
-  column, _ = planned(store, 64)
-  ours, theirs = instances(store, column), builder(as_lists(store), FreeDraws(0), 64)
-  figures = lambda a, b: (len(a), len(b), not b, len(a) + len(b) + 2 + bool(b) == 64)
-  ours_nf = np.array([figures(*pair) for pair in ours], float)
-  theirs_nf = np.array([figures(*pair) for pair in theirs], float)
-  assert abs(len(ours_nf) / len(theirs_nf) - 1) < 0.02
-  spread = np.sqrt(ours_nf.var(0) / len(ours_nf) + theirs_nf.var(0) / len(theirs_nf))
-  assert (abs(ours_nf.mean(0) - theirs_nf.mean(0)) < 4 * spread).all()
-
-
-def test_does_not_depend_on_the_window():
-  store = random_store(80)
-  whole, count = planned(store, 64)
-  for window in (1, 37, 200):
-    pieces, counts = planned(store, 64, window=window)
-    assert counts == count
-    for name in whole:
-      np.testing.assert_array_equal(pieces[name], whole[name])
-
-
 def test_counts():
   store = random_store(80, distinct=True)
   column, count = planned(store, 48)
@@ -158,15 +111,3 @@ def test_every_token_appears_where_nothing_is_truncated():
   store = random_store(40, distinct=True)
   column, _ = planned(store, 4096)
   assert sorted(sum((a + b for a, b in instances(store, column)), [])) == store.tokens.tolist()
-
-
-@pytest.mark.parametrize(
-  'length,change,message',
-  [
-    (4, {}, 'length >= 5'),
-    (64, dict(plan__one_segment_prob=1.5), 'expected float >= 0 and <= 1, got 1.5'),
-  ],
-)
-def test_a_wrong_recipe_is_refused(length, change, message):
-  with pytest.raises(ValueError, match=message):
-    planned(random_store(3), length, segments(**change))

@@ -5,14 +5,10 @@ import collections
 import ernie_text
 import numpy as np
 import pytest
-from ernie_text import VOCABULARY
 from mutation import mutation
 from toy_store import ernie, spec_of
 
-from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import ernie_pairs
-from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 
 MUTATED = 'bertjax/examples/plans/ernie_pairs.py'
 
@@ -100,9 +96,3 @@ def test_halves_keep_what_is_next_to_the_border(store):
     assert after[start] == kept
     cut += kept[0] - a + b_end - kept[2]
   assert count['cut_tokens'] == cut > 0
-
-
-def test_pairs_need_two_sentences(tmp_path):
-  write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY, None, [[[1, 1]], [[1, 1]]])
-  with pytest.raises(ValueError, match='documents of two sentences and more, got 2'):
-    examples_lib.make_examples(open_store(tmp_path / 's'), ernie(), 64, 0)

@@ -92,30 +92,6 @@ def test_a_shuffled_epoch_has_an_order_of_its_own_and_the_same_documents():
   np.testing.assert_array_equal(again['token_BT'], batches[0]['token_BT'])
 
 
-def test_hosts_read_their_columns_and_a_run_goes_on_anywhere():
-  found = examples(random_store(40), rows=4)
-  batch = lambda start, hosts: next(loader.train_batches(found, 4, start, hosts, threads=0))[1]
-  for start in (0, 1, found.rows // 4 - 1, found.rows // 4):
-    whole = batch(start, (0, 1))
-    for name in whole:
-      shares = [batch(start, (host, 2))[name] for host in range(2)]
-      np.testing.assert_array_equal(np.concatenate(shares), whole[name], err_msg=name)
-
-
-def test_evaluation_reads_the_first_rows_of_every_column_in_order():
-  found = examples(random_store(40))
-  batches = list(loader.eval_batches(found, LANES, limit=3 * LANES))
-  _, token_BT, target_BP = read(found, 3, shuffle=False)
-  np.testing.assert_array_equal(np.concatenate([b['token_BT'] for b in batches], 1), token_BT)
-  np.testing.assert_array_equal(np.concatenate([b['target_BP'] for b in batches], 1), target_BP)
-
-
-def test_a_token_that_the_vocabulary_lacks_is_refused():
-  store = random_store(20)
-  with pytest.raises(ValueError, match="ends='eod'.*special tokens"):
-    examples(store, ends='eod')
-
-
 @pytest.mark.parametrize('number', [0, 1])
 @mutation(
   'lm rows: the tail is not dropped',

@@ -7,7 +7,6 @@ from mutation import mutation
 from sequential_pairs import KeyedDraws, as_lists, sequential
 from toy_store import albert, random_store, spec_of
 
-from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import order_pairs, pairs
 from bertjax.store.npy_files import join_columns
 
@@ -91,19 +90,3 @@ def test_lone_sentences_are_counted_and_the_rest_appears():
     assert 0 < len(lone_n) == count['lone_sentences']
     lost = [store.tokens[store.sentences[i] : store.sentences[i + 1]] for i in lone_n]
     assert seen == set(store.tokens.tolist()) - set(np.concatenate(lost).tolist())
-
-
-def test_the_batch_holds_the_label():
-  examples = examples_lib.examples_in_memory(random_store(60), albert(), 64, 3)
-  batch = examples.batch(np.arange(256), shuffle=False)
-  np.testing.assert_array_equal(batch['order_BG'][:, 0], examples.column['order'][:256])
-  assert set(batch['order_BG'].ravel()) == {0, 1} and 'next_BG' not in batch
-
-
-def test_documents_of_one_sentence_are_refused():
-  store = random_store(3)
-  store.sentences, store.documents = store.sentences[:4], np.arange(4)
-  with pytest.raises(ValueError, match='two sentences and more, got 3 of at most one'):
-    planned(store, albert(), 64)
-  with pytest.raises(ValueError, match='at least 2 documents, got 1'):
-    planned(random_store(1), albert(), 64)

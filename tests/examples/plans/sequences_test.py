@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import SPECIAL, random_store, spec_of, spoken, store_of
+from toy_store import SPECIAL, random_store, spoken, store_of
 from toy_store import distilbert as recipe
 
 from bertjax.examples import examples as examples_lib
-from bertjax.examples.plans import sequences
-from bertjax.store.npy_files import join_columns
 
 MUTATED = 'bertjax/examples/plans/sequences.py'
 
@@ -79,16 +77,6 @@ def test_sequences_are_those_of_the_original(length):
   assert len(wanted) < len(original(store, length, most=1.1)) < len(original(store, length, 1, 1.1))
 
 
-def test_pieces_of_the_plan_make_no_difference():
-  store = unknown_store()
-  _, spec = spec_of(recipe(), 20)
-  whole, counts = join_columns(sequences.build(store, spec))
-  parts, same = join_columns(sequences.build(store, spec, window=7))
-  assert counts == same and counts['cut_sentences'] > 0 and counts['short_sequences'] > 0
-  for name, value in whole.items():
-    np.testing.assert_array_equal(parts[name], value)
-
-
 def test_what_is_left_out_is_counted():
   """By hand: rows of 16 tokens, so pieces of 13, 14 and 14 tokens."""
   words = lambda count: list(range(10, 10 + count))
@@ -144,16 +132,3 @@ def test_several_sequences_share_a_row_and_a_run_says_what_is_left_out():
   assert examples.examples == len(original(store, 64))
   assert {'cut_sentences', 'short_sequences', 'unknown_sequences'} <= examples.stats.keys()
   assert examples.stats['fill'] > 0.9
-
-
-@pytest.mark.parametrize(
-  'length, changes, message',
-  [
-    (3, {}, r'need length >= 4'),
-    (64, dict(plan__min_tokens=65), r'makes no row of 64 tokens.*short_sequences'),
-    (64, dict(plan__max_unknown=0.0), r'max_unknown: expected float > 0'),
-  ],
-)
-def test_what_cannot_work_is_refused(length, changes, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(20), recipe(**changes), length, 0)

@@ -77,8 +77,3 @@ def test_rows_are_their_sentences_between_cls_and_sep():
     assert real[0] == SPECIAL['cls'] and real[-1] == SPECIAL['sep'] and len(real) == length
     np.testing.assert_array_equal(real[1:-1], store.tokens[start : start + length - 2])
   assert not batch['type_BT'].any()
-
-
-def test_too_short_a_length_is_refused():
-  with pytest.raises(ValueError, match='length >= 3'):
-    examples_lib.examples_in_memory(random_store(3), spans(), 2, 0)

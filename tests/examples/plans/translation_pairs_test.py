@@ -140,20 +140,3 @@ def test_every_pair_of_languages_is_read_in_its_turn():
   group_n = examples.column['group'][examples._schedule.row_n]
   count_g = np.diff(examples._schedule.blocks_g)
   assert len(set(group_n)) == 6 and set(count_g) == {0, 2731, 16384 - 5 * 2731}
-
-
-def test_text_without_translations_is_refused():
-  with pytest.raises(ValueError, match='no parallel text: .*two of its languages ar, de, en'):
-    examples_lib.examples_in_memory(spoken(random_store()), tlm(), 64, 0)
-  with pytest.raises(ValueError, match="has no column 'language'"):
-    examples_lib.examples_in_memory(random_store(), tlm(), 64, 0)
-
-
-def test_rows_without_room_are_refused():
-  store = spoken(random_store(60, words=30), pairs=4)
-  with pytest.raises(
-    ValueError, match="makes no row of 6 tokens of .*'long_pairs': 4.*raise config.len"
-  ):
-    examples_lib.examples_in_memory(store, tlm(), 6, 0)
-  with pytest.raises(ValueError, match='length >= 6'):
-    examples_lib.examples_in_memory(spoken(random_store(60), pairs=30), tlm(), 5, 0)

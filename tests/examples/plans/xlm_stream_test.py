@@ -98,12 +98,6 @@ def test_the_stream_of_the_original(name, shared):
     np.testing.assert_array_equal([row for _, row in rows], x_STB[..., 0])
 
 
-@pytest.mark.parametrize('window', [1, 13, 200])
-def test_does_not_depend_on_the_window(window):
-  store = spoken(random_store(60), pairs=5)
-  assert ours(store, 33, window=window) == ours(store, 33)
-
-
 @mutation(
   'languages: ids in the order of the store',
   'list(languages).index(name) for name in self.languages',
@@ -162,31 +156,3 @@ def test_languages_are_sampled_by_their_share_of_sentences(share):
   wanted_g = np.array([300, 600]) if share == 'sentences' else rows_g
   np.testing.assert_allclose(blocks_g / blocks_g.sum(), wanted_g / wanted_g.sum(), atol=1e-3)
   assert rows_g[0] > 3 * rows_g[1]
-
-
-def test_a_cached_plan_is_found_again(tmp_path, caplog):
-  store, config = spoken(random_store()), streams(languages=('ar', 'de', 'en'))
-  store.path = str(tmp_path)
-  for _ in range(2):
-    examples_lib.make_examples(store, config, 32, 0)
-  assert not caplog.text
-
-
-def test_a_language_without_an_id_is_refused():
-  with pytest.raises(
-    ValueError, match='languages de, en, which have no id: expected those of .*ar'
-  ):
-    examples_lib.examples_in_memory(spoken(random_store()), streams(languages=('ar', 'fr')), 32, 0)
-
-
-def test_parallel_text_alone_is_refused():
-  store = spoken(random_store(20), pairs=20)
-  with pytest.raises(ValueError, match='parallel text alone: expected monolingual documents'):
-    examples_lib.examples_in_memory(store, streams(), 32, 0)
-
-
-def test_a_missing_separator_is_refused():
-  store = random_store()
-  store.special['sep'] = None
-  with pytest.raises(ValueError, match='has no sep: expected'):
-    examples_lib.examples_in_memory(store, streams(), 32, 0)

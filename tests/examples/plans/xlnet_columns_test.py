@@ -9,10 +9,8 @@ from mutation import mutation
 from toy_store import XLNET_EOD, xlnet, xlnet_store
 
 from bertjax import counter_rng
-from bertjax.data_contracts import Spec
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
-from bertjax.examples.plans import xlnet_columns
 from bertjax.store.reader import open_store
 from bertjax.store.writer import write_store
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -158,24 +156,6 @@ def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   first = [b['token_BT'][0, :REUSE] for b in batches]
   text = np.concatenate(first)[: int(store.sentences[store.documents[1]])]
   np.testing.assert_array_equal(text, store.tokens[: len(text)])
-
-
-@pytest.mark.parametrize(
-  'changes, message',
-  [
-    (dict(rows=3), 'expected an even batch_size, got 3'),
-    (dict(reuse_len=44), 'expected 1 .. 43 of config.length=48, got 44'),
-  ],
-)
-def test_refuses(changes, message):
-  with pytest.raises(ValueError, match=message):
-    options = xlnet_columns.Options(changes.get('reuse_len', REUSE), True)
-    xlnet_columns.build(xlnet_store(), Spec(options, LENGTH, SEED, changes.get('rows', LANES)))
-
-
-def test_refuses_a_corpus_too_short_for_a_row_in_each_column():
-  with pytest.raises(ValueError, match='makes no row of 48 tokens'):
-    examples_lib.examples_in_memory(xlnet_store(3), xlnet(), LENGTH, SEED, rows=64)
 
 
 @pytest.fixture(scope='module')

@@ -82,8 +82,8 @@ mutation(
 mutation(
   'attention: causal queries do not see themselves',
   'bertjax/kernels/relative_attention/operands.py',
-  'found = [0] if mask.causal else []',
-  'found = [1] if mask.causal else []',
+  'found, relative = [0] if self.mask.causal',
+  'found, relative = [1] if self.mask.causal',
 )
 mutation(
   'attention: a run of keys ends too early',
@@ -106,7 +106,7 @@ mutation(
 mutation(
   'attention: a table that ends at 0 does not hide later keys',
   'bertjax/kernels/relative_attention/operands.py',
-  'found += [last] if last > 1 - queries else []',
+  'found += [last] if last > 1 - self.q_BTNH.shape[1] else []',
   'found += []',
 )
 mutation(
@@ -145,11 +145,7 @@ def problem(name: str):
 
 
 def run(built, impl):
-  def attend(values):
-    relative = cases.fill(built, values)
-    q, k, v = (values[name] for name in 'qkv')
-    return relative_attention(q, k, v, built.mask, relative, built.dropout, impl)
-
+  attend = lambda values: relative_attention(*cases.operands(built, values), impl)
   return cases.with_gradients(built, attend, built.values)
 
 

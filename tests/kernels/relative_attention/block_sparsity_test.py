@@ -8,7 +8,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.kernels.relative_attention import block_sparsity
-from bertjax.kernels.relative_attention.operands import Mask, nearest
+from bertjax.kernels.relative_attention.operands import Mask
 
 mutation(
   'blocks: the last block of a causal row is not visited',
@@ -36,7 +36,7 @@ TIDY = ('bert', 'transformer_xl', 'alibi')
 def test_every_block_with_a_visible_pair_is_visited(name):
   case = cases.BY_NAME[name]
   built = cases.build(case)
-  near = nearest(built.mask, cases.fill(built, built.values), case.queries)
+  near = cases.operands(built, built.values).nearest
   seen = cases.seen(built.mask, near)
   find = jax.jit(block_sparsity.seen, static_argnums=(1, 2, 3, 4))
   for block_q, block_k in ((4, 4), (8, 2), (16, 32)):

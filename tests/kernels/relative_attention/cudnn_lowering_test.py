@@ -102,7 +102,7 @@ def test_published_shapes_that_it_takes_lower():
   for name, shape in arg_specs.SHAPES.items():
     x = jax.eval_shape(lambda shape=shape: arg_specs.operands(shape, jax.random.key(0)))
     assert x.mask.whole
-    if cudnn.refusal(*x) is None:
+    if cudnn.refusal(x) is None:
       assert [call for call, *_ in calls(lowered(x.mask, shape.size, shape.heads))] == BOTH
       taken.append(name)
   assert taken == ['bert_base_eval', 'albert_xxlarge']

@@ -14,6 +14,7 @@ from mutation import mutation
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels import relative_attention as ra
 from bertjax.kernels.relative_attention.gpu import cudnn
+from bertjax.kernels.relative_attention.operands import Operands
 
 KINDS: dict[str, dict[str, Any]] = {
   'bidirectional': {},
@@ -48,10 +49,8 @@ def attended(built: cases.Built, impl: str | None = None):
   """The operation of (values), by the library's call alone or by the name of an implementation."""
 
   def attend(values):
-    q, k, v = (values[name] for name in 'qkv')
-    if impl is None:
-      return cudnn.call(q, k, v, built.mask, built.case.scale)
-    return ra.relative_attention(q, k, v, built.mask, cases.fill(built, values), None, impl)
+    x = cases.operands(built, values)
+    return ra.relative_attention(*x, impl) if impl else cudnn.call(x)
 
   return attend
 
@@ -95,14 +94,14 @@ def test_the_call_means_what_the_mask_says(by_xla, kind, dtype):
   built = build(dtype, **KINDS[kind])
   check(built, cases.with_gradients(built, attended(built), built.values))
   low = [jnp.asarray(built.values[name], jnp.bfloat16) for name in 'qkv']
-  assert cudnn.refusal(*low, built.mask, None, None) is None
+  assert cudnn.refusal(Operands(*low, built.mask)) is None
 
 
 @mutation(
   'cudnn: the scale is always that of the head size',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  'None if relative is None else relative.scale)',
-  'None)',
+  'scale=x.scale,',
+  '',
 )
 def test_a_scale_of_its_own(by_xla):
   built = build(jnp.bfloat16, scale=0.7)
@@ -160,14 +159,14 @@ def careless(lengths: list):
 @mutation(
   'cudnn: gradients of padded keys go on',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  '_only(k_BSNH, real_BS),',
-  'k_BSNH,',
+  '_only(x.k_BSNH, real_BS),',
+  'x.k_BSNH,',
 )
 @mutation(
   'cudnn: gradients of padded queries go on',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  '_only(q_BTNH, real_BT),',
-  'q_BTNH,',
+  '_only(x.q_BTNH, real_BT),',
+  'x.q_BTNH,',
 )
 def test_what_the_library_leaves_in_padding_goes_nowhere(monkeypatch, kind):
   built, lengths = build(**KINDS[kind]), []
@@ -189,7 +188,8 @@ def refused(size=32, dtype: Any = jnp.bfloat16, memory=0, relative=None, rate=0.
   noise = dropout_lib.Noise(jnp.uint32(1), jnp.zeros(1, jnp.uint32))
   said = dict(whole=True) | said
   mask = ra.Mask(ones(q), ones(k), **said)
-  return cudnn.refusal(q, k, k, mask, relative, ra.Dropout(rate, noise, jnp.uint32(1)))
+  dropout = ra.Dropout(rate, noise, jnp.uint32(1))
+  return cudnn.refusal(Operands(q, k, k, mask, relative, dropout))
 
 
 VECTOR = np.ones((1, 8), np.int32)

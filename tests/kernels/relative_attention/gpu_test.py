@@ -7,6 +7,7 @@ import types
 import attention_cases as cases
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 from mutation import mutation
@@ -14,7 +15,10 @@ from mutation import mutation
 from bertjax.kernels import relative_attention as ra
 from bertjax.kernels.relative_attention import arg_specs
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
+from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tuning import Entry, Tile, using
+
+ONES = ra.Mask(np.ones((1, 4), np.int32), np.ones((1, 4), np.int32))
 
 
 def for_cuda(function, *arguments, **options) -> str:
@@ -32,9 +36,7 @@ def lowered(case: cases.Case) -> str:
   built = cases.build(case)
 
   def loss(values):
-    relative = cases.fill(built, values)
-    q, k, v = (values[name] for name in 'qkv')
-    y = ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
+    y = ra.relative_attention(*cases.operands(built, values), 'gpu')
     return jnp.sum(y.astype(jnp.float32))
 
   return for_cuda(loss, built.values)
@@ -94,8 +96,7 @@ def test_kernels_are_pipelined_but_those_that_read_what_they_stored(name, ahead)
 def test_refuses_by_name_and_says_what_takes_the_operands():
   def attend(size=32, dtype=jnp.float32, impl='gpu'):
     x = jnp.ones((1, 4, 1, size), dtype)
-    ones = jnp.ones((1, 4), jnp.int32)
-    return ra.relative_attention(x, x, x.astype(jnp.float32), ra.Mask(ones, ones), impl=impl)
+    return ra.relative_attention(x, x, x.astype(jnp.float32), ONES, impl=impl)
 
   with pytest.raises(NotImplementedError, match="bfloat16, float32; 'xla' takes these"):
     attend(dtype=jnp.bfloat16)
@@ -108,7 +109,7 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
   device = types.SimpleNamespace(platform='gpu', compute_capability=capability)
   monkeypatch.setattr(jax, 'devices', lambda: [device])
   x = jnp.ones((1, 4, 1, 32))
-  reason = gpu_forward.refusal(x, x, x)
+  reason = gpu_forward.refusal(Operands(x, x, x, ONES))
   assert reason is None if taken else f'8.0 or above, got {capability}' in str(reason)
 
 
@@ -133,21 +134,20 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
 def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch, caplog):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
 
-  def attend(q, *_):
-    if gpu_forward.refusal(q, q, q):
+  def attend(x):
+    if gpu_forward.refusal(x):
       raise NotImplementedError('heads of 160')
     return 'kernel'
 
   monkeypatch.setattr(gpu_forward, 'attend', attend)
-  ones = jnp.ones((1, 4), jnp.int32)
   for size, expected in ((32, True), (160, False), (160, False)):
     x = jnp.ones((1, 4, 1, size))
-    y = ra.relative_attention(x, x, x, ra.Mask(ones, ones))
+    y = ra.relative_attention(x, x, x, ONES)
     assert isinstance(y, str) == expected
   said = "heads of 160. Attention of these operands runs as impl='xla', which is slower"
   assert [record.getMessage() for record in caplog.records] == [said]
   with pytest.raises(NotImplementedError, match='heads of 160'):
-    ra.relative_attention(x, x, x, ra.Mask(ones, ones), impl='gpu')
+    ra.relative_attention(x, x, x, ONES, impl='gpu')
 
 
 @pytest.mark.full
@@ -160,12 +160,7 @@ def test_oblong_tiles_give_the_same(monkeypatch, name, queries, keys):
 
   def run(tile):
     kernels = dict(forward=tile, queries=tile, keys=tile, diagonals=Tile(16, 16))
-
-    def attend(values):
-      relative = cases.fill(built, values)
-      q, k, v = (values[name] for name in 'qkv')
-      return ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
-
+    attend = lambda values: ra.relative_attention(*cases.operands(built, values), 'gpu')
     with using((Entry(kernels),)):
       return cases.with_gradients(built, attend, built.values)
 

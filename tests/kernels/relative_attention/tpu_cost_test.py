@@ -56,7 +56,7 @@ def test_estimates_are_what_the_grid_moves(table, bias):
 
   def total(q):
     with cases.small_tiles(128):
-      y = tpu_forward.attend(q, x.k_BSNH, x.v_BSNH, x.mask, x.relative)
+      y = tpu_forward.attend(x._replace(q_BTNH=q))
     return y.astype(jnp.float32).sum()
 
   calls = list(pallas_calls(jax.make_jaxpr(jax.grad(total))(x.q_BTNH).jaxpr))

@@ -19,18 +19,16 @@ from bertjax.kernels.relative_attention.tpu import layout
 from bertjax.kernels.relative_attention.tpu import tile as tile_lib
 
 
-def attend(*operands, **options):
+def attend(operands):
   """Interpreted, with tiles of 16."""
   with cases.small_tiles():
-    return tpu_forward.attend(*operands, kind='TPU v5 lite', interpret=True, **options)
+    return tpu_forward.attend(operands, kind='TPU v5 lite', interpret=True)
 
 
 def visited(case: cases.Case, block: int):
   """The blocks that hold something by the written-out mask, and those that are visited."""
   built = cases.build(case)
-  operands = (*(built.values[name] for name in 'qkv'), built.mask)
-  relative = cases.fill(built, built.values)
-  shape, _, integers = layout.pack(*operands, relative, None, block)
+  shape, _, integers = layout.pack(cases.operands(built, built.values), block)
   seen_BTS = cases.seen(built.mask, shape.near)
   rows, (q_blocks, k_blocks) = case.rows, shape.blocks
   padded = np.zeros((rows, q_blocks * block, k_blocks * block), bool)
@@ -98,7 +96,7 @@ def test_rotation_without_the_strided_one():
 @mutation(
   'tpu kernel: every device drops as the first one',
   'bertjax/kernels/relative_attention/sharded.py',
-  "first = jax.lax.axis_index(across) * x['q_BTNH'].shape[2]",
+  'first = jax.lax.axis_index(across) * x.q_BTNH.shape[2]',
   'first = 0',
 )
 @pytest.mark.parametrize('sizes', [(2, 1, 2, 1), (1, 1, 2, 2)], ids=['tensor', 'sequence'])
@@ -106,12 +104,7 @@ def test_a_mesh_changes_nothing(sizes):
   """Rows over two axes, heads over two; dropout counts rows and heads of the whole operation."""
   case = cases.BY_NAME['all']._replace(rows=4, heads=4)
   built = cases.build(case)
-
-  def run(values):
-    relative = cases.fill(built, values)
-    q, k, v = (values[name] for name in 'qkv')
-    return sharded.sharded(attend)(q, k, v, built.mask, relative, built.dropout)
-
+  run = lambda values: sharded.sharded(attend)(cases.operands(built, values))
   alone = cases.with_gradients(built, run, built.values)
   axes = ('data', 'fsdp', 'tensor', 'sequence')
   types = (jax.sharding.AxisType.Auto,) * 4
@@ -133,8 +126,7 @@ device = topologies.get_topology_desc(platform='tpu', topology_name=sys.argv[1])
 for name in sys.argv[2:]:
   built = cases.build(cases.BY_NAME[name])
   def attend(values):
-    operands = (values[x] for x in 'qkv'), built.mask, cases.fill(built, values), built.dropout
-    return tpu_forward.attend(*operands[0], *operands[1:], kind=device.device_kind).sum()
+    return tpu_forward.attend(cases.operands(built, values), kind=device.device_kind).sum()
   like = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=SingleDeviceSharding(device))
   program = jax.jit(jax.value_and_grad(attend)).lower(jax.tree.map(like, built.values)).compile()
   assert program.as_text().count('custom_call_target="tpu_custom_call"') == 2

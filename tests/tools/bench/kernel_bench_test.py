@@ -27,7 +27,7 @@ def test_flops_are_those_of_the_visible_pairs():
 def test_every_float_has_a_gradient():
   shape = arg_specs.SHAPES['xlnet_base_content']
   x, tangent = arguments(shape._replace(rows=2, queries=8, memory=4, heads=2, size=8))
-  y, slopes = jax.jit(passes.forward_backward(xla_chunked.attend))(x, tangent)
+  y, slopes = jax.jit(passes.forward_backward(relative_attention.relative_attention))(x, tangent)
   names = (x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative.r_RNH, x.relative.u_NH, x.relative.w_NH,
            x.relative.segment.z_NH, x.relative.segment.embedding_2NH)  # fmt: skip
   assert y.shape == x.q_BTNH.shape
@@ -47,7 +47,7 @@ def test_a_wrong_implementation_is_not_timed(monkeypatch):
   assert rate['matmul_flops_per_second'] > 0
   assert first['impl'] == 'reference' and first['speedup'] == 1.0
   assert second['median_s'] > 0 and second['error'] < 1e-4
-  wrong = lambda q, *rest: reference.attend(q * 1.5, *rest)
+  wrong = lambda x: reference.attend(x._replace(q_BTNH=x.q_BTNH * 1.5))
   monkeypatch.setattr(xla_chunked, 'attend', wrong)
   _, first, _ = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
   assert first['impl'] == 'xla' and 'differs from the reference' in first['reason']

@@ -14,7 +14,7 @@ from bertjax.errors import UserError, choose
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
 from bertjax.text import compressed, kinds
-from bertjax.text.formats import tables
+from bertjax.text.formats.records import csv_rows
 
 LONGEST = 2**24  # bytes of a line
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
@@ -153,7 +153,7 @@ def _rows(
   header: Sequence[str],
 ) -> Iterator[Record]:
   if kind == kinds.CSV:
-    rows = tables.csv_rows(lines, LONGEST)
+    rows = csv_rows(lines, LONGEST)
   else:
     rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
   names: Sequence[str] = ()

@@ -14,39 +14,32 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+from bertjax.kernels.relative_attention.operands import Mask, Operands, Relative
 
 Array = jax.Array
 
 LIBRARY: Any = 'cudnn'  # tests run the same call by 'xla', without a GPU
 
 
-def refusal(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None,
-  dropout: Dropout | None,
-) -> str | None:
+def refusal(x: Operands) -> str | None:
   """Why the library cannot say these operands, or None."""
-  types = {x.dtype.name for x in (q_BTNH, k_BSNH, v_BSNH)}
+  types, relative, dropout = {each.dtype.name for each in x[:3]}, x.relative, x.dropout
   if types != {'bfloat16'}:
     return f'expected q, k and v of bfloat16, got {", ".join(sorted(types))}'
-  size, capability = q_BTNH.shape[-1], _capability()
+  size, capability = x.q_BTNH.shape[-1], _capability()
   if capability is not None and capability < 8.0:
     return f'expected an NVIDIA GPU of compute capability 8.0 or above, got {capability}'
   most = 256 if capability is not None and capability >= 9.0 else 128
   if size % 8 or size > most:
     return f'expected a head size of at most {most} and a multiple of 8, got {size}'
-  queries, keys = q_BTNH.shape[1], k_BSNH.shape[1]
+  queries, keys = x.q_BTNH.shape[1], x.k_BSNH.shape[1]
   if queries % 2 or keys % 2:  # as if there were a bias: jax 0.10 asks this of every gradient
     return f'expected even numbers of queries and keys, got {queries} and {keys}'
   if relative is not None and _terms(relative):
     return f'expected no relative terms, got {", ".join(_terms(relative))}'
   if dropout is not None and dropout.rate:
     return f'expected no dropout of the probabilities, got {dropout.rate}'
-  return _unsaid(mask)
+  return _unsaid(x.mask)
 
 
 def _unsaid(mask: Mask) -> str | None:
@@ -80,21 +73,16 @@ def _capability() -> float | None:
   return float(said) if said[0].isdigit() else 0.0
 
 
-def call(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array, mask: Mask, scale: float | None) -> Array:
-  """The library's call: see `relative_attention`, of operands without `refusal`.
-
-  Args:
-    q_BTNH, k_BSNH, v_BSNH: of one dtype; XLA takes any.
-    mask: with `whole`.
-    scale: of the scores; None is H^-0.5.
-  """
+def call(x: Operands) -> Array:
+  """The library's call, of operands without `refusal`; by XLA they may be of any one dtype."""
+  mask = x.mask
   real_BT, real_BS = mask.example_q_BT > 0, mask.example_k_BS > 0
   queries_B, keys_B = (jnp.sum(x, 1, dtype=jnp.int32) for x in (real_BT, real_BS))
   y_BTNH = jax.nn.dot_product_attention(
-    _only(q_BTNH, real_BT),
-    _only(k_BSNH, real_BS),
-    _only(v_BSNH, real_BS),
-    scale=scale,
+    _only(x.q_BTNH, real_BT),
+    _only(x.k_BSNH, real_BS),
+    _only(x.v_BSNH, real_BS),
+    scale=x.scale,
     is_causal=mask.causal,
     # No row is empty to the library: without queries its result is cleared like all padding, and
     # without keys it is that of one key, whose value is 0.
@@ -111,21 +99,14 @@ def _only(x_BLNH: Array, real_BL: Array) -> Array:
   return jnp.where(real_BL[:, :, None, None], x_BLNH, jnp.zeros((), x_BLNH.dtype))
 
 
-def attend(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None = None,
-  dropout: Dropout | None = None,
-) -> Array:
+def attend(x: Operands) -> Array:
   """See `relative_attention`.
 
   Raises:
     NotImplementedError: see `refusal`.
     RuntimeError: jax's, where cuDNN is not installed.
   """
-  reason = refusal(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  reason = refusal(x)
   if reason is not None:
     raise NotImplementedError(f"attention: cuDNN: {reason}; 'gpu' and 'xla' take these")
-  return call(q_BTNH, k_BSNH, v_BSNH, mask, None if relative is None else relative.scale)
+  return call(x)

@@ -19,7 +19,7 @@ from bertjax.kernels.relative_attention.gpu import backward as gpu_backward
 from bertjax.kernels.relative_attention.gpu import layout
 from bertjax.kernels.relative_attention.gpu import tile as tile_lib
 from bertjax.kernels.relative_attention.gpu.tile import LEAST, LOG2E, Plan
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tuning import Call, Tile, choose
 
 Array = jax.Array
@@ -64,9 +64,7 @@ def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
 
 def tiles(folded: layout.Folded) -> Mapping[str, Tile]:
   """The tile of each kernel."""
-  _, queries, _, size = folded.q_BTNH.shape
-  length = max(queries, folded.k_BSNH.shape[1])
-  call = Call(folded.q_BTNH.dtype.name, folded.r_RNH is not None, size, length)
+  call = Call.of(folded.q_BTNH, folded.k_BSNH, folded.r_RNH)
   return choose('gpu', jax.devices()[0].device_kind, call)
 
 
@@ -87,13 +85,13 @@ def forward(
   return out['y_BTNH'], out['lse_BNT']
 
 
-def refusal(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array) -> str | None:
+def refusal(x: Operands) -> str | None:
   """Why these operands are not taken, or None."""
-  types = {x.dtype.name for x in (q_BTNH, k_BSNH, v_BSNH)}
+  types = {each.dtype.name for each in x[:3]}
   if len(types) > 1 or not types <= {'float32', 'bfloat16'}:
     return f'expected q, k and v all float32 or all bfloat16, got {", ".join(sorted(types))}'
-  if q_BTNH.shape[-1] > SIZE:
-    return f'expected a head size of at most {SIZE}, got {q_BTNH.shape[-1]}'
+  if x.q_BTNH.shape[-1] > SIZE:
+    return f'expected a head size of at most {SIZE}, got {x.q_BTNH.shape[-1]}'
   device = jax.devices()[0]
   if device.platform == 'gpu':
     capability = str(device.compute_capability)  # of AMD's a name such as gfx90a
@@ -102,23 +100,16 @@ def refusal(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array) -> str | None:
   return None
 
 
-def attend(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None = None,
-  dropout: Dropout | None = None,
-) -> Array:
+def attend(x: Operands) -> Array:
   """See `relative_attention`.
 
   Raises:
     NotImplementedError: see `refusal`.
   """
-  reason = refusal(q_BTNH, k_BSNH, v_BSNH)
+  reason = refusal(x)
   if reason is not None:
     raise NotImplementedError(f"attention: the kernel for GPUs: {reason}; 'xla' takes these")
-  folded, vectors, rules = layout.fold(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  folded, vectors, rules = layout.fold(x)
   return _core(rules, folded, vectors)
 
 

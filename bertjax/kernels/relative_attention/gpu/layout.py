@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import block_sparsity
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
+from bertjax.kernels.relative_attention.operands import Mask, Operands, Relative
 
 Array = jax.Array
 
@@ -58,7 +58,7 @@ class Vectors(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-  """Static values: `Mask.window`, `Mask.see_self`, `Relative.far`, `nearest`, `Dropout.rate`."""
+  """Static values of `Mask`, `Relative`, `Operands` and `Dropout`."""
 
   window: int | None
   see_self: bool
@@ -67,25 +67,16 @@ class Rules:
   rate: float
 
 
-def fold(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None,
-  dropout: Dropout | None,
-) -> tuple[Folded, Vectors, Rules]:
+def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
   """The operands of `relative_attention` as a kernel's core takes them."""
-  relative = relative or Relative()
-  scale = q_BTNH.shape[-1] ** -0.5 if relative.scale is None else relative.scale
-  dtype = q_BTNH.dtype
+  q_BTNH, mask, relative, dropout = x.q_BTNH, x.mask, x.relative or Relative(), x.dropout
+  dtype, scale = q_BTNH.dtype, x.scale
 
   def biased(bias_NH: Array | None) -> Array:
-    x_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(dtype)
-    return x_BTNH * scale
+    return (q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(dtype)) * scale
 
   r_RNH, segment = relative.r_RNH, relative.segment
-  folded = Folded(biased(relative.u_NH), k_BSNH, v_BSNH, bias_NR=relative.bias_NR)
+  folded = Folded(biased(relative.u_NH), x.k_BSNH, x.v_BSNH, bias_NR=relative.bias_NR)
   if r_RNH is not None:
     folded = folded._replace(w_BTNH=biased(relative.w_NH), r_RNH=r_RNH.astype(dtype))
 
@@ -113,9 +104,8 @@ def fold(
       q_BTNH.shape[2], dtype=jnp.uint32
     )
     vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=head_N)
-  near = nearest(mask, relative, q_BTNH.shape[1])
   rate = 0.0 if dropout is None else dropout.rate
-  return folded, vectors, Rules(mask.window, mask.see_self, relative.far, near, rate)
+  return folded, vectors, Rules(mask.window, mask.see_self, relative.far, x.nearest, rate)
 
 
 def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:

@@ -17,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tpu import backward as tpu_backward
 from bertjax.kernels.relative_attention.tpu import layout
 from bertjax.kernels.relative_attention.tpu import tile as tile_lib
@@ -45,21 +45,11 @@ def compiled_for(kind: str) -> Iterator[None]:
     _TARGET.reset(token)
 
 
-def attend(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None = None,
-  dropout: Dropout | None = None,
-  *,
-  kind: str | None = None,
-  interpret: bool = False,
-) -> Array:
+def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> Array:
   """See `relative_attention`.
 
   Args:
-    q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: the operands.
+    x: the operands.
     kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
       of today's where that is no TPU (a program that is compiled ahead).
     interpret: runs without a TPU, slowly.
@@ -67,34 +57,32 @@ def attend(
   Raises:
     NotImplementedError: what the kernel does not take; says why, and what does.
   """
-  operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
   kind = kind or _TARGET.get()
   if kind is None:
     device = jax.devices()[0]
     kind = device.device_kind if device.platform == 'tpu' else 'TPU v5 lite'
   strided = kind not in _NO_STRIDED_ROTATION
-  position = relative is not None and relative.r_RNH is not None
-  length = max(q_BTNH.shape[1], k_BSNH.shape[1])
-  call = Call(q_BTNH.dtype.name, position, q_BTNH.shape[-1], length)
-  block = choose('tpu', kind, call)['both'].keys
-  _check_takes(q_BTNH, k_BSNH, relative, block, kind)
-  shape, floats, integers = layout.pack(*operands, block)
+  block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, x.relative and x.relative.r_RNH))[
+    'both'
+  ].keys
+  _check_takes(x, block, kind)
+  shape, floats, integers = layout.pack(x, block)
   y_BTD: Any = _core(shape, strided, interpret, floats, integers)
-  return y_BTD.reshape(*q_BTNH.shape)
+  return y_BTD.reshape(*x.q_BTNH.shape)
 
 
-def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block, kind) -> None:
-  size, keys = q_BTNH.shape[-1], k_BSNH.shape[1]
+def _check_takes(x: Operands, block: int, kind: str) -> None:
+  size, keys, dtype = x.q_BTNH.shape[-1], x.k_BSNH.shape[1], x.q_BTNH.dtype
   if size > 256:
     raise NotImplementedError(
       f"attention: impl='tpu' takes heads of up to 256, got {size}; impl='xla' takes any"
     )
-  if q_BTNH.dtype not in (jnp.float32, jnp.bfloat16):
+  if dtype not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError(
-      f"attention: impl='tpu' takes float32 and bfloat16, got {q_BTNH.dtype}; impl='xla' takes any"
+      f"attention: impl='tpu' takes float32 and bfloat16, got {dtype}; impl='xla' takes any"
     )
   wide, group = layout.columns(size)
-  tables = 2 if relative is not None and relative.r_RNH is not None else 0
+  tables = 2 if x.relative is not None and x.relative.r_RNH is not None else 0
   needed = (2 + tables) * (keys + 2 * block) * wide * group * 4
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import block_sparsity, distance_tables
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative
 
 Array = jax.Array
 
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
     wide: H, padded to a multiple of 64.
     group: heads of a block; N is padded to a multiple of it.
     scale: factor of all terms but the bias.
-    near: see `operands.nearest`.
+    near: see `Operands.nearest`.
     window, see_self: of the mask.
     order, globals_, position, bias, segment: whether the operation has them.
     rate: rate of the dropout; 0: none.
@@ -114,24 +114,14 @@ class Integers(NamedTuple):
   row_4B: Array
 
 
-def pack(
-  q_BTNH: Array,
-  k_BSNH: Array,
-  v_BSNH: Array,
-  mask: Mask,
-  relative: Relative | None,
-  dropout: Dropout | None,
-  block: int,
-) -> tuple[Shape, Floats, Integers]:
+def pack(x: Operands, block: int) -> tuple[Shape, Floats, Integers]:
   """Lays the operands out in blocks; differentiable in plain JAX."""
-  near = nearest(mask, relative, q_BTNH.shape[1])
-  relative = relative or Relative()
-  rows, queries, heads, size = q_BTNH.shape
+  mask, relative, dropout = x.mask, x.relative or Relative(), x.dropout
+  rows, queries, heads, size = x.q_BTNH.shape
   wide, group = columns(size)
   shape = Shape(
-    rows=rows, heads=heads, queries=queries, keys=k_BSNH.shape[1], size=size, block=block,
-    wide=wide, group=group,
-    scale=size**-0.5 if relative.scale is None else relative.scale, near=near, window=mask.window,
+    rows=rows, heads=heads, queries=queries, keys=x.k_BSNH.shape[1], size=size,
+    block=block, wide=wide, group=group, scale=x.scale, near=x.nearest, window=mask.window,
     see_self=mask.see_self, order=mask.order_q_BT is not None,
     globals_=mask.global_q_BT is not None, position=relative.r_RNH is not None,
     bias=relative.bias_NR is not None, segment=relative.segment is not None,
@@ -139,11 +129,11 @@ def pack(
   )  # fmt: skip
   long = lambda x_BTNH: whole(flat(shape, x_BTNH), block, 1)
   floats = Floats(
-    long(q_BTNH),
-    long(k_BSNH),
-    long(v_BSNH),
+    long(x.q_BTNH),
+    long(x.k_BSNH),
+    long(x.v_BSNH),
     flat(shape, _vectors(relative, heads, size)),
-    _table(relative.r_RNH, relative, shape, lambda x: flat(shape, x).astype(q_BTNH.dtype)),
+    _table(relative.r_RNH, relative, shape, lambda r: flat(shape, r).astype(x.q_BTNH.dtype)),
     _table(
       relative.bias_NR.T if relative.bias_NR is not None else None,
       relative, shape,

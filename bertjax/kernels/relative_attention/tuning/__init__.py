@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax
 from absl import logging
 
 FOLDER = pathlib.Path(__file__).parent
@@ -43,6 +44,12 @@ class Call(NamedTuple):
   position: bool
   size: int
   length: int
+
+  @classmethod
+  def of(cls, q_BTNH: jax.Array, k_BSNH: jax.Array, r_RNH: jax.Array | None) -> 'Call':
+    """Returns the key of these operands."""
+    length = max(q_BTNH.shape[1], k_BSNH.shape[1])
+    return cls(q_BTNH.dtype.name, r_RNH is not None, q_BTNH.shape[-1], length)
 
 
 @dataclasses.dataclass(frozen=True)

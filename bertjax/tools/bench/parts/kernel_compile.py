@@ -20,11 +20,10 @@ def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
   """Compiles forward and backward for a device. Returns seconds, and temp_bytes (the compiler's
   temporary memory) or reason (why it does not compile)."""
   start, attention = time.perf_counter(), functools.partial(relative_attention, impl=impl)
-  if impl == 'tpu':  # which otherwise asks the devices that are there
-    attention = functools.partial(tpu_forward.attend, kind=target.device_kind)
   arguments = topology.on(target, jax.eval_shape(lambda: passes.arguments(shape)))
   try:
-    lowered = jax.jit(passes.forward_backward(attention)).lower(*arguments)
+    with tpu_forward.compiled_for(target.device_kind):
+      lowered = jax.jit(passes.forward_backward(attention)).lower(*arguments)
     compiled = topology.compile_absent(lowered)
     said: dict[str, Any] = dict(temp_bytes=topology.memory(compiled)['temp_bytes'])
   except Exception as error:  # of many types; whatever it is goes into the table

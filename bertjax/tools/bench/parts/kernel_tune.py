@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
-from bertjax.kernels.relative_attention import reference, relative_attention, tuning
+from bertjax.kernels.relative_attention import relative_attention, tuning
 from bertjax.kernels.relative_attention.arg_specs import Shape
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
 from bertjax.machine import durable
 from bertjax.tools.bench.parts import passes, timing
-from bertjax.tools.bench.parts.kernel_time import TOLERANCE, WARMUP
+from bertjax.tools.bench.parts.kernel_time import REFERENCE, TOLERANCE, WARMUP
 
 Tiles = Mapping[str, Tile]
 # Median seconds of forward and backward with these tiles; raises what the compiler raises.
@@ -76,7 +76,7 @@ def _tried(impl: str, best: Tiles) -> Iterator[tuple[str, Tile]]:
 def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
   """Times a shape's forward and backward, once its results equal the reference's."""
   arguments = jax.jit(lambda: passes.arguments(shape, jnp.dtype(dtype)))()
-  want = jax.jit(passes.forward_backward(reference.attend))(*arguments)
+  want = jax.jit(passes.forward_backward(REFERENCE))(*arguments)
 
   def median(chosen: Tiles) -> float:
     attention = functools.partial(relative_attention, impl=impl)
