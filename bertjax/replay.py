@@ -85,8 +85,8 @@ def _first_state(
   from bertjax.train import first_state
 
   if directory is None:
-    return first_state.initial_state(run.config, run, say.note, source)
-  state, meta = reading.read_state(directory, first_state.saved(run.config, run.abstract))
+    return first_state.initial_state(run, say.note, source)
+  state, meta = reading.read_state(directory, first_state.saved(run, run.abstract))
   state = first_state.restored(run, state)
   if same:
     first_state.check_last_batch(run, meta, int(directory.name))

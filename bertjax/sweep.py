@@ -24,7 +24,7 @@ from bertjax.launch.arguments import without_flags
 from bertjax.launch.grid import Job, Point, jobs, judged, table
 from bertjax.machine import remote
 
-_CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
+_CONFIG = command_line.define_config('Config file of all runs')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
 _GRID = flags.DEFINE_multi_string(
   'grid',
@@ -129,7 +129,7 @@ def _settle(config: Any, point: Collection[str]) -> None:
   from bertjax.train.facts import Facts
 
   given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
-  settled = resolve.counted(config, resolve.resolve(config, Facts(given))).config
+  settled = resolve.counted(resolve.resolve(config, Facts(given))).config
   for key in ('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps'):
     config[key] = settled[key]
   config.model.update({k: settled.model[k] for k in ('dtype', 'remat') if k in config.model})

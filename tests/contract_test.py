@@ -93,7 +93,7 @@ def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
 @pytest.mark.parametrize('name', ['bert', 'modernbert', 'electra', 'xlm'])
 @mutation(
   'setup: columns are not divided',
-  'configs/common.py',
+  'bertjax/config/keys.py',
   "  ('length', 'sequence'),\n",
   "  ('length', 'nothing'),\n",
 )
@@ -129,7 +129,7 @@ def test_the_dropout_of_each_step_is_its_own(rich_store):
   config = tiny('roberta')
   config.optimizer.schedule.peak = 0.0
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, phase = first_state.initial_state(config, run), run.phases[0]
+  state, phase = first_state.initial_state(run), run.phases[0]
   phase.compile(run.abstract)
   batch = phase.next_batch(0)[0]
   state, first = phase.train(state, batch)
@@ -155,7 +155,7 @@ def test_every_phase_takes_its_first_step(name, rich_store):
   """On the state that the phases before it left."""
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state = first_state.initial_state(config, run)
+  state = first_state.initial_state(run)
   for phase in run.phases:
     phase.compile(run.abstract)
     state, metrics = phase.train(phase.enter(state), phase.next_batch(0)[0])

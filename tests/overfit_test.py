@@ -25,7 +25,7 @@ SYSTEMS = [*((name, {}) for name in systems.NAMES), ('electra', UNIFORM)]
 def learned(config: ConfigDict, rich_store, steps: int) -> dict[str, float]:
   """What is logged of each phase's first batch in the last of so many steps on it."""
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, scores = first_state.initial_state(config, run), {}
+  state, scores = first_state.initial_state(run), {}
   for phase in run.phases:
     phase.compile(run.abstract)
     batch = phase.next_batch(0)[0]

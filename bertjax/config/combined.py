@@ -70,16 +70,10 @@ def make(kind: str, config: Any, phases: Sequence[Any], weights: Sequence[float]
   """Combines phases, each of which says `kind` with a weight.
 
   Raises:
-    UserError: they are drawn and the config has no temperature, or they are not of labelled
-      examples of one vocabulary.
+    UserError: they are drawn, and not of labelled examples of one vocabulary.
   """
   if kind == 'summed':
     return Combined(tuple(phases), tuple(weights))
-  if 'temperature' not in config:
-    raise UserError(
-      'config.phases are drawn by config.temperature, which is not there: expected a number, 1.0 '
-      'to draw them by size; begin with configs/finetune/tasks.py'
-    )
   for phase in phases:
     if (reader := phase.config.data.reader) != 'labelled':
       raise UserError(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax.config import combined as combined_lib
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.field_types import Count, Positive
@@ -155,6 +156,7 @@ def make(config: Any) -> Timeline:
       unknown key or of one that a phase has no value of its own for; or as `combined.make`.
   """
   resolved = config.copy_and_resolve_references()
+  sections.complete(resolved)
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:
     return Timeline((PhaseConfig('main', resolved),), (total,), total, skips=skips)
@@ -177,6 +179,7 @@ def make(config: Any) -> Timeline:
       if own not in changed.evals and 'type' in judged:
         changed.evals[own] = judged  # a set that this phase alone has
     override(changed, body, f'config.phases.{name}')
+    sections.complete(changed)
     phases.append(PhaseConfig(name, changed))
   if len(kinds) != 1:
     mixed = ' and '.join(sorted(kinds))

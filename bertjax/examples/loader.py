@@ -117,8 +117,9 @@ def stream(
     batches: of one recipe, or of several, which the hosts must divide.
     start_index: of the first batch; reached in constant time.
     hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
-    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which a `Stream`
-      needs. They change nothing else.
+    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which
+    `StreamedRows`
+      need. They change nothing else.
 
   Yields:
     (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and

@@ -15,7 +15,8 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
-from bertjax.errors import UserError, is_foreign
+from bertjax.errors import UserError
+from bertjax.formats.originals import torch_files
 
 NAME = 'model.safetensors'
 INDEX = f'{NAME}.index.json'
@@ -128,7 +129,8 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
   if (directory / NAME).is_file():
     return Tensors([directory / NAME])
   if (directory / TORCH).is_file():
-    return _read_torch(directory / TORCH)
+    state = torch_files.load(directory / TORCH, mmap=True)
+    return torch_files.arrays(state, str(directory / TORCH), buffers=True)
   raise UserError(
     f'{directory} holds no tensors: expected {NAME}, {INDEX} or {TORCH}, got '
     f'{", ".join(sorted(p.name for p in directory.iterdir())[:20]) or "nothing"}'
@@ -138,25 +140,6 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
 def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
   """Returns the files that hold the tensors of a directory."""
   return sorted(p for p in directory.iterdir() if p.suffix == '.safetensors' or p.name == TORCH)
-
-
-def _read_torch(path: pathlib.Path) -> dict[str, np.ndarray]:
-  try:
-    import torch
-  except ImportError as error:
-    raise UserError(
-      f'{path} is a file of torch: install torch, or save it as {NAME} (save_pretrained)'
-    ) from error
-  try:
-    state = torch.load(path, map_location='cpu', weights_only=True, mmap=True)
-  except Exception as error:  # a damaged pickle may end in any class
-    if not is_foreign(error):
-      raise
-    raise UserError(f'{path} cannot be read as tensors alone: {error!r}') from error
-  tensors = state.values() if isinstance(state, Mapping) else [state]
-  if not all(isinstance(each, torch.Tensor) for each in tensors):
-    raise UserError(f'{path}: expected a state dict of tensors, got {type(state).__name__}')
-  return {name: tensor.float().numpy() for name, tensor in state.items()}
 
 
 def write(

@@ -110,18 +110,18 @@ class Found(NamedTuple):
   source: init_from.Source | None
 
 
-def look_up(config: Any, facts: Facts, workdir: pathlib.Path | str, begun: bool) -> Found:
+def look_up(spec: Any, workdir: pathlib.Path | str, begun: bool) -> Found:
   """Looks up what a run needs before it has its store.
 
   Args:
-    config: of the run, checked.
-    facts: known already.
+    spec: of the run, with the facts that are known already.
     workdir: of the run, which keeps the vocabulary that a model brings.
     begun: whether the run has begun: then it needs `config.init_from` no more.
 
   Raises:
     UserError: a source or a teacher that is not there or does not fit.
   """
+  config, facts = spec.config, spec.facts
   said, opened, taught = [], None, None
   if 'teacher' in config.objective:
     found, taught, lines = teacher.brought(config, facts.teacher)

@@ -20,21 +20,19 @@ from bertjax.types import TEACHER
 
 
 def initial_state(
-  config: Any,
-  run: setup.Run,
-  say: Callable[[str], None] = print,
-  source: init_from.Source | None = None,
+  run: setup.Run, say: Callable[[str], None] = print, source: init_from.Source | None = None
 ) -> State:
   """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries.
 
   Args:
-    config, run: of the run.
-    say: what shows a line.
+    run: before its first step.
+    say: shows a line.
     source: what `config.init_from` names, if it has been opened.
 
   Raises:
     UserError: what it names does not fit the run.
   """
+  config = run.config
   fresh_layers.check(config.fresh_layers, config.init_from, run.abstract.variables['params'])
   load = init_from.loader(config, run.vocabulary, source)
   made = _from_seed(run)
@@ -71,10 +69,10 @@ def first_carries(run: setup.Run) -> dict[str, Any]:
   return {phase.name: phase.first_carry() for phase in run.phases}
 
 
-def saved(config: Any, state: State) -> State:
+def saved(run: setup.Run, state: State) -> State:
   """Returns the part of a state that checkpoints hold: no teacher, no carry if save_carry=False."""
   state = state._replace(variables=teacher.without(state.variables))
-  return state if config.save_carry else state._replace(carry={})
+  return state if run.config.save_carry else state._replace(carry={})
 
 
 def with_teacher(run: setup.Run, variables: Any) -> Any:
@@ -109,10 +107,10 @@ def begin(
     UserError: the batch of the last step is not the one that the run was trained on.
   """
   config, record = run.config, resume.stored(workdir)
-  found = checkpoints.restore(saved(config, run.abstract))
+  found = checkpoints.restore(saved(run, run.abstract))
   if found is None:
     progress.note('Making the initial state')
-    state = initial_state(config, run, progress.note, source)
+    state = initial_state(run, progress.note, source)
     finite.require(state, 'the initial state', ': take another config.init_from or teacher')
     return 0, state, {}
   start, state, meta = found[0], restored(run, found[1]), found[2]

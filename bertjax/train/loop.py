@@ -18,6 +18,7 @@ import jax
 from bertjax import registry
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, reading, resume
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.machine import checksums, hosts, mirror
@@ -49,6 +50,7 @@ def run(
       values of the config stand.
   """
   registry.note_own(config)
+  sections.complete(config)
   hosts.introduce()
   progress = Progress(config.total_steps)
   with Stop(progress.note) as stop, contextlib.ExitStack() as stack:
@@ -215,7 +217,7 @@ class Session:
 
   def _claim(self, done: int) -> None:
     """The first step has worked: from now on the workdir is this run's."""
-    self._spikes.saved(done, first_state.saved(self._config, self._state))
+    self._spikes.saved(done, first_state.saved(self._run, self._state))
     facts = self._run.spec.facts.kept()
     changed = resume.claim_workdir(self._workdir, self._config, facts, self._start)
     self._record.changed(self._start, changed)
@@ -231,7 +233,7 @@ class Session:
     """Saves the state after the last step; with `wait` it returns when the checkpoint is there."""
     self._spikes.judge()
     with self._record.time('checkpoint'):
-      held, meta = first_state.saved(self._config, self._state), {}
+      held, meta = first_state.saved(self._run, self._state), {}
       for watcher in self.watchers:
         meta |= watcher.saved(done, held)
       self._checkpoints.save(done, held, meta, wait=wait)
@@ -320,7 +322,7 @@ def evaluate(
   directory = reading.choose(place.path, chosen, config.best, place.fetch_checkpoint)
   record = dict(manifest=checksums.of_file(directory / mirror.MANIFEST))
   hosts.require_same('the checkpoint', record, 'give all the same --workdir')
-  abstract = first_state.saved(run.config, run.abstract).variables
+  abstract = first_state.saved(run, run.abstract).variables
   variables = first_state.with_teacher(run, reading.read_variables(directory, abstract))
   scores = evaluation.scores(run, int(directory.name), True, variables, progress)
   if jax.process_index() == 0:

@@ -34,7 +34,7 @@ def open_run(
   spec, source = resolve.begin(config, workdir, given, overrides)
   for note in spec.said:
     progress.note(note)
-  data, seed, facts = spec.config.data, spec.config.seed, spec.facts
+  data, seed = spec.config.data, spec.config.seed
   reader = readers.of(data)
   if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
     for phase in spec.timeline.parts:
@@ -52,10 +52,11 @@ def open_run(
   progress.note(reader.says([phase.config for phase in spec.timeline.parts], path))
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
-  make = lambda facts: setup.make_run(config, path, fallback=plans, facts=facts)
-  run = hosts.first_then_all('plans', lambda: make(facts))
-  if run.config.minutes and not facts.steps:
-    run = make(facts._replace(steps=pace.measure(run, progress.note)))
+  run = hosts.first_then_all('plans', lambda: setup.make_run(spec, path, fallback=plans))
+  if spec.config.minutes and not spec.facts.steps:
+    steps = pace.measure(run, progress.note)
+    spec = resolve.resolve(spec.given, spec.facts._replace(steps=steps))
+    run = setup.make_run(spec, path, fallback=plans)
   digests.check_data(run)
   shown = None
   for phase in run.parts:
@@ -64,7 +65,7 @@ def open_run(
     if phase.rules != shown:
       shown = phase.rules
       progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
-    if pairs := segments.note(phase.name, phase.config, phase.examples):
+    if pairs := segments.note(phase):
       progress.note(pairs)
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')

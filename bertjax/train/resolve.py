@@ -14,13 +14,13 @@ Nothing else changes a config between the command line and the first step. The o
 import copy
 import math
 import pathlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import history, resume
-from bertjax.config import presets, schema, timeline
+from bertjax.config import presets, schema, sections, timeline
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.examples.labelled.common import from_config
@@ -34,12 +34,14 @@ class RunSpec(NamedTuple):
   """A run, resolved.
 
   Attributes:
+    given: the config before.
     config: with references resolved and all facts filled in.
     timeline: its phases, whose configs have all facts, too.
     facts: that were filled in.
     said: lines about what they have set, for people.
   """
 
+  given: Any
   config: Any
   timeline: timeline.Timeline
   facts: Facts = NONE
@@ -56,9 +58,12 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   Raises:
     UserError: whatever is wrong with a key of the config, or does not fit the facts.
   """
+  given, config = config, copy.deepcopy(config)
+  sections.complete(config)
   schema.check_keys(config)
-  config = copy.deepcopy(config)
-  said = [*_steps(config, facts), *_source(config, facts), *_preset(config, facts)]
+  said = [*_steps(config, facts), *_source(config, facts)]
+  if facts.given is not None:
+    said += presets.set_fields(config, facts.given)
   if facts.teacher:
     config.objective.teacher.update(
       model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
@@ -66,11 +71,22 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   _vocabulary(config.data, facts)
   line = schema.check(config)
   config = config.copy_and_resolve_references()
-  if facts.ids:
-    for each in (config, *(phase.config for phase in line.parts)):
-      _store(each, facts)
+  spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data)))
+  return with_store(spec, facts) if facts.ids else spec
+
+
+def with_store(spec: RunSpec, facts: Facts) -> RunSpec:
+  """Returns a spec with what its store says, whose facts are the last ones to be known.
+
+  Raises:
+    UserError: the model or its labels do not fit.
+  """
+  config, line = copy.deepcopy((spec.config, spec.timeline))
+  for each in (config, *(phase.config for phase in line.parts)):
+    _store(each.model, each.data.languages, facts)
+  if 'task' in readers.of(config.data).reads and 'labels' in config.model:
     _labels(config, line)
-  return RunSpec(config, line, facts, (*said, *schema.notes(config)))
+  return spec._replace(config=config, timeline=line, facts=facts)
 
 
 def begin(
@@ -93,23 +109,23 @@ def begin(
   record = resume.stored(workdir)
   moved = () if overrides is None else check_workdir(workdir, record, config, given, overrides)
   spec = resolve(config, facts_lib.recalled(record, workdir, given, overrides or ()))
-  found = facts_lib.look_up(spec.config, spec.facts, workdir, record is not None)
+  found = facts_lib.look_up(spec, workdir, record is not None)
   if found.facts != spec.facts:
     spec = resolve(config, found.facts)
-  spec = counted(config, spec)
+  spec = counted(spec)
   return spec._replace(said=(*moved, *spec.said, *found.said)), found.source
 
 
-def counted(config: Any, spec: RunSpec) -> RunSpec:
+def counted(spec: RunSpec) -> RunSpec:
   """Returns the spec with the labelled examples counted, where `config.epochs` needs them."""
   facts = spec.facts
-  if not config.epochs or facts.given is None or 'total_steps' in facts.given:
+  if not spec.config.epochs or facts.given is None or 'total_steps' in facts.given:
     return spec
   line, counts = spec.timeline, []
   for phase in line.drawn or [timeline.PhaseConfig('main', spec.config)]:
     with timeline.named(phase):
       counts.append((from_config.count(phase.config), phase.config.batch_size))
-  return resolve(config, facts._replace(examples=tuple(counts)))
+  return resolve(spec.given, facts._replace(examples=tuple(counts)))
 
 
 def check_workdir(
@@ -141,11 +157,7 @@ def check_workdir(
 def of_step(record: Mapping[str, Any], step: int) -> RunSpec:
   """Returns the spec that a step, counted from 1, of the run of a config.json had."""
   config = resume.as_config(history.config_of(record, step))
-  return RunSpec(config, timeline.make(config))
-
-
-def _preset(config: Any, facts: Facts) -> list[str]:
-  return [] if facts.given is None else presets.set_fields(config, facts.given)
+  return RunSpec(config, config, timeline.make(config))
 
 
 def _steps(config: Any, facts: Facts) -> list[str]:
@@ -209,9 +221,8 @@ def _vocabulary(data: Any, facts: Facts) -> None:
     data.vocab = facts.vocabulary
 
 
-def _store(config: Any, facts: Facts) -> None:
+def _store(model: Any, languages: Any, facts: Facts) -> None:
   """Fills in what the store says; a phase may have its own model."""
-  model = config.model
   if 0 < model.vocab_size < facts.ids:
     raise UserError(
       f'the store {facts.store} has {facts.ids} ids, but config.model.vocab_size='
@@ -220,14 +231,14 @@ def _store(config: Any, facts: Facts) -> None:
   model.vocab_size = model.vocab_size or facts.ids
   pad_id.fill(model, facts.pad)
   if 'extra' in model:
-    model.extra = tuple(_table(name, rows, config, facts) for name, rows in model.extra)
+    languages = languages or facts.languages
+    model.extra = tuple(_table(name, rows, languages) for name, rows in model.extra)
 
 
-def _table(name: str, rows: int, config: Any, facts: Facts) -> tuple[str, int]:
+def _table(name: str, rows: int, languages: Sequence[str]) -> tuple[str, int]:
   """A table of `config.model.extra`, with as many rows as there are languages where it has 0."""
   if name != 'language':
     return name, rows
-  languages = config.data.languages or facts.languages
   if 0 < rows < len(languages):
     raise UserError(
       f'config.model.extra has ids for {rows} languages, but there are {len(languages)}, '
@@ -239,8 +250,6 @@ def _table(name: str, rows: int, config: Any, facts: Facts) -> tuple[str, int]:
 def _labels(config: Any, line: timeline.Timeline) -> None:
   """Gives heads that have 0 classes as many as their task has; a phase that is drawn has a task and
   heads of its own, which the config then says too."""
-  if 'task' not in readers.of(config.data).reads or 'labels' not in config.model:
-    return
   from_config.fill_labels(config.model, config.data.task)
   for phase in line.parts:
     with timeline.named(phase):

@@ -18,7 +18,6 @@ from bertjax.store.reader import Store, open_store
 from bertjax.train import abstract_state, evaluation, resolve
 from bertjax.train import phase as phase_lib
 from bertjax.train import step as step_lib
-from bertjax.train.facts import NONE, Facts
 from bertjax.train.phase import Phase
 from bertjax.train.step import State
 from bertjax.types import Batch, Factory, Objective, Subject
@@ -68,34 +67,33 @@ class Run(NamedTuple):
 
 
 def make_run(
-  config: Any,
+  given: Any,
   store_path: str,
   devices: Sequence[Any] | None = None,
   fallback: str | None = None,
-  facts: Facts = NONE,
 ) -> Run:
-  """Builds a run from its config.
+  """Builds a run over its store.
 
   Args:
-    config: as it was given.
+    given: its `RunSpec`, without the facts of the store; or a config that needs no other ones.
     store_path: what its reader's `ensure` returned.
     devices: of the mesh; None takes all.
     fallback: directory for the plans where the store's own cannot be written.
-    facts: without those of the store.
 
   Raises:
     UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
-  store = readers.of(config.data).open(store_path)
-  spec = resolve.resolve(config, facts.of_store(store))
+  spec = given if isinstance(given, resolve.RunSpec) else resolve.resolve(given)
+  store = readers.of(spec.config.data).open(store_path)
+  spec = resolve.with_store(spec, spec.facts.of_store(store))
   config, timeline = spec.config, spec.timeline
-  _check_store(config, store)
+  _check_store(store, config.data, config.model)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for part in timeline.parts:
     _check(part, mesh)
   held_out = _held_out(store)
-  objectives = {p.name: _factory(p.config).make(p.config) for p in timeline.parts}
+  objectives = {p.name: _factory(p.config.objective.name).make(p.config) for p in timeline.parts}
   if timeline.drawn:
     heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
     objectives = over_all(objectives, heads)
@@ -116,10 +114,8 @@ def make_run(
   return Run(spec, timeline, phases, store, vocabulary, placed, abstract)
 
 
-def _factory(config: Any) -> Factory:
-  return registry.find(
-    'bertjax.objectives', config.objective.name, 'config.objective.name'
-  ).OBJECTIVE
+def _factory(name: str) -> Factory:
+  return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
 
 
 def _held_out(store: Store) -> Store | None:
@@ -147,9 +143,9 @@ def _held_out(store: Store) -> Store | None:
   return found.numbered(store.languages) if found.languages else found
 
 
-def _check_store(config: Any, store: Store) -> None:
+def _check_store(store: Store, data: Any, model: Any) -> None:
   """Refuses a store of another vocabulary, or without what a table of the model is to read."""
-  data, reads = config.data, readers.of(config.data).reads
+  reads = readers.of(data).reads
   if data.vocab and readers.of(data).text:
     given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
     if given.sha256 != made_with['sha256']:
@@ -158,7 +154,7 @@ def _check_store(config: Any, store: Store) -> None:
         f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
         f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
       )
-  tables = dict(config.model.get('extra', ()))
+  tables = dict(model.get('extra', ()))
   if 'language' in tables and not (data.languages or store.languages) and 'task' not in reads:
     store.column('language')  # refuses, with the remedy
   roles = (
@@ -242,7 +238,7 @@ def _phase(
   tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
   subject = Subject(
     config=config,
-    make=_factory(config).make,
+    make=_factory(config.objective.name).make,
     objective=objective,
     shapes=lambda objective, batch: abstract_state.variables_of(objective, batch)[0],
     variables=variables,

@@ -70,7 +70,7 @@ def newton(x_nD, y_n):
 def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, rich_store):
   c = config(files, system)
   run = setup.make_run(c, rich_store, jax.devices()[:1])
-  variables = first_state.initial_state(c, run).variables
+  variables = first_state.initial_state(run).variables
   mean = text_means.mean_of(run, variables)
 
   def read(name):
@@ -104,7 +104,7 @@ def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
         setup.make_run(c, rich_store, jax.devices()[:1])
       continue
     run = setup.make_run(c, rich_store, jax.devices()[:1])
-    variables = first_state.initial_state(c, run).variables
+    variables = first_state.initial_state(run).variables
     keep = lambda train_nD, label_n, dev_nD, to=language: (
       seen.update({to: train_nD}) or label_n[:39]
     )

@@ -18,7 +18,7 @@ def test_each_memory_scores_as_its_own_run_does(rich_store):
   more: dict = {'evals.memory.memories': (0, 16)}
   c = tiny('transformer_xl', **more)
   run = setup.make_run(c, rich_store, jax.devices()[:1])
-  variables = first_state.initial_state(c, run).variables
+  variables = first_state.initial_state(run).variables
   variables = jax.tree.map(lambda x: x * (8.0 if x.ndim > 1 else 1.0), variables)
   scores, _ = evaluation.run_due(run.evals(1), variables, 1, True)
   each = [scores[f'eval/memory/memory_{memory}/lm'] for memory in (0, 16)]

@@ -43,7 +43,7 @@ class Reference(NamedTuple):
 def steps_of(config: ConfigDict, path, devices: int = 1, steps: int = STEPS) -> Reference:
   """The first steps from the seed, on so many devices."""
   run = setup.make_run(config, path, jax.devices()[:devices])
-  state, phase = first_state.initial_state(config, run), run.phases[0]
+  state, phase = first_state.initial_state(run), run.phases[0]
   found = []
   for index in range(steps):  # the compiled step refuses a state that came back otherwise
     batch, _ = phase.next_batch(index)
@@ -120,9 +120,9 @@ def check_resume(reference: Reference, workdir) -> None:
   state = jax.tree.map(jnp.copy, reference.state)  # the step takes it
   kept = checkpoints_lib.Checkpoints(workdir, 1, config.best)
   meta = dict(fed_sha256=first_state.last_batch_sha256(run, STEPS))
-  kept.save(STEPS, first_state.saved(config, state), meta, wait=True)
+  kept.save(STEPS, first_state.saved(run, state), meta, wait=True)
   straight, _ = phase.train(state, phase.next_batch(STEPS)[0])
-  done, restored, meta = kept.restore(first_state.saved(config, run.abstract))
+  done, restored, meta = kept.restore(first_state.saved(run, run.abstract))
   kept.close()
   first_state.check_last_batch(run, meta, done)
   again = setup.make_run(config, reference.path, jax.devices()[:1]).phases[0].next_batch(STEPS)[0]

@@ -40,7 +40,7 @@ def learned(name: str, quick: Quick, store) -> dict[str, arms.Found]:
   config.update_from_flattened_dict(SMALL | quick.fields)
   run = setup.make_run(config, str(store), jax.devices()[:1])
   with optimized(False):
-    state = first_state.initial_state(config, run, lambda line: None)
+    state = first_state.initial_state(run, lambda line: None)
   for step in range(config.total_steps):
     number, index = run.timeline.at(step)
     phase = run.phases[number]

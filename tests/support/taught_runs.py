@@ -19,7 +19,7 @@ def write_teacher(workdir, store, seed, system='bert', **fields):
 def first_losses(config, store, devices):
   config, *_ = adopt(config, 'nowhere')
   run = setup.make_run(config, str(store), devices)
-  state, phase = first_state.initial_state(config, run, print), run.phases[0]
+  state, phase = first_state.initial_state(run, print), run.phases[0]
   phase.compile(run.abstract)
   found = []
   for index in range(3):

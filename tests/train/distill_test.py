@@ -130,7 +130,7 @@ def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
 def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_device):
   config, *_ = adopt(student(rich_store, taught), 'nowhere')
   run = setup.make_run(config, str(rich_store), one_device[:1])
-  variables = first_state.initial_state(config, run, print).variables
+  variables = first_state.initial_state(run, print).variables
   whole = runs.open_run(taught).params()
   jax.tree.map(np.testing.assert_array_equal, dict(variables['teacher']), whole)
   jax.tree.map(

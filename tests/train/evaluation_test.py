@@ -125,7 +125,7 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   config.evals.fill_mask.sentences = ('cat [MASK] cat', '[MASK]')
   config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
-  state = first_state.initial_state(config, run)
+  state = first_state.initial_state(run)
   scores, tables = evaluation.run_due(run.evals(1), state.variables, 7, True)
   assert set(scores) <= evaluation.score_names(run.evals(1)) and 'eval/mlm' in scores
   assert tables[0].row_count == 2 and 'step 7' in tables[0].title

@@ -19,7 +19,7 @@ class Source:
   def __init__(self, store, workdir):
     self.workdir, self.store = workdir, store
     run = setup.make_run(self.config(), store, jax.devices()[:1])
-    self.fresh = jax.device_get(first_state.initial_state(self.config(), run).variables['params'])
+    self.fresh = jax.device_get(first_state.initial_state(run).variables['params'])
     self.params = jax.tree.map(lambda x: x + 1, self.fresh)
     runs.write_run(workdir, run.config, self.params, run.vocabulary, {})
 
@@ -30,7 +30,7 @@ class Source:
     """The parameters that a run begins with, and what it says."""
     c = self.config(init_from=str(self.workdir), **more)
     run, said = setup.make_run(c, self.store, jax.devices()[:devices]), []
-    state = first_state.initial_state(c, run, said.append)
+    state = first_state.initial_state(run, said.append)
     return jax.device_get(state.variables['params']), said
 
 

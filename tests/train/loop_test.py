@@ -227,7 +227,7 @@ FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 @mutation(
   'train: the first step is not looked at',
   'bertjax/train/loop.py',
-  '    self._spikes.saved(done, first_state.saved(self._config, self._state))\n',
+  '    self._spikes.saved(done, first_state.saved(self._run, self._state))\n',
   '    self._spikes.judge()\n',
 )
 def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(

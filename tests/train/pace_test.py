@@ -91,7 +91,7 @@ def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
 @mutation(
   'pace: the schedule is as long as the config first said',
   'bertjax/train/opening.py',
-  'run = make(facts._replace(steps=pace.measure(run, progress.note)))',
+  'spec = resolve.resolve(spec.given, spec.facts._replace(steps=steps))',
   'pass',
 )
 def test_a_killed_run_of_minutes_goes_on_with_its_schedule(rich_store, tmp_path):

@@ -37,7 +37,7 @@ def growing(store, **own):
 def test_one_schedule_runs_on_through_batches_and_lengths_that_grow(rich_store):
   """The clock is the step of the run."""
   run = growing(rich_store)
-  state, rates = first_state.initial_state(run.phases[0].config, run), []
+  state, rates = first_state.initial_state(run), []
   for step in range(6):
     number, index = run.timeline.at(step)
     phase = run.phases[number]

@@ -32,7 +32,7 @@ def noted(config, workdir):
   """What is said of the one phase of a run."""
   store = from_config.ensure_vocabulary(config.data, str(workdir))
   (phase,) = setup.make_run(config, store, jax.devices()[:1]).parts
-  return segments.note(phase.name, phase.config, phase.examples)
+  return segments.note(phase)
 
 
 def asked(files):

@@ -276,14 +276,12 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   'state',
 )
 def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
-  run = make_xlnet(ended)
-  config = run.phases[0].config
-  config.save_carry = False
-  state = first_state.initial_state(config, run)
+  run = make_xlnet(ended, save_carry=False)
+  state = first_state.initial_state(run)
   used = state._replace(carry=jax.tree.map(lambda x: x + 1, state.carry))
-  kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, first_state.saved(config, used), {}, wait=True)
-  _, restored, _ = kept.restore(first_state.saved(config, run.abstract))
+  kept = checkpoints_lib.Checkpoints(tmp_path, 1, run.config.best)
+  kept.save(1, first_state.saved(run, used), {}, wait=True)
+  _, restored, _ = kept.restore(first_state.saved(run, run.abstract))
   kept.close()
   assert restored.carry == {}
   again = first_state.with_first_carries(run, restored)
@@ -312,7 +310,7 @@ def scores(run, variables):
 )
 def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   run = make_transformer_xl(ended)
-  state = first_state.initial_state(run.config, run)
+  state = first_state.initial_state(run)
   assert state.carry['main'].hidden_BLMD.shape == (8, 2, 32, 64)
   assert held_out(run.phases[0]).carry().hidden_BLMD.shape == (4, 2, 64, 64)
   assert held_out(run.phases[0]).rows.length == 16

@@ -43,7 +43,7 @@ def run(rich_store):
 )
 def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
   (phase,) = run.phases
-  state = first_state.initial_state(run.config, run)
+  state = first_state.initial_state(run)
   rows = run.config.batch_size
 
   def own_loss(params, number, part):

@@ -34,7 +34,7 @@ def run(files, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def params(run):
-  return first_state.initial_state(run.config, run).variables['params']
+  return first_state.initial_state(run).variables['params']
 
 
 def phase_of(run, name):
@@ -101,7 +101,7 @@ def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_pat
   other = task_files.config(files, 'stars', 'points')
   other.phases.again = other.phases.stars.copy_and_resolve_references()
   runs = [make(c, tmp_path / str(n)) for n, c in enumerate((alone, other))]
-  alone, other = (first_state.initial_state(r.config, r).variables['params'] for r in runs)
+  alone, other = (first_state.initial_state(r).variables['params'] for r in runs)
   kernel = lambda params, name: np.asarray(params['tasks'][name]['label']['kernel'])
   np.testing.assert_array_equal(kernel(alone, 'stars'), kernel(params, 'stars'))
   np.testing.assert_array_equal(kernel(other, 'stars'), kernel(params, 'stars'))

@@ -82,9 +82,9 @@ TAUGHT = [
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
 @mutation(
   'teachers: the generator of ELECTRA comes along',
-  'bertjax/sources/encoders.py',
-  'TEACHING = dict(electra=_electra, span_boundary=_span_boundary)',
-  'TEACHING = dict(span_boundary=_span_boundary)',
+  'bertjax/models/electra.py',
+  'make, Part(lambda model: as_bert(model, words=False), _discriminator)',
+  'make, tuned=Part(lambda model: as_bert(model, words=False), _discriminator)',
   case='minilm:l6_h384-electra-terms5',
 )
 def test_a_bert_comes_closer_to_a_teacher_of_another_family(
@@ -104,7 +104,7 @@ def test_the_teacher_says_in_a_run_what_its_own_model_says(system, rich_store, t
   recipe = 'distilbert' if system == 'roberta' else 'minilm:l6_h384'
   config, *_ = adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
   run = setup.make_run(config, str(rich_store), jax.devices()[:1])
-  variables = first_state.initial_state(config, run, print).variables
+  variables = first_state.initial_state(run, print).variables
   batch = {k: v for k, v in run.phases[0].next_batch(0)[0].items() if k != 'dropped_B'}
   built = models.build(run.config.objective.teacher.model)
   theirs = built.apply(dict(params=variables['teacher']), batch, None, True)['last_BTD']

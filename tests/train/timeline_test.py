@@ -17,9 +17,8 @@ mutation(
 
 
 def timeline(total, **named):
-  c = ConfigDict(
-    dict(total_steps=total, skip_steps=(), length=512, optimizer=dict(peak=1.0), phases=named)
-  )
+  c = bert.get_config('test')
+  c.total_steps, c.phases = total, ConfigDict(named)
   return timeline_lib.make(c)
 
 
@@ -66,7 +65,7 @@ def test_without_phases_the_run_is_one():
     (dict(a=dict(share=1.0, turns=1)), 'needs one of share, turns, summed'),
     (dict(a=dict(share=1.0), b=dict(turns=1)), 'mixes share and turns'),
     (dict(a=dict(share=1.0, lenght=3)), "did you mean 'length'"),
-    (dict(a=dict(share=1.0, optimizer=dict(peek=3))), "did you mean 'peak'"),
+    (dict(a=dict(share=1.0, optimizer=dict(schedule=dict(peek=3)))), "did you mean 'peak'"),
   ],
 )
 def test_mistakes_are_named(named, message):
@@ -139,11 +138,8 @@ def test_draws_count_each_phase_alone_and_follow_from_seed_and_step():
   assert steps(80)[:50] == seen and steps(50, 1) != seen
 
 
-def test_only_labelled_examples_are_drawn_and_by_a_temperature():
+def test_only_labelled_examples_are_drawn():
   c = bert.get_config('test')
   c.phases = dict(a=dict(drawn=1))
-  with pytest.raises(ValueError, match='drawn by config.temperature, which is not there'):
-    timeline_lib.make(c)
-  c.temperature = 1.0
   with pytest.raises(ValueError, match="config.phases.a.drawn .*'labelled', got 'store'"):
     timeline_lib.make(c)

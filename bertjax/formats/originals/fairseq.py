@@ -1,4 +1,5 @@
-"""RoBERTa and XLM-R as fairseq writes them: a .pt file with `args` or `cfg`, and `model`.
+"""RoBERTa and XLM-R as fairseq writes them (models/roberta/model.py and
+modules/transformer_sentence_encoder.py): a .pt file with `args` or `cfg`, and `model`.
 
   open_checkpoint(pathlib.Path('roberta.base/model.pt'))
 
@@ -7,6 +8,7 @@ vocabulary (`fairseq_vocabulary.py`).
 """
 
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +16,24 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.formats import tables
+from bertjax.formats.families import bert
+from bertjax.formats.families.roberta import FAMILY
 from bertjax.formats.huggingface import Taken
-from bertjax.formats.originals import fairseq_vocabulary, roberta, torch_files
-from bertjax.formats.originals.original import Absent, Cut, Opening, naming, take
+from bertjax.formats.originals import fairseq_vocabulary, original, torch_files
+from bertjax.formats.originals.original import Absent, Cut, Opening, Part
+from bertjax.formats.tables import Row, layer, norm
 
+NET = 'sentence_encoder'
+HEAD = 64  # width of a head in all published sizes
+ACTIVATIONS = dict(
+  gelu='gelu_erf', gelu_fast='gelu_tanh', gelu_accurate='gelu_tanh', relu='relu'
+)  # fmt: skip
+OFFSET = 2  # positions begin behind the id of the pad symbol, 1
+FUSED = 'self_attn.in_proj_weight'
+TABLE_NORMS = ('emb_layer_norm', 'layernorm_embedding')  # until 2020, and since
+TIED = {'lm_head.weight': f'{NET}.embed_tokens.weight'}
+IGNORED = ('version', '_float_tensor')  # endings of buffers
+RECIPES = dict(roberta=FAMILY.recipe, xlm_roberta='xlm_r')
 NAMES = ('model.pt', 'checkpoint_best.pt', 'checkpoint_last.pt', 'checkpoint.pt')
 PREFIXES = ('encoder.', 'decoder.')
 HEADS = ('lm_head.', 'classification_heads.')
@@ -29,7 +45,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   not there, cannot be read, carries more than tensors, plain containers and argparse.Namespace, or
   does not fit the model."""
   file = find(pathlib.Path(path))
-  with naming(file):
+  with original.naming(file):
     found = torch_files.load(file)
     if not isinstance(found, Mapping) or 'model' not in found:
       got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
@@ -37,25 +53,25 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
         f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}'
       )
     state = _renamed(torch_files.arrays(found['model'], 'model'))
-    fields, assumed = roberta.fields(state, arguments(found))
-    tables.check_tied(state, roberta.TIED)
+    fields, assumed = fields_of(state, arguments(found))
+    tables.check_tied(state, TIED)
     vocabulary, said = fairseq_vocabulary.write(file.parent, fields['vocab_size'], into)
 
   def take_all(model: Any, absent: Absent) -> Taken:
-    whole = Cut(state, roberta.cuts(state))
-    known = {name for name in whole if name.startswith(HEADS)} | {*roberta.TIED}
-    with naming(file):
-      (params,), made, left_out = take(whole, (roberta.rows(model, state),), known, absent)
+    whole = Cut(state, cuts(state))
+    known = {name for name in whole if name.startswith(HEADS)} | {*TIED}
+    with original.naming(file):
+      (params,), made, left_out = original.take(whole, (rows(model, state),), known, absent)
     # A constant row changes no function, and transformers keeps one.
     params['embeddings']['type'] = np.zeros((1, model.width), np.float32)
-    left_out = [name for name in left_out if name not in roberta.TIED]
+    left_out = [name for name in left_out if name not in TIED]
     return Taken(params, made, left_out + sorted(found.keys() - {'args', 'cfg', 'model'}))
 
   return Opening(
     path=pathlib.Path(path),
     files=(file,),
     model=fields,
-    recipe=roberta.RECIPES[fields['family']],
+    recipe=RECIPES[fields['family']],
     vocabulary=vocabulary,
     step=_step(found),
     assumed=assumed + said,
@@ -90,17 +106,17 @@ def arguments(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the state of a RoBERTa without the first part of its names and without buffers."""
-  heads = [p for p in PREFIXES if any(n.startswith(f'{p}{roberta.NET}.') for n in state)]
+  heads = [p for p in PREFIXES if any(n.startswith(f'{p}{NET}.') for n in state)]
   if len(heads) != 1:
     some = ', '.join(sorted(state)[:3])
     raise UserError(
       'this is no checkpoint of RoBERTa or XLM-R: expected tensors like '
-      f'encoder.{roberta.NET}.embed_tokens.weight, got {some}'
+      f'encoder.{NET}.embed_tokens.weight, got {some}'
     )
   return {
     name.removeprefix(heads[0]): array
     for name, array in state.items()
-    if not name.endswith(roberta.IGNORED)
+    if not name.endswith(IGNORED)
   }
 
 
@@ -109,3 +125,69 @@ def _step(found: Mapping[str, Any]) -> int | None:
   history = found.get('optimizer_history') or ()
   updates = history[-1].get('num_updates') if history else None
   return None if updates is None else int(updates)
+
+
+def fields_of(
+  state: Mapping[str, Any], args: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+  """Returns the fields of `config.model`. Raises UserError: what our encoder does not compute."""
+  if f'{NET}.layer_norm.weight' in state:
+    raise UserError(
+      f'{NET}.layer_norm stands behind the last layer: the layers have their norms in front '
+      '(XLM-R XL), which our encoder does not compute'
+    )
+  vocab_size, width = original.shape(state, f'{NET}.embed_tokens.weight')
+  assumed = []
+  if 'encoder_attention_heads' not in args:
+    assumed.append(f'no args say the heads: {max(1, width // HEAD)}, of {HEAD} each')
+  if 'activation_fn' not in args:
+    assumed.append("no args say the activation: 'gelu'")
+  if args.get('activation_dropout') or args.get('relu_dropout'):
+    assumed.append('activation_dropout, of the feed-forward part, is left out: ours has none')
+  xlm_r = vocab_size == 250_002 or str(args.get('task', '')).startswith('multilingual')
+  found = dict(
+    bert.PLAIN, name='bert', family='xlm_roberta' if xlm_r else 'roberta', vocab_size=vocab_size,
+    width=width, layers=original.count(state, f'{NET}.layers.'), position_offset=OFFSET, types=1,
+    norm_eps=1e-5,
+    heads=args.get('encoder_attention_heads', max(1, width // HEAD)),
+    ffn=original.shape(state, f'{NET}.layers.0.fc1.weight')[0],
+    positions=original.shape(state, f'{NET}.embed_positions.weight')[0],
+    activation=original.activation(str(args.get('activation_fn', 'gelu')), ACTIVATIONS), zero_row=1,
+    words='lm_head.bias' in state, pooler=False, labels=(), token_labels=(),
+  )  # fmt: skip
+  for key in ('dropout', 'attention_dropout'):
+    found |= {key: float(args[key])} if key in args else {}
+  return found, assumed
+
+
+def rows(model: Any, state: Mapping[str, Any]) -> Part:
+  """Returns the table, without the row of segments, which fairseq has none of."""
+  table_norm = next((n for n in TABLE_NORMS if f'{NET}.{n}.weight' in state), TABLE_NORMS[-1])
+  found = [
+    Row('embeddings/word', f'{NET}.embed_tokens.weight', 'V,E->VE'),
+    Row('embeddings/position', f'{NET}.embed_positions.weight', 'T,E->TE'),
+    *norm('embeddings/norm', f'{NET}.{table_norm}', 'E'),
+    *layer(
+      'encoder/layers',
+      f'{NET}.layers.{{layer}}.*',
+      'self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj '
+      'self_attn_layer_norm fc1 fc2 final_layer_norm',
+    ),
+  ]
+  if f'{NET}.layers.0.{FUSED}' in state:  # files of early 2019
+    part = lambda match: f'.in_proj_{match[2]}[{"qkv".index(match[1])}]'
+    found = [
+      row._replace(theirs=re.sub(r'\.([qkv])_proj\.(\w+)', part, row.theirs)) for row in found
+    ]
+  if model.words:
+    found += bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
+  # A file of pretraining has none of these.
+  found += bert.label_heads(
+    model, 'pooler', {n: n for n, _ in (*model.labels, *model.token_labels)}
+  )
+  return Part(tuple(found), model)
+
+
+def cuts(state: Mapping[str, Any]) -> dict[str, list[int]]:
+  """Queries, keys and values of early files, which are one tensor."""
+  return {name: original.even(state, name, 3) for name in state if '.in_proj_' in name}

@@ -15,13 +15,13 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
-from bertjax.formats.originals import albert, bert, electra, xlnet
+from bertjax.formats.originals import bert, electra, xlnet
 from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, read_json, take
 from bertjax.formats.originals.tensorflow_rows import Kind
 from bertjax.formats.tables import names_of
 from bertjax.formats.weights import Lazy, View
 
-KINDS: tuple[Kind, ...] = (albert.KIND, bert.KIND, electra.KIND, xlnet.KIND)
+KINDS: tuple[Kind, ...] = (bert.ALBERT, bert.BERT, electra.KIND, xlnet.KIND)
 # Programs whose names we know well enough to say what they are: mark -> title.
 OTHERS = {
   'transformer/adaptive_embed/': "TensorFlow's Transformer-XL",

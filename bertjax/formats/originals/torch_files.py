@@ -13,24 +13,23 @@ from typing import Any
 from bertjax.errors import UserError, is_foreign
 
 
-def load(path: pathlib.Path) -> Any:
+def load(path: pathlib.Path, mmap: bool = False) -> Any:
   """Loads a torch file onto the CPU, tensors and plain containers only. Raises UserError if torch
-  is not installed, the file cannot be read, or it carries more than is allowed; nothing of it has
-  run."""
+  is not installed, the file cannot be read, or it carries more than that; nothing of it has run."""
   try:
     import torch
   except ImportError as error:
     raise UserError(f'{path}: to read it needs PyTorch: pip install torch') from error
   try:
     with torch.serialization.safe_globals([argparse.Namespace]):
-      return torch.load(path, map_location='cpu', weights_only=True)
+      return torch.load(path, map_location='cpu', weights_only=True, mmap=mmap)
   except FileNotFoundError as error:
     raise UserError(f'{path}: no such file') from error
   except pickle.UnpicklingError as error:
     raise UserError(
       f'{path} carries more than tensors, plain containers and argparse.Namespace, and to read '
       f'that would run code of it: {_first(error)}. Where you trust it, load it with torch.load '
-      'and save dict(args=vars(args), model=state_dict) with torch.save'
+      'and save its tensors, and args as a dict, with torch.save: dict(args=.., model=..)'
     ) from error
   except Exception as error:  # a damaged pickle may end in any class
     if not is_foreign(error):
@@ -47,23 +46,19 @@ def _first(error: Exception) -> str:
   return (telling or lines or [type(error).__name__])[0][:200].rstrip('.')
 
 
-def arrays(state: Any, what: str) -> dict[str, Any]:
-  """Returns a state dict as float32 arrays, buffers without floats left out. Raises UserError if it
-  is none."""
+def arrays(state: Any, what: str, buffers: bool = False) -> dict[str, Any]:
+  """Returns a state dict as float32 arrays, with or without buffers of integers. Raises UserError
+  if it is none."""
   import torch
 
   tensors = state if isinstance(state, Mapping) else {}
   if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors.values()):
     raise UserError(f'{what}: expected a state dict of tensors, got {type(state).__name__}')
-  return {
-    name: tensor.float().numpy() for name, tensor in tensors.items() if tensor.is_floating_point()
-  }
+  taken = {name: x for name, x in tensors.items() if buffers or x.is_floating_point()}
+  return {name: tensor.float().numpy() for name, tensor in taken.items()}
 
 
 def options(found: Any) -> dict[str, Any]:
-  """Options as a dict: a Namespace, a dict of either (fairseq's cfg), or None."""
-  if isinstance(found, argparse.Namespace):
-    found = vars(found)
-  if not isinstance(found, Mapping):
-    return {}
-  return dict(found)
+  """Returns options as a dict: of a Namespace, a dict of either (fairseq's cfg), or None."""
+  found = vars(found) if isinstance(found, argparse.Namespace) else found
+  return dict(found) if isinstance(found, Mapping) else {}

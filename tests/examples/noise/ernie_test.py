@@ -123,15 +123,6 @@ def test_units_end_at_the_separator(tmp_path):
   assert abs((a == b).mean() - 0.5) < 0.06
 
 
-def test_random_ids_are_all_but_pad(store):
-  config = ernie(mask__mask_share=0.0, mask__random_share=1.0)
-  batch, original = batch_of(store, config, rows=2000)
-  m = Masks(store, config, batch, original)
-  ids = m.shown[m.target]
-  assert ids.min() >= 1 and {1, 2, 3, 4} <= set(ids.tolist())
-  np.testing.assert_allclose(ids.mean(), 1500, atol=4 * 866 / np.sqrt(len(ids)))
-
-
 @pytest.mark.parametrize('block', [1, 8, 100])
 @mutation('ernie: a coin for every row', 'rows.number_B // options.block', 'rows.number_B')
 @mutation(

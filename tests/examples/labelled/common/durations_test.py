@@ -34,7 +34,7 @@ def check_set_up_refuses(config, tmp_path, said):
 
 
 def lasts(config):
-  spec = resolve.counted(config, resolve.resolve(config, Facts(())))
+  spec = resolve.counted(resolve.resolve(config, Facts(())))
   c = spec.config
   return spec.said, (c.total_steps, c.eval_steps, c.checkpoint_steps)
 
