@@ -13,11 +13,11 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
+from small_stores import write_store
 
 from bertjax.checkpoint import resume
 from bertjax.config import defaults, schema
 from bertjax.errors import UserError
-from bertjax.store.writer import write_store
 from bertjax.train import setup
 
 ABSENT = type('Absent', (), {'__repr__': lambda self: 'ABSENT'})()  # named alike in every process

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT
+from small_stores import write_store
 from systems import tiny
 
 from bertjax.errors import UserError
-from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
@@ -119,11 +119,10 @@ def store_with_words(path, special):
 def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   store = store_with_words(tmp_path, dict(pad=0, unk=1, cls=2, sep=3, mask=4))
   config = tiny('roberta')
-  config.evals.fill_mask.sentences = ('cat cat',)
+  config.evals.fill_mask = dict(type='fill_mask', every=0, language='', sentences=('cat cat',))
   with pytest.raises(UserError, match='expected 1 to .* times .MASK.'):
     setup.make_run(config, store, jax.devices()[:1])
   config.evals.fill_mask.sentences = ('cat [MASK] cat', '[MASK]')
-  config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
   state = first_state.initial_state(run)
   scores, tables = evaluation.run_due(run.evals(1), state.variables, 7, True)

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
+from small_stores import write_store
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.evals.held_out import rows
-from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 
