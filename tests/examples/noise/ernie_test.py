@@ -8,12 +8,12 @@ import pytest
 from ernie_text import SPECIAL, VOCABULARY
 from masking import unchanged
 from mutation import mutation
+from small_stores import write_store
 from toy_store import ernie
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import layout
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 
 MUTATED = 'bertjax/examples/noise/ernie.py'
 

@@ -14,12 +14,12 @@ from ml_collections import ConfigDict
 from mutation import mutation
 from prepare_runs import run
 from slow_imports import corpora, example_tasks, registered, row_stream, seqio, tf, windows
+from small_stores import write_store
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes  # fmt: skip
 from bertjax.examples.readers import seqio as seqio_reader
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import albert, bert, electra, ernie, roberta, spanbert
