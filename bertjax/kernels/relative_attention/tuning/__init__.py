@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 
   def covers(self, call: Call) -> bool:
     """Returns True if the entry's tiles are for this call."""
-    pairs = list(zip(self[1:], call, strict=True))
+    pairs: Any = list(zip(self[1:], call, strict=True))
     same = all(mine is None or mine == its for mine, its in pairs[:2])
     return same and all(mine is None or its <= mine for mine, its in pairs[2:])
 
