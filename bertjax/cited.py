@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-DEFAULT = 'default'  # of configs/common.py; the recipe leaves the value as it is
+DEFAULT = 'default'  # of the option; the recipe leaves the value as it is
 UNVERIFIED = 'unverified'
 THE_RUN = 'as the run'  # of what other keys say and the schedule repeats
 OWN = (DEFAULT, THE_RUN, 'ours')  # such a source has no other number elsewhere
@@ -101,6 +101,10 @@ class Recipe(ConfigDict):
           self[key] = value
       self._adopt(given)
 
+  def defaults(self) -> list[str]:
+    """Returns the keys of this section, not of those below it, that have their default."""
+    return [key for key, source in self._sources.items() if source.text == DEFAULT]
+
   def _adopt(self, given: Any) -> None:
     if isinstance(given, Recipe):
       self._sources.update(given._sources)
@@ -110,7 +114,8 @@ class Recipe(ConfigDict):
 
 
 def source_of(config: Any, key: str) -> str:
-  """The source of a value, '' if it has none; of a section, those of its values, if all have one.
+  """The source of a value, '' if it has none, 'default' if the config does not have the key; of a
+  section, those of its values, if all have one.
 
   What follows from other keys keeps the source of its formula. Where it no longer has the value
   that was cited, that one is said as well.
@@ -121,7 +126,9 @@ def source_of(config: Any, key: str) -> str:
   """
   *sections, name = key.split('.')
   for section in sections:
-    config = config[section]
+    config = config.get(section, {})
+  if name not in config:  # filled in for what a phase chooses
+    return DEFAULT
   value = config[name]
   if isinstance(value, ConfigDict):
     texts = dict.fromkeys(source_of(value, k) for k in value)

@@ -16,9 +16,7 @@ from bertjax.config import command_line, presets
 from bertjax.errors import UserError, door
 from bertjax.machine import compiled, copies, malloc
 
-_CONFIG = config_flags.DEFINE_config_file(
-  'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
-)
+_CONFIG = command_line.define_config()
 _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl, curves.png.', required=True
 )

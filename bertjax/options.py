@@ -5,6 +5,7 @@ An options class, or a function, has an annotated keyword argument for every fie
 (`Count`, `Share`, ..). Its docstring says what each means, under Attributes or Args.
 """
 
+import functools
 import inspect
 import math
 import re
@@ -30,23 +31,31 @@ class Field(NamedTuple):
     kind: its annotation.
     required: whether it must be given.
     help: its line in the docstring of its class, '' if none.
+    default: its value where it need not be given.
   """
 
   kind: Any
   required: bool
   help: str
+  default: Any = None
 
 
+@functools.cache
 def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
   """Name -> field of an options class or function; the positional arguments of a function are not
-  its fields."""
+  its fields. The dict is shared: `|` makes another."""
   hints = typing.get_type_hints(options, include_extras=True)
   helps: dict[str, str] = {}
   for holder in reversed(inspect.getmro(options) if inspect.isclass(options) else (options,)):
     helps |= _helps(inspect.cleandoc(holder.__doc__ or ''))
   is_class = inspect.isclass(options)
   return {
-    p.name: Field(hints[p.name], p.default is p.empty, helps.get(p.name, ''))
+    p.name: Field(
+      hints[p.name],
+      p.default is p.empty,
+      helps.get(p.name, ''),
+      None if p.default is p.empty else p.default,
+    )
     for p in inspect.signature(options).parameters.values()
     if p.name in hints and (is_class or p.kind is p.KEYWORD_ONLY)
   }
@@ -87,7 +96,8 @@ def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) ->
 
 
 def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> dict[str, Any]:
-  """The fields, each of its type: integers where floats are expected become floats.
+  """Returns the fields, each of its type, with the defaults of those that are not given: integers
+  where floats are expected become floats.
 
   Raises:
     UserError: a field that is not known (the nearest is named), one that is lacking, or a value of
@@ -107,7 +117,10 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
   lacking = [name for name, field in known.items() if field.required and name not in given]
   if lacking:
     raise UserError(f'{key} lacks {", ".join(lacking)}; it has {", ".join(sorted(given))}')
-  return {name: convert(known[name].kind, value, f'{key}.{name}') for name, value in given.items()}
+  defaults = {name: field.default for name, field in known.items() if not field.required}
+  return defaults | {
+    name: convert(known[name].kind, value, f'{key}.{name}') for name, value in given.items()
+  }
 
 
 def override(config: Any, changes: Any, where: str) -> None:
@@ -161,6 +174,19 @@ def describe(kind: Any) -> str:
       return f'a tuple of {describe(arguments[0])}'
     return f'({", ".join(map(describe, arguments))})'
   return getattr(base, '__name__', str(base)) if base is not Any else 'anything'
+
+
+def kinds_of(kind: Any) -> list[type]:
+  """Returns the Python types of a field's values but None: [str, tuple] of `str | tuple[int]`."""
+  base, _ = _split(kind)
+  origin, arguments = typing.get_origin(base), typing.get_args(base)
+  if origin in (typing.Union, types.UnionType):
+    found = [t for a in arguments if a is not type(None) for t in kinds_of(a)]
+  elif origin is typing.Literal:
+    found = [type(a) for a in arguments]
+  else:
+    found = [origin or base]
+  return list(dict.fromkeys(found))
 
 
 _WRONG = object()

@@ -27,7 +27,7 @@ from bertjax.errors import UserError, door
 from bertjax.kernels import relative_attention
 from bertjax.tools.preflight.checking import check, phases
 
-_CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/xlnet.py:base')
+_CONFIG = command_line.define_config('Config file, e.g. configs/xlnet.py:base')
 _TOPOLOGY = flags.DEFINE_string('topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x4, v6e:8x8, ...')
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', None, 'Rows per step on all chips.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', None, 'Tokens per row.', lower_bound=8)

@@ -1,12 +1,12 @@
 """Prints a config with everything resolved: python -m bertjax.recipe --config=configs/bert.py:base
 
-One line per key, as it would be given on the command line, and where the value comes from: a file
-of the original (after the name of its repository) with the function or flag, a part of the paper,
-or 'ours' and why. What was not read there is marked (unverified). 'default' is what
-configs/common.py has for every system. A value that follows from others, and has another than the
-source gave it, says that one too: (10000 there). --unverified prints only the unverified, --explain
-adds types and meanings. What a phase changes follows under its name. Keys that nothing reads, or
-values out of range, are refused as `bertjax.main` would refuse them.
+One line per key that the recipe sets, as it would be given on the command line, and where the value
+comes from: a file of the original (after the name of its repository) with the function or flag, a
+part of the paper, or 'ours' and why. What was not read there is marked (unverified). A value that
+follows from others, and has another than the source gave it, says that one too: (10000 there).
+--all adds every other key that may be set, with its default; --unverified prints only the
+unverified, --explain adds types and meanings. What a phase changes follows under its name. Keys
+that nothing reads, or values out of range, are refused as `bertjax.main` would refuse them.
 """
 
 import sys
@@ -20,9 +20,8 @@ from bertjax.cited import UNVERIFIED
 from bertjax.config import command_line, schema
 from bertjax.errors import door
 
-_CONFIG = config_flags.DEFINE_config_file(
-  'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
-)
+_CONFIG = command_line.define_config()
+_ALL = flags.DEFINE_bool('all', False, 'Show the keys too that have their default.')
 _EXPLAIN = flags.DEFINE_bool('explain', False, 'Show the type and the meaning of each key.')
 _UNVERIFIED = flags.DEFINE_bool(
   'unverified', False, 'Show only the values whose source was not read.'
@@ -36,7 +35,7 @@ def main() -> None:
   given = config_flags.get_override_values(flags.FLAGS['config'])
   rows = [
     row._replace(source='the command line') if row.key.removeprefix('config.') in given else row
-    for row in schema.listing(_CONFIG.value)
+    for row in schema.listing(_CONFIG.value, whole=_ALL.value)
   ]
   if _UNVERIFIED.value:
     rows = [row for row in rows if UNVERIFIED in row.source]

@@ -24,7 +24,7 @@ from bertjax.launch.arguments import without_flags
 from bertjax.launch.grid import Job, Point, jobs, judged, table
 from bertjax.machine import remote
 
-_CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
+_CONFIG = command_line.define_config('Config file of all runs')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
 _GRID = flags.DEFINE_multi_string(
   'grid',

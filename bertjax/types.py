@@ -248,8 +248,10 @@ class Evaluator(NamedTuple):
     options: a NamedTuple class, the fields of a set in `config.evals` besides type and every.
     make: (Subject, options) -> Evaluation; whatever cannot work is refused here, before training.
     idle: options -> whether they ask for nothing, and no objective need support it.
+    at_end: True if a set is evaluated at the end of the run alone, unless its `every` says more.
   """
 
   options: type
   make: Callable[[Subject, Any], Evaluation]
   idle: Callable[[Any], bool] = lambda options: False
+  at_end: bool = False

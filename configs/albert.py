@@ -18,8 +18,9 @@ The other arms of the paper's comparisons:
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import bert, common
+from configs import bert
 
 PAPER = 'ALBERT paper, table 1'
 SIZES = {
@@ -45,19 +46,19 @@ VERSIONS = {
 def get_config(arg: str | None = None):
   """The recipe at the size, and version, named by `arg` (default base)."""
   names = [size + version for size in SIZES for version in VERSIONS]
-  name = common.parse_size(arg, names, 'base')
+  name = defaults.parse_size(arg, names, 'base')
   size, version = (name[:-3], name[-3:]) if name[-3:] in VERSIONS else (name, '')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'albert-{name}'))
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'albert-{name}'))
   c.update(VERSIONS[version])
   if name == 'base_v2':
     c.update(cited(V2, total_steps=10_000_000))
   c.update(cited('ALBERT paper, section 4.1', batch_size=4096, length=512))
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=5000, checkpoint_steps=5000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=5000, checkpoint_steps=5000))
 
   c.model = bert.model('base')
   c.model.update(
-    cited(common.NAMES, family='albert', size=size)
+    cited(defaults.NAMES, family='albert', size=size)
     | SIZES[size]
     # One block for all layers, as in the published models.
     | cited('albert/modeling.py:AlbertConfig', sharing='all', groups=1, inner_groups=1)
@@ -65,7 +66,7 @@ def get_config(arg: str | None = None):
   )
   c.objective = cited('albert/run_pretraining.py:get_masked_lm_output', name='mlm', plus=1e-5)
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   if size != 'tiny':
     # Norms and biases take the plain update; no bias correction.
     c.optimizer.update(
@@ -84,7 +85,7 @@ def get_config(arg: str | None = None):
       'albert/optimization.py:create_optimizer',
       name='bert_linear',
     )
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited(
       'ALBERT paper, section 4.1; albert/README.md, the pretraining command',
       peak=1.76e-3,  # of batch 4096
@@ -105,6 +106,6 @@ def get_config(arg: str | None = None):
   if version == '_v2':
     c.update(cited(V2, model=off))
   if name == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
     c.data.mask.update(cited('ours: 15% of so short a row', max_targets=0))
   return c

@@ -5,16 +5,15 @@
 
 Sizes: test, tiny, mini, small, medium, base, large. The recipe is the paper's: batch 256, one
 million steps, peak learning rate 1e-4, 90% of the steps at length 128 and the rest at 512. tiny, of
-this and the other systems, has a laptop's batches and rates: see `common.laptop`.
+this and the other systems, has a laptop's batches and rates: see `defaults.laptop`.
 """
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
-from configs import common
 
 SMALL = 'bert/README.md, the smaller models (Turc et al. 2019)'
 SHAPES = {  # of `SIZES`: where they are from
@@ -27,7 +26,7 @@ SHAPES = {  # of `SIZES`: where they are from
 def model(size: str) -> Recipe:
   """`config.model` of a size, with the numerics of google-research/bert."""
   return Recipe(
-    cited(common.NAMES, name='bert', family='bert', size=size)  # family: see bertjax/convert
+    cited(defaults.NAMES, name='bert', family='bert', size=size)  # family: see bertjax/convert
     | cited(SHAPES[size], **SIZES[size])
     | cited(
       'bert/modeling.py:BertConfig',
@@ -43,48 +42,26 @@ def model(size: str) -> Recipe:
     | cited('bert/run_pretraining.py:get_masked_lm_output', transform=True)
     | cited('bert/run_pretraining.py:get_next_sentence_output', labels=(('next', 2),))
     | cited('bert/modeling.py:BertModel: pooler', pooler_activation='tanh')
-    | cited(
-      'ours: options of other systems and uses, off',
-      vocab_size=0,  # 0: the store's vocabulary
-      embedding_width=0,  # 0: width
-      sinusoid=False,
-      extra=(),
-      position_offset=0,
-      zero_row=placeholder(int),
-      attend='example',  # 'self': the ablation without attention
-      sharing='none',  # of parameters between layers; 'all', 'attention' or 'ffn': ALBERT
-      groups=1,
-      inner_groups=1,
-      words=True,
-      pooler=False,  # without a label that reads it
-      token_labels=(),
-      answers='none',
-      head_dropout=0.0,
-      pooler_dropout=False,
-      pooling='first',
-      remat='none',
-      dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
-    )
   )
 
 
 def recipe(size: str) -> Recipe:
   """The paper's, whatever the size."""
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'bert-{size}'))
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'bert-{size}'))
   c.update(cited('BERT paper, appendix A.2', total_steps=1_000_000, batch_size=256, length=512))
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = model(size)
   c.objective = cited('bert/run_pretraining.py:get_masked_lm_output', name='mlm', plus=1e-5)
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.schedule = (
     cited(
       'bert/optimization.py:create_optimizer',
       name='bert_linear',
     )
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited('BERT paper, appendix A.2', peak=1e-4, warmup_steps=c.get_ref('total_steps') // 100)
   )
 
@@ -97,9 +74,9 @@ def recipe(size: str) -> Recipe:
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
+  size = defaults.parse_size(arg, SIZES, 'base')
   c = recipe(size)
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
     c.phases = ConfigDict()
   return c

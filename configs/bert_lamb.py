@@ -14,7 +14,8 @@ over the moments of the first; here the count goes on.
 """
 
 from bertjax.cited import cited
-from configs import bert, common
+from bertjax.config import defaults
+from configs import bert
 
 NVIDIA = 'DeepLearningExamples/PyTorch/LanguageModeling/BERT'
 README = f'{NVIDIA}/README.md'
@@ -23,11 +24,11 @@ FIRST, SECOND = 7038, 1563
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default large)."""
-  size = common.parse_size(arg, bert.SIZES, 'large')
+  size = defaults.parse_size(arg, bert.SIZES, 'large')
   c = bert.recipe(size)
-  c.update(cited(common.NAMES, name=f'bert-lamb-{size}'))
+  c.update(cited(defaults.NAMES, name=f'bert-lamb-{size}'))
   c.update(cited(README, total_steps=FIRST + SECOND, batch_size=65_536, length=512))
-  c.update(cited(common.EVERY, eval_steps=500, checkpoint_steps=500))
+  c.update(cited(defaults.EVERY, eval_steps=500, checkpoint_steps=500))
 
   c.model.update(
     cited(f'{NVIDIA}/modeling.py:bias_gelu_training', activation='gelu_erf')
@@ -47,9 +48,9 @@ def get_config(arg: str | None = None):
   )
 
   run = f'{NVIDIA}/run_pretraining.py:prepare_model_and_optimizer'
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
-    cited(run, name='lamb', weight_decay=0.01, decay=common.DECAY_WEIGHTS_ONLY)
+    cited(run, name='lamb', weight_decay=0.01, decay=defaults.DECAY_WEIGHTS_ONLY)
     # Norms and biases take the plain update.
     | cited(
       'apex/apex/optimizers/fused_lamb.py:FusedLAMB and its defaults',

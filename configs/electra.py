@@ -20,9 +20,10 @@ Other arms:
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models import bert as bert_model
-from configs import bert, common
+from configs import bert
 
 OURS = 'ours: as of configs/bert.py'
 SIZES = {
@@ -63,18 +64,18 @@ OWN = {
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default small)."""
-  size = common.parse_size(arg, SIZES, 'small')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'electra-{size}'))
+  size = defaults.parse_size(arg, SIZES, 'small')
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'electra-{size}'))
   c.update(
     cited('electra/configure_pretraining.py', total_steps=1_000_000, batch_size=128, length=128)
   )
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
   c.best.update(cited('ours: accuracy tells nothing', metric='eval/rtd_auc', mode='max'))
 
   c.model = bert.model(size if size in bert_model.SIZES else 'base')
   c.model.update(
-    cited(common.NAMES, name='electra', family='electra', size=size)
+    cited(defaults.NAMES, name='electra', family='electra', size=size)
     | SIZES[size]
     | cited('electra/model/modeling.py:gelu', activation='gelu_erf')
     | cited('electra/run_pretraining.py:PretrainingModel: no next sentence', labels=())
@@ -108,7 +109,7 @@ def get_config(arg: str | None = None):
     | cited('ours: an option of two stages, off', copy_generator=False)
   )
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited('electra/model/optimization.py:create_optimizer', b1=0.9, b2=0.999, eps=1e-6, clip=1.0)
     | cited('electra/model/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
@@ -119,7 +120,7 @@ def get_config(arg: str | None = None):
       'electra/model/optimization.py:create_optimizer',
       name='product_linear',
     )
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited('electra/configure_pretraining.py', peak=5e-4)
   )
 
@@ -128,7 +129,7 @@ def get_config(arg: str | None = None):
   warmup = c.get_ref('total_steps') * 10_000 // c.total_steps
   c.optimizer.schedule.update(cited('electra/configure_pretraining.py', warmup_steps=warmup))
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
     # One table for both nets learns to detect, with 50 times the weight, and in so few steps too
     # little to generate.
     c.model.update(cited('ours: docs/learning.md, its generator', tied_embeddings=False))

@@ -10,7 +10,8 @@ how it divided the steps; half and half, each stage with its own warm-up and dec
 """
 
 from bertjax.cited import cited
-from configs import common, electra
+from bertjax.config import defaults
+from configs import electra
 
 SIZES = electra.SIZES
 
@@ -22,9 +23,9 @@ OURS = 'ours: half and half, each stage with a schedule of its own'
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default small)."""
-  size = common.parse_size(arg, SIZES, 'small')
+  size = defaults.parse_size(arg, SIZES, 'small')
   c = electra.get_config(size)
-  c.update(cited(common.NAMES, name=f'electra-two-stage-{size}'))
+  c.update(cited(defaults.NAMES, name=f'electra-two-stage-{size}'))
   c.model.update(
     # One size for both, so heads as well; a frozen table could be shared with a frozen one only.
     cited(
@@ -47,5 +48,5 @@ def get_config(arg: str | None = None):
     ),
   )
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
   return c

@@ -16,9 +16,10 @@ The other arm of the paper's comparison is --config.data.mask.word_prob=0, chara
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
-from configs import bert, common
+from configs import bert
 
 DIALOGUES = '_dialogues'
 ROLES = 2  # rows of the role table: query and reply
@@ -27,20 +28,20 @@ SCRIPT = 'ERNIE/ERNIE/script/pretrain.sh'
 
 def get_config(arg: str | None = None):
   """The recipe at the size, and on the text, named by `arg` (default base)."""
-  name = common.parse_size(arg, [s + kind for s in SIZES for kind in ('', DIALOGUES)], 'base')
+  name = defaults.parse_size(arg, [s + kind for s in SIZES for kind in ('', DIALOGUES)], 'base')
   size = name.removesuffix(DIALOGUES)
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'ernie-{name}'))
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'ernie-{name}'))
   c.update(
     cited(SCRIPT, total_steps=1_000_000, length=512)
     # Rows of 512: 8,192 tokens for each of 8 devices, which is how the original counts batches.
     | cited(f'{SCRIPT}:batch_size, in_tokens, CUDA_VISIBLE_DEVICES', batch_size=128)
   )
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = bert.model(size)
   c.model.update(
-    cited(common.NAMES, family='ernie')
+    cited(defaults.NAMES, family='ernie')
     | cited(
       'ERNIE/ERNIE/config/ernie_config.json',
       positions=513,
@@ -55,7 +56,7 @@ def get_config(arg: str | None = None):
   # Means of both losses, weights 1.
   c.objective = cited('ERNIE/ERNIE/model/ernie.py:get_pretraining_output', name='mlm', plus=0.0)
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     # Adam by Paddle's defaults, then p -= lr * weight_decay * p.
     cited(
@@ -64,7 +65,7 @@ def get_config(arg: str | None = None):
       b2=0.999,
       eps=1e-8,
       bias_correction=True,
-      decay=common.DECAY_WEIGHTS_ONLY,
+      decay=defaults.DECAY_WEIGHTS_ONLY,
       clip=1.0,
     )
     | cited(SCRIPT, weight_decay=0.01)
@@ -74,7 +75,7 @@ def get_config(arg: str | None = None):
       'ERNIE/ERNIE/optimization.py:linear_warmup_decay',
       name='bert_linear',
     )
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited(SCRIPT, peak=1e-4)
     # 4,000 of 1,000,000.
     | cited(
@@ -88,7 +89,7 @@ def get_config(arg: str | None = None):
   if name.endswith(DIALOGUES):
     _read_dialogues(c)
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
   return c
 
 

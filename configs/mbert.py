@@ -10,17 +10,18 @@ are not published: they are English BERT's (unverified).
 """
 
 from bertjax.cited import cited, reattribute
+from bertjax.config import defaults
 from bertjax.models.bert import SIZES
-from configs import bert, common
+from configs import bert
 
 ENGLISH = "English BERT's: bert/multilingual.md gives none (unverified)"
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
+  size = defaults.parse_size(arg, SIZES, 'base')
   c = bert.get_config(size)
-  c.update(cited(common.NAMES, name=f'mbert-{size}'))
+  c.update(cited(defaults.NAMES, name=f'mbert-{size}'))
   if size != 'tiny':
     reattribute(
       c, ENGLISH, 'total_steps', 'batch_size', 'length', 'optimizer.schedule.peak',

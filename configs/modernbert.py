@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models.modernbert import SIZES
-from configs import common
 
 YAML = 'ModernBERT/yamls/modernbert/modernbert-base-pretrain.yaml'
 EXTENSION = 'ModernBERT/yamls/modernbert/modernbert-base-context-extension.yaml'
@@ -33,7 +33,7 @@ SHAPES = {  # of `SIZES`: where they are from
 def model(size: str) -> Recipe:
   """`config.model` of a size."""
   return Recipe(
-    cited(common.NAMES, name='modernbert', family='modernbert', size=size)
+    cited(defaults.NAMES, name='modernbert', family='modernbert', size=size)
     | cited(SHAPES[size], **SIZES[size])
     | cited(
       YAML,
@@ -53,18 +53,6 @@ def model(size: str) -> Recipe:
     )
     | cited(EXTENSION, positions=8192)
     | cited('ModernBERT/src/bert_layers/initialization.py', init_std=0.02)
-    | cited(
-      'ours: options of other uses, off',
-      vocab_size=0,  # 0: the store's vocabulary; the paper's has 50,368
-      attend='example',
-      words=True,
-      labels=(),
-      token_labels=(),
-      head_dropout=0.0,
-      pooling='first',
-      remat='none',
-      dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
-    )
   )
 
 
@@ -124,23 +112,23 @@ WARMUP = {'base': 3.0, 'large': 2.0, 'test': 1e-4}  # of the rate, billions of t
 
 def recipe(size: str) -> Recipe:
   """The paper's phases: a batch that grows, 1,024 tokens, then 8,192."""
-  c, stages = common.base(), STAGES.get(size, STAGES['test'])
+  c, stages = defaults.base(), STAGES.get(size, STAGES['test'])
   last = max(stages, key=lambda stage: stage.tokens)
   steps = sum(stage.steps for stage in stages)
   source = RUNS.get(size, SHAPES['test'])
-  c.update(cited(common.NAMES, name=f'modernbert-{size}'))
+  c.update(cited(defaults.NAMES, name=f'modernbert-{size}'))
   c.update(cited(source, total_steps=steps, batch_size=last.batch_size, length=last.length))
   c.update(cited(YAML, log_steps=100, eval_steps=4000, checkpoint_steps=4000))
 
   c.model = model(size)
   c.objective = cited(f'{YAML}:loss_kwargs', name='mlm', plus=0.0)
 
-  c.optimizer = common.stable_adamw()
+  c.optimizer = defaults.stable_adamw()
   warmup = steps_of(WARMUP.get(size, WARMUP['test']), stages)
   c.optimizer.schedule = (
     cited(f'{YAML}:scheduler', name='warmup_stable_decay', start=0, decay_steps=0, end_ratio=0.0)
     | cited(source, peak=PEAK.get(size, 8e-4), warmup_steps=share_of(c, warmup, steps))
-    | common.the_run(c)
+    | defaults.the_run(c)
   )
   # decoupled_stableadamw takes 1e-5 off a weight at each step of the peak.
   peak = c.optimizer.schedule.get_ref('peak')
@@ -203,10 +191,10 @@ def share_of(c: ConfigDict, part: int, steps: int) -> Any:
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
+  size = defaults.parse_size(arg, SIZES, 'base')
   c = recipe(size)
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
     fifth = c.get_ref('total_steps') // 5
     c.optimizer.schedule.update(cited('ours: a fifth of the run decays', decay_steps=fifth))
     c.phases = ConfigDict()

@@ -11,16 +11,17 @@ comes from copying and from word frequencies, and the gap to it is what comes fr
 """
 
 from bertjax.cited import cited
-from configs import bert, common
+from bertjax.config import defaults
+from configs import bert
 
 OURS = 'ours: four minutes on two cores'  # as many steps as they have room for elsewhere
 
 
 def get_config(arg: str | None = None):
   """The run, or its ablation `no_attention`."""
-  variant = common.parse_size(arg, ('attention', 'no_attention'), 'attention')
+  variant = defaults.parse_size(arg, ('attention', 'no_attention'), 'attention')
   c = bert.get_config('tiny')
-  c.update(cited(common.NAMES, name=f'quickstart-{variant}'))
+  c.update(cited(defaults.NAMES, name=f'quickstart-{variant}'))
   c.update(cited(OURS, minutes=3.5, total_steps=4000, batch_size=16))
   c.update(cited(OURS, log_steps=20, eval_steps=500, checkpoint_steps=1000))
 
@@ -40,5 +41,5 @@ def get_config(arg: str | None = None):
     'if the argument is [MASK] given, the default is used.',
     'raise an [MASK] if the file does not exist.',
   )
-  c.evals.fill_mask.update(cited(OURS, sentences=completed))
+  c.evals.fill_mask = cited(OURS, type='fill_mask', sentences=completed)
   return c

@@ -8,26 +8,27 @@ Sizes: test, tiny, mini, small, medium (BERT's shapes), base, large (the paper's
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
-from configs import bert, common
+from configs import bert
 
 TABLE = 'RoBERTa paper, table 9'
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'roberta-{size}'))
+  size = defaults.parse_size(arg, SIZES, 'base')
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'roberta-{size}'))
   c.update(cited(TABLE, total_steps=500_000, batch_size=8192, length=512))
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = bert.model(size)
   if size in ('base', 'large'):
     c.model.update(cited(TABLE, **SIZES[size]))
   c.model.update(
-    cited(common.NAMES, family='roberta')
+    cited(defaults.NAMES, family='roberta')
     # Behind the id of the pad token, 1 in fairseq's vocabulary.
     | cited(
       'fairseq/fairseq/modules/positional_embedding.py:PositionalEmbedding',
@@ -52,12 +53,12 @@ def get_config(arg: str | None = None):
   )
   c.objective = cited('fairseq/fairseq/criterions/masked_lm.py', name='mlm', plus=0.0)
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(TABLE, b1=0.9, b2=0.98, eps=1e-6, weight_decay=0.01, clip=0.0)  # 0: off
     | cited('fairseq/fairseq/optim/adam.py:Adam', bias_correction=True, eps_first=True)
     # Norms and biases too.
-    | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=common.DECAY_ALL)
+    | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=defaults.DECAY_ALL)
   )
   warmup, peak = (30_000, 4e-4) if size == 'large' else (24_000, 6e-4)
   c.optimizer.schedule = (
@@ -65,12 +66,12 @@ def get_config(arg: str | None = None):
       'fairseq/fairseq/optim/lr_scheduler/polynomial_decay_schedule.py',
       name='linear',
     )
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited(TABLE, peak=peak, warmup_steps=c.get_ref('total_steps') * warmup // 500_000)
   )
 
   c.data.plan, c.data.mask = recipes.ROBERTA_PLAN, recipes.ROBERTA_MASK
   c.data.update(cited("ours: a line of the corpus is fairseq's unit", split='lines'))
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
   return c

@@ -21,28 +21,29 @@ one of 1e4 is a softmax of one key with or without the cut: it is left out.
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
-from configs import bert, common
+from configs import bert
 
 COMMAND = 'SpanBERT/pretraining/README.md'
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'spanbert-{size}'))
+  size = defaults.parse_size(arg, SIZES, 'base')
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'spanbert-{size}'))
   c.update(
     cited(COMMAND, total_steps=2_400_000, length=512)
     # 32 GPUs of 4,096 tokens.
     | cited(f'{COMMAND}:distributed-world-size, max-tokens', batch_size=256)
   )
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = bert.model(size)
   c.model.update(
-    cited(common.NAMES, name='span_boundary', family='spanbert')
+    cited(defaults.NAMES, name='span_boundary', family='spanbert')
     | cited(
       'SpanBERT/pretraining/fairseq/models/pair_bert.py',
       activation='gelu_erf',
@@ -55,7 +56,7 @@ def get_config(arg: str | None = None):
     | cited(COMMAND, labels=(), boundary_positions=15, boundary_width=200)
   )
   c.objective = (
-    cited(common.NAMES, name='span_boundary')
+    cited(defaults.NAMES, name='span_boundary')
     | cited(COMMAND, boundary_scale=1.0)
     | cited('SpanBERT/pretraining/fairseq/criterions/spanbert_loss.py', plus=1.0)
     # Quirk: gradients of means, divided again by the masked tokens of a GPU. 1.0 mends it.
@@ -65,7 +66,7 @@ def get_config(arg: str | None = None):
     )
   )
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(f'{COMMAND}; the paper says 0.1 for the decay', weight_decay=0.01)
     | cited(COMMAND, eps=1e-8, clip=1.0)
@@ -78,7 +79,7 @@ def get_config(arg: str | None = None):
     )
     # Norms and biases too.
     | cited(
-      'SpanBERT/pretraining/fairseq/trainer.py: one group of parameters', decay=common.DECAY_ALL
+      'SpanBERT/pretraining/fairseq/trainer.py: one group of parameters', decay=defaults.DECAY_ALL
     )
   )
   c.optimizer.schedule = cited(
@@ -86,11 +87,11 @@ def get_config(arg: str | None = None):
     name='linear',
     peak=1e-4,
     warmup_steps=c.get_ref('total_steps') // 240,  # 10,000 of 2,400,000
-  ) | common.the_run(c)
+  ) | defaults.the_run(c)
 
   # Quirk: a document's last block is lost before an over-long sentence; keep_block mends it.
   c.data.plan, c.data.mask = recipes.SPANBERT_PLAN, recipes.SPANBERT_MASK
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
     c.objective.update(cited('ours: means', gradient_scale=1.0))
   return c

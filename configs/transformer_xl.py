@@ -30,8 +30,8 @@ Evaluation is on shorter segments with a longer memory: `length` and `model` of
 from typing import Any
 
 from bertjax.cited import Cited, Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import common
 
 # Of the paper's losses: wt103 24.0 and 18.3 (perplexity), enwik8 1.06 and 0.99 (bits per
 # character); those of the base sizes are unverified.
@@ -112,7 +112,7 @@ def model(size: str) -> Recipe:
   # Of 267,735 words, ordered by frequency.
   cutoffs = (20_000, 40_000, 200_000) if size.startswith('wt103') else ()
   return Recipe(
-    cited(common.NAMES, name='transformer_xl', family='transformer_xl', size=size)
+    cited(defaults.NAMES, name='transformer_xl', family='transformer_xl', size=size)
     | SIZES[size]
     | cited(SOURCES[size], dropout=dropout, attention_dropout=attention_dropout)
     | cited(
@@ -129,13 +129,6 @@ def model(size: str) -> Recipe:
     )
     | cited('transformer-xl/pytorch/mem_transformer.py:PositionwiseFF', activation='relu')
     | cited('transformer-xl/pytorch/train.py:init', initializer='normal')
-    | cited(
-      'ours: options of other models and uses, off',
-      vocab_size=0,  # 0: the store's vocabulary
-      learned_positions=0,  # of 'shaw' and 'deeper'
-      remat='none',
-      dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
-    )
   )
 
 
@@ -143,7 +136,7 @@ def schedule(c: Recipe, size: str) -> Cited:
   """Cosine: TF's from the end of the warm-up, torch's from step 0."""
   warmup = c.get_ref('total_steps') * WARMUP.get(size, 0) // c.total_steps
   peak = 1e-3 if size == 'tiny' else 2.5e-4
-  own = cited(SOURCES[size], peak=peak, warmup_steps=warmup) | common.the_run(c)
+  own = cited(SOURCES[size], peak=peak, warmup_steps=warmup) | defaults.the_run(c)
   if size.endswith('large'):
     return own | cited('transformer-xl/tf/train.py:min_lr_ratio', name='cosine', end_ratio=0.01)
   return own | cited('transformer-xl/pytorch/train.py:scheduler', name='cosine_absolute')
@@ -151,9 +144,9 @@ def schedule(c: Recipe, size: str) -> Cited:
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default wt103_base)."""
-  size = common.parse_size(arg, SIZES, 'wt103_base')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'transformer_xl-{size}'))
+  size = defaults.parse_size(arg, SIZES, 'wt103_base')
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'transformer_xl-{size}'))
   c.update(cited(SOURCES[size], **STEPS[size]))
   c.update(
     cited(
@@ -163,7 +156,7 @@ def get_config(arg: str | None = None):
       checkpoint_steps=4000,
     )
   )
-  c.best.update(cited(common.NAMES, metric='eval/lm'))
+  c.best.update(cited(defaults.NAMES, metric='eval/lm'))
 
   c.model = model(size)
   unit = 'byte' if size.startswith('enwik8') else 'word'
@@ -172,7 +165,7 @@ def get_config(arg: str | None = None):
     'transformer-xl/pytorch/train.py:train', memory='empty'
   )
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(
       'transformer-xl/pytorch/train.py:optim, clip and transformer-xl/tf/train.py',
@@ -181,7 +174,7 @@ def get_config(arg: str | None = None):
       eps=1e-8,
       bias_correction=True,
       weight_decay=0.0,
-      decay=common.DECAY_ALL,
+      decay=defaults.DECAY_ALL,
       clip=0.25,
     )
   )
@@ -221,10 +214,8 @@ def get_config(arg: str | None = None):
       same_length=True,
     )
   )
-  # Lengths of memory, in tokens, at the end of the run; (): none.
-  c.evals.memory = cited(
-    'ours: what is looked at', type='recurrence', every=0, memories=(), rows_of='held_out'
-  )
+  # Lengths of memory, in tokens, at the end of the run.
+  c.evals.memory = cited('ours: what is looked at', type='recurrence')
   # No position is to be scored with both sides visible.
-  c.evals.pseudo_perplexity.update(cited('ours: a causal model', rows=0))
+  del c.evals.pseudo_perplexity
   return c

@@ -14,9 +14,10 @@ the other language in sight with --config.phases.tlm.model.attend=language.
 """
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
 from bertjax.models.bert import SIZES as SHAPES
-from configs import bert, common
+from configs import bert
 
 EN = 'XLM/README.md, I.2: the command for English'
 XNLI_15 = 'XLM/README.md, IV: the command for the 15 languages of XNLI'
@@ -50,7 +51,7 @@ def model(size: str) -> Recipe:
   """`config.model` of a size, with the numerics of transformer.py."""
   m = bert.model('test')
   m.update(
-    cited(common.NAMES, family='xlm', size=size)
+    cited(defaults.NAMES, family='xlm', size=size)
     | SIZES[size]
     | cited(
       'XLM/xlm/model/transformer.py:TransformerModel',
@@ -84,10 +85,10 @@ def model(size: str) -> Recipe:
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default xlm15)."""
-  size = common.parse_size(arg, SIZES, 'xlm15')
+  size = defaults.parse_size(arg, SIZES, 'xlm15')
   command = COMMANDS.get(size, 'ours: as xlm100')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'xlm-{size}'))
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'xlm-{size}'))
   c.update(
     cited(
       'ours: XLM/README.md stops after 25 epochs without gain (10 for xlm15)',
@@ -95,13 +96,13 @@ def get_config(arg: str | None = None):
     )
     | cited("XLM/README.md's commands, a GPU", batch_size=32, length=256)  # bptt
   )
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = model(size)
   # Mean over the targets of a step.
   c.objective = cited('XLM/xlm/model/transformer.py:PredLayer', name='mlm', plus=0.0)
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(
       command,
@@ -114,7 +115,7 @@ def get_config(arg: str | None = None):
       eps=1e-8,
       bias_correction=True,
       eps_first=True,
-      decay=common.DECAY_ALL,
+      decay=defaults.DECAY_ALL,
     )
     | cited('XLM/train.py:clip_grad_norm', clip=5.0)
   )
@@ -147,9 +148,9 @@ def get_config(arg: str | None = None):
     kinds = dict(clm=causal, mlm=dict(), tlm=both)
     turns = {kind: dict(turns=each, **kinds[kind]) for kind in KINDS[size]}
     c.phases = cited('XLM/train.py:main, shuf_order' if each > 1 else 'ours: one of each', **turns)
-    c.best.update(cited(common.NAMES, metric='eval/mlm/mlm_masked'))
+    c.best.update(cited(defaults.NAMES, metric='eval/mlm/mlm_masked'))
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
   # A causal step is not to be scored with both sides visible.
-  c.evals.pseudo_perplexity.update(cited('ours: a causal step', rows=0))
+  del c.evals.pseudo_perplexity
   return c

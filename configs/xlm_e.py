@@ -15,8 +15,9 @@ Not as there: its gated relative position bias is not built: positions are learn
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import common, electra
+from configs import electra
 
 SIZES = {name: electra.SIZES[name] for name in ('test', 'tiny', 'base')}
 PAPER = 'XLM-E paper (unverified)'
@@ -24,12 +25,12 @@ PAPER = 'XLM-E paper (unverified)'
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  name = common.parse_size(arg, [size + way for size in SIZES for way in ('', '_turns')], 'base')
+  name = defaults.parse_size(arg, [size + way for size in SIZES for way in ('', '_turns')], 'base')
   size = name.removesuffix('_turns')
   c = electra.get_config(size)
-  c.update(cited(common.NAMES, name=f'xlm_e-{name}'))
+  c.update(cited(defaults.NAMES, name=f'xlm_e-{name}'))
   c.update(cited(PAPER, total_steps=125_000, batch_size=2048, length=512))
-  c.best.update(cited(common.NAMES, metric='eval/mrtd/rtd_auc', mode='max'))
+  c.best.update(cited(defaults.NAMES, metric='eval/mrtd/rtd_auc', mode='max'))
 
   c.model.update(
     cited(PAPER, types=0)  # one segment, no language ids
@@ -56,5 +57,5 @@ def get_config(arg: str | None = None):
     turns = dict(mrtd=dict(turns=1), trtd=dict(turns=1, data=dict(plan=pairs)))
     c.phases = cited('ours: a step of each', **turns)
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
   return c

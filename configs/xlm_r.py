@@ -8,22 +8,23 @@ the fairseq repository does not give are from memory of the paper (unverified).
 """
 
 from bertjax.cited import cited, reattribute
+from bertjax.config import defaults
 from bertjax.models.bert import SIZES
-from configs import common, roberta
+from configs import roberta
 
 GUESS = "RoBERTa's, for as large a share of the steps: the XLM-R paper gives none (unverified)"
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
+  size = defaults.parse_size(arg, SIZES, 'base')
   c = roberta.get_config(size)
-  c.update(cited(common.NAMES, name=f'xlm_r-{size}'))
-  c.model.update(cited(common.NAMES, family='xlm_roberta'))
+  c.update(cited(defaults.NAMES, name=f'xlm_r-{size}'))
+  c.model.update(cited(defaults.NAMES, family='xlm_roberta'))
   c.update(cited('XLM-R paper, section 3', total_steps=1_500_000, batch_size=8192))
   if size != 'tiny':
     reattribute(c, GUESS, 'optimizer.schedule.peak', 'optimizer.schedule.warmup_steps')
   c.data.update(cited('XLM-R paper, section 3 (unverified)', language_alpha=0.3))
   if size == 'tiny':
-    common.laptop(c)
+    defaults.laptop(c)
   return c

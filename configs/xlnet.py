@@ -18,8 +18,8 @@ would be:
 """
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import common
 
 README = 'xlnet/README.md, the pretraining command'
 PAPER = 'XLNet paper, appendix A.4 (unverified)'
@@ -37,7 +37,7 @@ SIZES = {
 def model(size: str) -> Recipe:
   """`config.model` of a size; its memory follows from the length."""
   return Recipe(
-    cited(common.NAMES, name='xlnet', family='xlnet', size=size)
+    cited(defaults.NAMES, name='xlnet', family='xlnet', size=size)
     | SIZES[size]
     | cited(README, mem_len=0, reuse_len=0, untie_r=True)
     | cited('xlnet/train.py:clamp_len', clamp_len=0)  # -1 there: none
@@ -47,33 +47,21 @@ def model(size: str) -> Recipe:
     )
     | cited(PAPER, dropout=0.1, attention_dropout=0.1)
     | cited('xlnet/train.py:init, init_std', initializer='normal', init_std=0.02)
-    | cited(
-      'ours: options of other uses, off',
-      vocab_size=0,  # of the store: 32000
-      words=True,
-      labels=(),
-      token_labels=(),
-      answers='none',
-      head_dropout=0.0,
-      pooling='last',
-      remat='none',
-      dtype='float32',
-    )
   )
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default large)."""
-  size = common.parse_size(arg, SIZES, 'large')
-  c = common.base()
-  c.update(cited(common.NAMES, name=f'xlnet-{size}'))
+  size = defaults.parse_size(arg, SIZES, 'large')
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name=f'xlnet-{size}'))
   c.update(
     cited('XLNet paper, section 3', total_steps=500_000)
     | cited(f'{README}; the paper has 8192', batch_size=2048)
     | cited(README, length=512)
   )
-  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
-  c.best.update(cited(common.NAMES, metric='eval/plm'))
+  c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.best.update(cited(defaults.NAMES, metric='eval/plm'))
 
   half = lambda: c.get_ref('length') // 2  # 256
   c.data.plan = recipes.XLNET_PLAN
@@ -89,7 +77,7 @@ def get_config(arg: str | None = None):
     'xlnet/train.py:get_cache_fn', memory='zeros'
   )
 
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(
     # README has neither; the defaults of train.py are 1e-8 and 0.
     cited(PAPER, eps=1e-6, weight_decay=0.01)
@@ -101,20 +89,20 @@ def get_config(arg: str | None = None):
       b1=0.9,
       b2=0.999,
       bias_correction=False,
-      decay=common.DECAY_WEIGHTS_ONLY,
+      decay=defaults.DECAY_WEIGHTS_ONLY,
     )
   )
   c.optimizer.schedule = cited('xlnet/model_utils.py:get_train_op', name='linear') | (
-    common.the_run(c)
+    defaults.the_run(c)
     | cited(PAPER, warmup_steps=c.get_ref('total_steps') * 2 // 25)  # 40,000
     | cited(f'{PAPER}, of large', peak=4e-4)
     | cited('xlnet/train.py:min_lr_ratio', end_ratio=0.001)
   )
 
   # Every target has a mask of its own.
-  c.evals.pseudo_perplexity.update(cited('ours: a permutation model', rows=0))
+  del c.evals.pseudo_perplexity
   if size in ('test', 'tiny'):
     c.evals.held_out.update(cited('ours: a small corpus has few columns', batch_size=16))
-    common.laptop(c)
+    defaults.laptop(c)
     c.update(cited('ours: a small corpus has few columns', batch_size=16, length=128))
   return c

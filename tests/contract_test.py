@@ -93,7 +93,7 @@ def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
 @pytest.mark.parametrize('name', ['bert', 'modernbert', 'electra', 'xlm'])
 @mutation(
   'setup: columns are not divided',
-  'configs/common.py',
+  'bertjax/config/keys.py',
   "  ('length', 'sequence'),\n",
   "  ('length', 'nothing'),\n",
 )

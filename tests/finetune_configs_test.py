@@ -4,7 +4,7 @@ import pytest
 import recipes
 from mutation import mutation
 
-from bertjax.config import timeline
+from bertjax.config import sections, timeline
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
@@ -256,6 +256,7 @@ HEADS = {
 )
 def test_a_family_answers_with_the_head_of_its_original(recipe):
   c = squad.get_config(recipe)
+  sections.complete(c)
   dev = c.evals.dev
   found = (c.model.answers, c.model.head_dropout, dev.best, dev.longest, dev.threshold)
   assert found == HEADS[recipe]

@@ -123,7 +123,7 @@ GOLDEN = pathlib.Path(__file__).parent / 'goldens' / 'sharding.json'
 @pytest.mark.parametrize('name', systems.NAMES)
 @mutation(
   'sharding: heads are whole',
-  'configs/common.py',
+  'bertjax/config/keys.py',
   "('heads', 'tensor')",
   "('heads', None)",
   case='bert',

@@ -12,6 +12,7 @@ from mutation import mutation
 from processes import ROOT, environment
 
 from bertjax.checkpoint import resume
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.launch import arguments
 from bertjax.launch import grid as grids
@@ -19,7 +20,9 @@ from configs import bert
 
 
 def config():
-  return bert.get_config('test')
+  found = bert.get_config('test')
+  sections.complete(found)
+  return found
 
 
 def test_points_of_a_grid():

@@ -1,7 +1,6 @@
 """Config files as commands take them: where `configs/NAME.py` is, and their keys for --help."""
 
 import functools
-import importlib.util
 import pathlib
 import re
 import sys
@@ -11,19 +10,49 @@ from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
+from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 
 from bertjax import registry, removed
+from bertjax.cited import Recipe
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
 _NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
+_KEY = re.compile(r'--?(?:no)?config\.([^=]+)')
+_OF_THE_CONFIG = re.compile(r'flag --config=.*?: (?=config\.)')
 # ml_collections has what a config file raises as text alone.
 _MISTAKE = re.compile(r'^bertjax\.errors\.UserError: (.*)', re.MULTILINE | re.DOTALL)
 TRUST = flags.DEFINE_list(
   'trust_code', [], 'Modules that the config of a run (--workdir, init_from, a teacher) may name.'
 )
 HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
+
+
+class _Parser(ConfigFileFlagParser):
+  """Runs a config file and completes what it returns, so that each key can be given as a flag."""
+
+  def parse(self, path: str) -> Any:
+    from bertjax.config import sections  # imports the models: not on the way to --help
+
+    config = super().parse(path)
+    if not isinstance(config, ConfigDict):
+      return config
+    config = config if isinstance(config, Recipe) else Recipe(config)
+    asked = [found[1] for argument in sys.argv if (found := _KEY.match(argument))]
+    sections.complete(config, asked)
+    config.lock()
+    return config
+
+
+def define_config(
+  help: str = 'Config file, e.g. configs/bert.py:base', values: flags.FlagValues = flags.FLAGS
+) -> flags.FlagHolder:
+  """Defines --config=FILE[:ARGUMENT]; --config.KEY=VALUE overrides a key of what it returns."""
+  said = f'{help}; override with --config.KEY=VALUE.'
+  holder = config_flags.DEFINE_config_file('config', None, said, values)
+  values['config'].parser = _Parser('config')
+  return holder
 
 
 def located(argv: list[str]) -> list[str]:
@@ -103,7 +132,7 @@ def _wrong(said: str) -> str:
     return found[1].strip()
   if lacking := _LACKING.findall(said):
     return f'expected {", ".join(f"--{name}" for name in lacking)}: see --help'
-  return said.strip()
+  return _OF_THE_CONFIG.sub('', said.strip())
 
 
 def _of_the_file(argv: list[str], error: BaseException) -> bool:
@@ -150,18 +179,14 @@ def keys_help(argv: list[str]) -> str:
   path = _given(argv) or f'{FOLDER / "bert.py"}'
   shown = [
     f'  --{row.key}={row.value}\n      {row.kind}{f"; {row.meaning}" if row.meaning else ""}'
-    for row in schema.listing(load(path))
+    for row in schema.listing(load(path), whole=True)
   ]
   return '\n'.join([f'\n\nKeys of {path}, their values there, types and meanings:\n', *shown])
 
 
 def load(path: str) -> Any:
-  """Runs the file of --config=PATH; returns its config."""
-  name, _, argument = _located(path, '--config').partition(':')
-  spec: Any = importlib.util.spec_from_file_location('config_for_help', name)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module.get_config(*([argument] if argument else []))
+  """Runs the file of --config=PATH; returns its config, completed."""
+  return _Parser('config').parse(_located(path, '--config'))
 
 
 def _given(argv: list[str]) -> str:

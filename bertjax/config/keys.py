@@ -1,12 +1,32 @@
-"""The keys of a config that belong to no thing chosen by name: a class for each section."""
+"""The keys of a config that belong to no thing chosen by name, a class for each section."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from bertjax.field_types import Bounds, Count, Natural, NonNegative, Positive, Seed
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]
+NONE: Section = MappingProxyType({})
+# Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
+SHARDING_RULES = (
+  ('batch', ('data', 'fsdp')),
+  ('length', 'sequence'),
+  ('embed_act', None),
+  ('embed', 'fsdp'),
+  ('embed_out', None),
+  ('heads', 'tensor'),
+  ('heads_act', ('tensor', 'sequence')),
+  ('head', None),
+  ('ffn', 'tensor'),
+  ('vocab', 'tensor'),
+  ('position', None),
+  ('type', None),
+  ('label', None),
+  ('norm', None),
+  ('layers', None),
+)
 LEAST_PIECES = 300  # of a vocabulary that is trained: 256 bytes and what is special fit
 
 
@@ -51,37 +71,37 @@ class Run(NamedTuple):
     temperature: T of phases that are drawn: one of n examples with a probability ~ n^(1/T).
   """
 
-  name: str
-  preset: Literal['', 'tpu', 'gpu', 'cpu']
-  seed: Seed
-  total_steps: Count
-  epochs: NonNegative
-  minutes: NonNegative
-  batch_size: Count
-  length: Count
-  microbatches: Count
-  reduce_dtype: Literal['float32', 'bfloat16']
-  log_steps: Count
-  eval_steps: Count
-  checkpoint_steps: Count
-  keep_checkpoints: Count
-  save_carry: bool
-  sharding_rules: tuple[tuple[str, str | None | tuple[str, ...]], ...]
-  init_from: str | tuple[str] | tuple[tuple[str, str, str, tuple[int, ...]], ...]
-  remap_vocab: bool
-  best: Section
-  mesh: Section
-  data: Section
-  evals: Section
-  phases: Section
-  profile: Section
-  trackers: tuple[str, ...]
-  skip_nonfinite: Natural
-  skip_steps: tuple[Count | tuple[Count, Count], ...]
-  spike: NonNegative
   model: Section
   objective: Section
   optimizer: Section
+  name: str = ''
+  preset: Literal['', 'tpu', 'gpu', 'cpu'] = ''
+  seed: Seed = 0
+  total_steps: Count = 1000
+  epochs: NonNegative = 0.0
+  minutes: NonNegative = 0.0
+  batch_size: Count = 256
+  length: Count = 128
+  microbatches: Count = 1
+  reduce_dtype: Literal['float32', 'bfloat16'] = 'float32'
+  log_steps: Count = 100
+  eval_steps: Count = 1000
+  checkpoint_steps: Count = 1000
+  keep_checkpoints: Count = 3
+  save_carry: bool = True
+  sharding_rules: tuple[tuple[str, str | None | tuple[str, ...]], ...] = SHARDING_RULES
+  init_from: str | tuple[str] | tuple[tuple[str, str, str, tuple[int, ...]], ...] = ()
+  remap_vocab: bool = False
+  best: Section = NONE
+  mesh: Section = NONE
+  data: Section = NONE
+  evals: Section = NONE
+  phases: Section = NONE
+  profile: Section = NONE
+  trackers: tuple[str, ...] = ()
+  skip_nonfinite: Natural = 0
+  skip_steps: tuple[Count | tuple[Count, Count], ...] = ()
+  spike: NonNegative = 0.0
   fresh_layers: Natural = 0
   temperature: Positive = 1.0
 
@@ -96,8 +116,8 @@ class Best(NamedTuple):
     mean: names of the scores averaged into eval/mean, in runs with several tasks; (): none.
   """
 
-  metric: str
-  mode: Literal['min', 'max']
+  metric: str = 'eval/mlm_masked'
+  mode: Literal['min', 'max'] = 'min'
   patience: Natural = 0
   mean: tuple[str, ...] = ()
 
@@ -111,9 +131,9 @@ class Teacher(NamedTuple):
     sha256: of its parameters; the run fills it in.
   """
 
-  source: str
-  model: Section
-  sha256: str
+  source: str = ''
+  model: Section = NONE
+  sha256: str = ''
 
 
 class MeshSizes(NamedTuple):
@@ -127,11 +147,11 @@ class MeshSizes(NamedTuple):
     slices: groups of devices with a slower network between them; they divide data.
   """
 
-  data: MeshSize
-  fsdp: MeshSize
-  tensor: MeshSize
-  sequence: MeshSize
-  slices: Count
+  data: MeshSize = -1
+  fsdp: MeshSize = 1
+  tensor: MeshSize = 1
+  sequence: MeshSize = 1
+  slices: Count = 1
 
 
 class Profile(NamedTuple):
@@ -142,8 +162,8 @@ class Profile(NamedTuple):
     steps: of the trace, in workdir/profile; 0: none.
   """
 
-  start: Count
-  steps: Natural
+  start: Count = 10
+  steps: Natural = 0
 
 
 class TrainVocab(NamedTuple):
@@ -154,8 +174,8 @@ class TrainVocab(NamedTuple):
     size: its pieces, special ones included; 0: none is trained.
   """
 
-  type: Literal['', 'wordpiece', 'bpe', 'unigram', 'words', 'characters', 'bytes']
-  size: Literal[0] | Annotated[int, Bounds(LEAST_PIECES)]
+  type: Literal['', 'wordpiece', 'bpe', 'unigram', 'words', 'characters', 'bytes'] = ''
+  size: Literal[0] | Annotated[int, Bounds(LEAST_PIECES)] = 0
 
 
 class Data(NamedTuple):
@@ -196,35 +216,46 @@ class Data(NamedTuple):
     language_block: rows in a row that share a language.
   """
 
-  store: str
-  input: str
-  mixture: str
-  module: str
-  vocab: str
-  train_vocab: Section
-  lowercase: bool | None
-  split: Literal['auto', 'lines', 'sentences', 'verbatim']
-  errors: Literal['strict', 'replace']
-  field: str
-  skip_bad: bool
-  documents: Natural
-  columns: tuple[Literal['language', 'role'], ...]
-  languages: tuple[str, ...]
-  lexicon: str
-  segmenter: str
-  holdout: Annotated[float, Bounds(0, 0.5)]
-  heldout: str
-  workers: Natural
-  reader: str
-  train: str
-  dev: str
-  examples: Natural
-  length_block: Count
-  task: Section
-  threads: Natural
-  plan: Section
-  mask: Section
-  pack: Count
-  language_alpha: NonNegative | None
-  language_block: Count
+  store: str = ''
+  input: str = ''
+  mixture: str = ''
+  module: str = ''
+  vocab: str = ''
+  train_vocab: Section = NONE
+  lowercase: bool | None = None
+  split: Literal['auto', 'lines', 'sentences', 'verbatim'] = 'auto'
+  errors: Literal['strict', 'replace'] = 'strict'
+  field: str = 'text'
+  skip_bad: bool = False
+  documents: Natural = 0
+  columns: tuple[Literal['language', 'role'], ...] = ()
+  languages: tuple[str, ...] = ()
+  lexicon: str = ''
+  segmenter: str = ''
+  holdout: Annotated[float, Bounds(0, 0.5)] = 0.01
+  heldout: str = ''
+  workers: Natural = 0
+  reader: str = 'store'
+  train: str = ''
+  dev: str = ''
+  examples: Natural = 0
+  length_block: Count = 50
+  task: Section = NONE
+  threads: Natural = 2
+  plan: Section = NONE
+  mask: Section = NONE
+  pack: Count = 1
+  language_alpha: NonNegative | None = None
+  language_block: Count = 1
   language: str = ''
+
+
+# Sections that every config has -> their keys.
+FIXED: dict[str, type] = {
+  '': Run,
+  'best': Best,
+  'mesh': MeshSizes,
+  'profile': Profile,
+  'data': Data,
+  'data.train_vocab': TrainVocab,
+}

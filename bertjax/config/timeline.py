@@ -28,6 +28,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bertjax import counter_rng
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.field_types import Count, Natural, Positive
@@ -199,11 +200,6 @@ def _draws(config: Any, phases: Sequence[PhaseConfig], examples: tuple[int, ...]
   Raises:
     UserError: it says no temperature, or a phase has no labelled examples.
   """
-  if 'temperature' not in config:
-    raise UserError(
-      'config.phases are drawn by config.temperature, which is not there: expected a number, 1.0 '
-      'to draw them by size; begin with configs/finetune/tasks.py'
-    )
   for phase in phases:
     if (reader := phase.config.data.reader) != 'labelled':
       raise UserError(
@@ -227,6 +223,7 @@ def make(config: Any) -> Timeline:
       temperature or are not of labelled examples of one vocabulary.
   """
   resolved = config.copy_and_resolve_references()
+  sections.complete(resolved)
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:
     return Timeline((PhaseConfig('main', resolved),), (total,), total, skips=skips)
@@ -249,6 +246,7 @@ def make(config: Any) -> Timeline:
       if own not in changed.evals and 'type' in judged:
         changed.evals[own] = judged  # a set that this phase alone has
     override(changed, body, f'config.phases.{name}')
+    sections.complete(changed)
     phases.append(PhaseConfig(name, changed))
   if len(kinds) != 1:
     mixed = ' and '.join(sorted(kinds))

@@ -23,7 +23,7 @@ class Options(NamedTuple):
       vocabulary cuts words by the rules of a language.
   """
 
-  sentences: tuple[str, ...]
+  sentences: tuple[str, ...] = ()
   language: str = ''
 
 
@@ -118,4 +118,4 @@ def make(subject: Subject, options: Options) -> Evaluation:
   return Evaluation(frozenset(), run)
 
 
-EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.sentences)
+EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.sentences, at_end=True)

@@ -34,14 +34,14 @@ class Options(NamedTuple):
       vocabulary cuts words by their rules.
   """
 
-  train: str
-  dev: str
-  text: tuple[str, ...]
-  label: str
-  classes: tuple[str, ...]
-  header: tuple[str, ...]
-  examples: Natural
-  batch_size: Count
+  train: str = ''
+  dev: str = ''
+  text: tuple[str, ...] = ('sentence',)
+  label: str = 'label'
+  classes: tuple[str, ...] = ('0', '1')
+  header: tuple[str, ...] = ()
+  examples: Natural = 2000
+  batch_size: Count = 64
   language: str = ''
 
 

@@ -21,8 +21,8 @@ class Options(NamedTuple):
     rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
   """
 
-  rows: Natural
-  rows_of: str
+  rows: Natural = 8
+  rows_of: str = 'held_out'
 
 
 def restore(batch: Batch) -> np.ndarray:
@@ -107,4 +107,4 @@ def make(subject: Subject, options: Options) -> Evaluation:
   return Evaluation(frozenset(['pseudo_perplexity']), run)
 
 
-EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.rows)
+EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.rows, at_end=True)

@@ -16,8 +16,8 @@ class Options(NamedTuple):
     rows_of: the set of `config.evals`, of type 'loss', whose rows are scored.
   """
 
-  memories: tuple[Natural, ...]
-  rows_of: str
+  memories: tuple[Natural, ...] = ()
+  rows_of: str = 'held_out'
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
@@ -43,4 +43,4 @@ def make(subject: Subject, options: Options) -> Evaluation:
   return Evaluation(frozenset(names), run)
 
 
-EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.memories)
+EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.memories, at_end=True)

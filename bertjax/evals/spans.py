@@ -34,12 +34,12 @@ class Options(NamedTuple):
     language: as of `labelled.Options`.
   """
 
-  file: str
-  examples: Natural
-  batch_size: Count
-  best: Count
-  longest: Count
-  threshold: float
+  file: str = ''
+  examples: Natural = 0
+  batch_size: Count = 32
+  best: Count = 20
+  longest: Count = 30
+  threshold: float = 0.0
   language: str = ''
 
 

@@ -54,8 +54,10 @@ def jobs(
   """Returns the runs, seed by seed, so that every point has one early; each config is
   settled(config, keys of its point) as the run itself will, and checked. Raises UserError as
   `points`, or for a config that cannot be."""
-  from bertjax.config import schema
+  from bertjax.config import schema, sections
 
+  config = copy.deepcopy(config)
+  sections.complete(config, [line.partition('=')[0].removeprefix('config.') for line in grid])
   made = []
   for point in points(grid, config):
     changed = copy.deepcopy(config)

@@ -28,6 +28,7 @@ from bertjax.models.layers.basic import (
   Dropout,
   Dtype,
   Initializer,
+  given_fields,
   options_of,
 )
 from bertjax.models.layers.block import Context
@@ -63,7 +64,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class Base(Model):
+class Base(Model, kw_only=True):
   """The fields of BERT and of the models made of the same parts: `config.model`.
 
   Attributes:
@@ -96,40 +97,40 @@ class Base(Model):
       `answers.FORMS`; it stands alone.
   """
 
-  vocab_size: Natural
+  vocab_size: Natural = 0
   layers: Count
   width: Count
   heads: Count
   ffn: Count
-  embedding_width: Natural
+  embedding_width: Natural = 0
   positions: Count
-  sinusoid: bool
+  sinusoid: bool = False
   types: Natural
-  extra: tuple[tuple[str, Natural], ...]
-  position_offset: IdOfPad
-  zero_row: IdOfPad | None
+  extra: tuple[tuple[str, Natural], ...] = ()
+  position_offset: IdOfPad = 0
+  zero_row: IdOfPad | None = None
   norm_eps: Positive
   activation: Activation
   dropout: Fraction
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  attend: Attend
-  transform: bool
-  sharing: Sharing
-  groups: Count
-  inner_groups: Count
-  words: bool
-  pooler: bool
-  pooler_activation: PoolerActivation
-  pooling: Pooling
-  labels: tuple[tuple[str, Natural], ...]
-  head_dropout: Fraction
-  pooler_dropout: bool
-  token_labels: tuple[tuple[str, Natural], ...]
-  answers: Answers
-  remat: Remat
-  dtype: Dtype
+  attend: Attend = 'example'
+  transform: bool = True
+  sharing: Sharing = 'none'
+  groups: Count = 1
+  inner_groups: Count = 1
+  words: bool = True
+  pooler: bool = False
+  pooler_activation: PoolerActivation = 'tanh'
+  pooling: Pooling = 'first'
+  labels: tuple[tuple[str, Natural], ...] = ()
+  head_dropout: Fraction = 0.0
+  pooler_dropout: bool = False
+  token_labels: tuple[tuple[str, Natural], ...] = ()
+  answers: Answers = 'none'
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
 
   @nn.nowrap
   def embeddings_fields(self) -> dict[str, Any]:
@@ -265,18 +266,18 @@ class Bert(Base, AttendingModel):
 
 def make(config) -> Bert:
   """Builds the model from `config.model`; errors as `fields`."""
-  return Bert(**fields(config))
+  return Bert(**fields(Bert, config))
 
 
-def fields(config) -> dict[str, Any]:
-  """The fields of a model from its `config.model`, which also has name, family and size.
+def fields(model: type[nn.Module], config) -> dict[str, Any]:
+  """Returns the fields of a model from its `config.model`, which also has name, family and size.
 
   Raises:
     UserError: heads that do not divide the width, an unknown choice, groups that do not fit, a head
       of answers beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has
       said.
   """
-  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  fields = given_fields(model, config)
   choose(fields['attend'], get_args(Attend), 'config.model.attend')
   if fields['width'] % fields['heads']:
     raise UserError(

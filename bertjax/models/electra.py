@@ -84,7 +84,7 @@ class TokenHead(nn.Module):
     return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0]
 
 
-class Electra(bert.Base):
+class Electra(bert.Base, kw_only=True):
   """The model of `objectives/rtd.py`; the fields of `bert.Base` are the discriminator's.
 
   Attributes:
@@ -98,11 +98,11 @@ class Electra(bert.Base):
       or as its layers, whichever is less (the original's have the width of its layers).
   """
 
-  generator: Generator
+  generator: Generator = 'own'
   generator_width: Positive
   generator_layers: Positive
   generator_head: Count
-  tied_embeddings: bool
+  tied_embeddings: bool = True
 
   def setup(self):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
@@ -237,7 +237,7 @@ def make(config) -> Electra:
     UserError: an unknown generator, one without layers, heads that do not divide its width, labels
       of examples, which have no head here; or as `bert.fields`.
   """
-  fields = bert.fields(config)
+  fields = bert.fields(Electra, config)
   choose(fields['generator'], get_args(Generator), 'config.model.generator')
   wanted = dict(words=True, pooler=False, labels=(), token_labels=(), answers='none')
   other = {key: fields[key] for key, value in wanted.items() if fields[key] != value}

@@ -27,6 +27,7 @@ from bertjax.models.layers.basic import (
   Init,
   Norm,
   NormKind,
+  given_fields,
   options_of,
   word_table,
 )
@@ -62,7 +63,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class ModernBert(TargetModel):
+class ModernBert(TargetModel, kw_only=True):
   """The model; fields are `config.model`.
 
   Attributes:
@@ -90,7 +91,7 @@ class ModernBert(TargetModel):
     pooling: of which token, the first or the mean of all, labels of examples are.
   """
 
-  vocab_size: Natural
+  vocab_size: Natural = 0
   layers: Count
   width: Count
   heads: Count
@@ -106,18 +107,18 @@ class ModernBert(TargetModel):
   local_theta: Positive
   window: Natural
   global_every: Count
-  attention_dropout: Fraction
+  attention_dropout: Fraction = 0.0
   dropout: Fraction
-  ffn_dropout: Fraction
+  ffn_dropout: Fraction = 0.0
   init_std: Positive
-  attend: Attend
-  words: bool
-  labels: tuple[tuple[str, Natural], ...]
-  token_labels: tuple[tuple[str, Natural], ...]
-  head_dropout: Fraction
-  pooling: Pooling
-  remat: Remat
-  dtype: Dtype
+  attend: Attend = 'example'
+  words: bool = True
+  labels: tuple[tuple[str, Natural], ...] = ()
+  token_labels: tuple[tuple[str, Natural], ...] = ()
+  head_dropout: Fraction = 0.0
+  pooling: Pooling = 'first'
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
@@ -243,7 +244,7 @@ def make(config) -> ModernBert:
   Raises:
     UserError: heads that do not divide the width, or odd ones where pairs of them turn.
   """
-  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  fields = given_fields(ModernBert, config)
   size, rest = divmod(fields['width'], fields['heads'])
   if rest or (fields['distances'] == 'rotary' and size % 2):
     even = ', with an even quotient for rotary distances' if not rest else ''

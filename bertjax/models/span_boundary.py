@@ -65,7 +65,7 @@ class BoundaryHead(nn.Module):
     return Scores(h_BPD, word.table_VE, bias_V, word.vocab_size)
 
 
-class SpanBert(bert.Bert):
+class SpanBert(bert.Bert, kw_only=True):
   """The model of `objectives/span_boundary.py`; see `bert.Base`.
 
   Attributes:
@@ -112,9 +112,10 @@ def make(config) -> SpanBert:
   Raises:
     UserError: as `bert.fields`; no words to score.
   """
-  if not config.words:
+  fields = bert.fields(SpanBert, config)
+  if not fields['words']:
     raise UserError('the boundary head scores words: expected config.model.words=True, got False')
-  return SpanBert(**bert.fields(config))
+  return SpanBert(**fields)
 
 
 MODEL = Factory(options_of(SpanBert), make)

@@ -34,6 +34,7 @@ from bertjax.models.layers.basic import (
   Dtype,
   Init,
   Initializer,
+  given_fields,
   options_of,
   param,
   word_table,
@@ -89,7 +90,7 @@ class Layer(Block):
     return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
 
 
-class TransformerXL(StreamModel):
+class TransformerXL(StreamModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
@@ -109,21 +110,21 @@ class TransformerXL(StreamModel):
     norm_std: standard deviation of the norms' scales around 1 at the start.
   """
 
-  vocab_size: Natural
-  cutoffs: tuple[Count, ...]
-  div_val: Count
+  vocab_size: Natural = 0
+  cutoffs: tuple[Count, ...] = ()
+  div_val: Count = 1
   layers: Count
   width: Count
   heads: Count
   head_size: Count
   ffn: Count
-  attention: AttentionKind
-  learned_positions: Natural
+  attention: AttentionKind = 'relative'
+  learned_positions: Natural = 0
   mem_len: Natural
-  clamp_len: Natural
-  same_length: bool
+  clamp_len: Natural = 0
+  same_length: bool = False
   untie_r: bool
-  pre_norm: bool
+  pre_norm: bool = False
   norm_eps: Positive
   norm_std: NonNegative
   activation: Activation
@@ -131,8 +132,8 @@ class TransformerXL(StreamModel):
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  remat: Remat
-  dtype: Dtype
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
 
   @nn.compact
   def __call__(
@@ -294,7 +295,7 @@ def make(config) -> TransformerXL:
     UserError: an unknown attention, an odd width, a memory for absolute positions, learned
       positions where none are read or none where they are, or same_length without memory.
   """
-  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  fields = given_fields(TransformerXL, config)
   attention, mem_len = fields['attention'], fields['mem_len']
   choose(attention, get_args(AttentionKind), 'config.model.attention')
   if fields['cutoffs']:

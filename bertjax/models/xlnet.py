@@ -30,6 +30,7 @@ from bertjax.models.layers.basic import (
   Dropout,
   Dtype,
   Initializer,
+  given_fields,
   options_of,
   param,
   word_table,
@@ -56,7 +57,7 @@ Array = jax.Array
 MEMORY_ORDER = -2  # below every query's
 
 
-class XLNet(Model):
+class XLNet(Model, kw_only=True):
   """The model of `objectives/plm.py`; fields are `config.model`.
 
   Attributes:
@@ -71,29 +72,29 @@ class XLNet(Model):
     pooling: of which token labels of examples are, the last one: rows end in [CLS].
   """
 
-  vocab_size: Natural
+  vocab_size: Natural = 0
   layers: Count
   width: Count
   heads: Count
   ffn: Count
   mem_len: Natural
   reuse_len: Natural
-  clamp_len: Natural
+  clamp_len: Natural = 0
   untie_r: bool
-  words: bool
-  labels: tuple[tuple[str, Natural], ...]
-  token_labels: tuple[tuple[str, Natural], ...]
-  head_dropout: Fraction
-  answers: Answers
-  pooling: Literal['last']
+  words: bool = True
+  labels: tuple[tuple[str, Natural], ...] = ()
+  token_labels: tuple[tuple[str, Natural], ...] = ()
+  head_dropout: Fraction = 0.0
+  answers: Answers = 'none'
+  pooling: Literal['last'] = 'last'
   norm_eps: Positive
   activation: Activation
   dropout: Fraction
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  remat: Remat
-  dtype: Dtype
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
 
   @nn.compact
   def __call__(
@@ -307,7 +308,7 @@ def make(config) -> XLNet:
     UserError: heads that do not divide the width, an odd width, a memory that remembers nothing,
       labels beside words, or a head of answers beside others.
   """
-  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  fields = given_fields(XLNet, config)
   if fields['width'] % fields['heads'] or fields['width'] % 2:
     raise UserError(
       'model.width must be even and a multiple of model.heads, got '

@@ -39,10 +39,10 @@ class Common(NamedTuple):
   """
 
   schedule: Mapping[str, Any]
-  clip: NonNegative
-  freeze: tuple[str, ...]
-  lr_scale: param_rules.Rules
   decay: param_rules.Rules
+  clip: NonNegative = 0.0
+  freeze: tuple[str, ...] = ()
+  lr_scale: param_rules.Rules = ((r'.*', 1.0),)
   layer_decay: PositiveShare = 1.0
 
 
@@ -88,21 +88,22 @@ def make(
   Raises:
     UserError: an unknown name or field, a rule that matches nothing, an uncovered parameter.
   """
-  given = dict(config.items())
-  fields = options.check_fields(fields_of(given), given, f'{WHAT} ({given["name"]})')
-  direction = direction_of(given)
+  fields = _read(config)
+  direction = direction_of(config)
   own = options.fields_of(direction)
 
   schedule = schedules.make(config.schedule)
-  leaves = Leaves.make(params, axes, config.decay)
-  scales = leaves.resolve(config.lr_scale, 'lr_scale')
-  if by_depth := _by_depth(config, params, axes):
-    scales = jax.tree.map(np.multiply, scales, leaves.resolve(by_depth, 'layer_decay'))
-  frozen = jax.tree.map(lambda v: v != 0, leaves.resolve(_freeze_rules(config), 'freeze'))
+  rules = _rules(fields, params, axes)
+  leaves = Leaves.make(params, axes, rules['decay'])
+  scales = leaves.resolve(rules['lr_scale'], 'lr_scale')
+  if 'layer_decay' in rules:
+    by_depth = leaves.resolve(rules['layer_decay'], 'layer_decay')
+    scales = jax.tree.map(np.multiply, scales, by_depth)
+  frozen = jax.tree.map(lambda v: v != 0, leaves.resolve(rules['freeze'], 'freeze'))
 
   tx = optax.chain(
     _replace(frozen, 0.0),
-    optax.clip_by_global_norm(config.clip) if config.clip else optax.identity(),
+    optax.clip_by_global_norm(fields['clip']) if fields['clip'] else optax.identity(),
     direction(leaves, **{k: v for k, v in fields.items() if k in own}),
     optax.stateless(lambda updates, params: jax.tree.map(jnp.multiply, updates, scales)),
     _descend(),
@@ -111,15 +112,17 @@ def make(
   return tx, schedule
 
 
-def _freeze_rules(config: Any) -> param_rules.Rules:
-  """1 for what is frozen, 0 for all else."""
-  return (*((pattern, 1.0) for pattern in config.freeze), ('.*', 0.0))
+def _read(config: Any) -> dict[str, Any]:
+  given = dict(config.items())
+  return options.check_fields(fields_of(given), given, f'{WHAT} ({given.get("name")})')
 
 
-def _by_depth(config: Any, params: Any, axes: Any) -> param_rules.Rules:
-  """The rules of `layer_decay`; () where there is none."""
-  given = config.get('layer_decay', 1.0)  # pretraining does not say
-  return layer_decay.rules(given, params, axes, f'{WHAT}.layer_decay')
+def _rules(fields: Mapping[str, Any], params: Any, axes: Any) -> dict[str, param_rules.Rules]:
+  """Returns the rules by key; layer_decay only where it is not 1; of freeze 1 is frozen."""
+  freeze = (*((pattern, 1.0) for pattern in fields['freeze']), ('.*', 0.0))
+  found = dict(decay=fields['decay'], lr_scale=fields['lr_scale'], freeze=freeze)
+  by_depth = layer_decay.rules(fields['layer_decay'], params, axes, f'{WHAT}.layer_decay')
+  return found | (dict(layer_decay=by_depth) if by_depth else {})
 
 
 def describe(config: Any, params: Any, axes: Any) -> str:
@@ -133,12 +136,11 @@ def describe(config: Any, params: Any, axes: Any) -> str:
     matrices): its pattern, its value, the number of parameters, and which; 1 of freeze is frozen.
     A key that says the same of every parameter has one line.
   """
-  rules = dict(decay=config.decay, lr_scale=config.lr_scale, freeze=_freeze_rules(config))
-  if by_depth := _by_depth(config, params, axes):
-    rules['layer_decay'] = by_depth
+  fields = _read(config)
+  rules = _rules(fields, params, axes)
   for key, field in options.fields_of(direction_of(config)).items():
-    if field.kind == param_rules.Rules and config.get(key):
-      rules[key] = config[key]
+    if field.kind == param_rules.Rules and fields[key]:
+      rules[key] = fields[key]
   return '\n'.join(
     param_rules.table(pairs, params, axes, f'{WHAT}.{key}') for key, pairs in rules.items()
   )

@@ -207,7 +207,7 @@ def make(config: Any) -> Callable[[Any], Array]:
   given = dict(config.items())
   fields = options.check_fields(fields_of(given), given, f'{WHAT} ({given.get("name")})')
   shape = SHAPES[fields.pop('name')]
-  start = fields.pop('start', Common().start)
+  start = fields.pop('start')
   parts = [key for key in ('warmup_steps', 'decay_steps') if key in fields]
   total = fields.get('total_steps')
   if total is not None and sum(fields[key] for key in parts) > total:

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
-from bertjax.config import timeline
+from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror
 from bertjax.models.layers import heads
@@ -146,7 +146,9 @@ def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
 
 def recipe_of(name: str) -> Any:
   """The config of a family's recipe at its default size."""
-  return importlib.import_module(f'configs.{name}').get_config(None).copy_and_resolve_references()
+  config = importlib.import_module(f'configs.{name}').get_config(None)
+  sections.complete(config)
+  return config.copy_and_resolve_references()
 
 
 def write_run(

@@ -18,6 +18,7 @@ import jax
 from bertjax import registry
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, reading, resume
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.machine import checksums, hosts, mirror
@@ -49,6 +50,7 @@ def run(
       values of the config stand.
   """
   registry.note_own(config)
+  sections.complete(config)
   hosts.introduce()
   progress = Progress(config.total_steps)
   with Stop(progress.note) as stop, contextlib.ExitStack() as stack:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import history, resume
-from bertjax.config import presets, schema, timeline
+from bertjax.config import presets, schema, sections, timeline
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.examples.labelled.common import from_config
@@ -51,8 +51,9 @@ class RunSpec(NamedTuple):
 def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   """Resolves a config, with its references, by the facts that are known; changes nothing.
   UserError: whatever is wrong with a key, or does not fit the facts."""
-  schema.check_keys(config)
   given, config = config, copy.deepcopy(config)
+  sections.complete(config)
+  schema.check_keys(config)
   said = [*_steps(config, facts), *_source(config, facts)]
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)

@@ -17,8 +17,9 @@ classes for sequences, choices, tokens and questions.
 """
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import common, roberta
+from configs import roberta
 from configs.distill.kd import NO_TEACHER
 
 CODE = 'transformers/examples/research_projects/distillation'
@@ -30,12 +31,12 @@ def recipe() -> Recipe:
   """The one that DistilBERT was trained by; where the original has sequences of alike lengths in a
   batch, rows are filled with several."""
   c = roberta.get_config('base')
-  c.update(cited(common.NAMES, name='distilbert'))
+  c.update(cited(defaults.NAMES, name='distilbert'))
   c.update(cited(f'{TRAIN}: batch_size x gradient_accumulation_steps', batch_size=250))
   c.update(cited('ours: as many as BERT reads', length=512))
   c.update(cited('ours: as long as you like; theirs are 3 epochs', total_steps=100_000))
   c.model.update(
-    cited(common.NAMES, family='distilbert')
+    cited(defaults.NAMES, family='distilbert')
     | cited('DistilBERT paper, section 3', layers=6, types=0)
     | cited('bert/modeling.py:BertConfig', positions=512, position_offset=0)
     | cited("bert/modeling.py:layer_norm, by TensorFlow's default", norm_eps=1e-12)
@@ -71,5 +72,5 @@ def recipe() -> Recipe:
 
 def get_config(arg: str | None = None):
   """The recipe; it has one size, base."""
-  common.parse_size(arg, ('base',), 'base')
+  defaults.parse_size(arg, ('base',), 'base')
   return recipe()

@@ -14,7 +14,7 @@ vocabulary. Sources name intersun/PKD-for-BERT-Model-Compression.
 """
 
 from bertjax.cited import Recipe, cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import text
 
 CODE = 'PKD-for-BERT-Model-Compression'
@@ -33,7 +33,7 @@ def recipe(kind: str) -> Recipe:
     kind: of `KINDS`.
   """
   c = text.recipe(('text',), 'label', (), 'accuracy')
-  c.update(cited(common.NAMES, name=kind) | cited(PRESET, epochs=4.0))
+  c.update(cited(defaults.NAMES, name=kind) | cited(PRESET, epochs=4.0))
   own = KINDS[kind]
   c.objective = (
     cited('ours: the run names it', name='distill', teacher=NO_TEACHER)
@@ -52,4 +52,4 @@ def recipe(kind: str) -> Recipe:
 
 def get_config(arg: str | None = None):
   """The recipe named by `arg` (default kd)."""
-  return recipe(common.parse_size(arg, KINDS, 'kd'))
+  return recipe(defaults.parse_size(arg, KINDS, 'kd'))

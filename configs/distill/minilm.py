@@ -13,8 +13,9 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import bert, common
+from configs import bert
 from configs.distill.kd import NO_TEACHER
 
 PAPER = 'MiniLM paper, section 4.1 (unverified)'
@@ -37,7 +38,7 @@ def recipe(size: str, second: bool) -> Recipe:
     second: MiniLMv2.
   """
   c, paper = bert.recipe('base'), SECOND if second else PAPER
-  c.update(cited(common.NAMES, name=f'minilm{"v2" if second else ""}-{size}'))
+  c.update(cited(defaults.NAMES, name=f'minilm{"v2" if second else ""}-{size}'))
   c.update(cited(paper, batch_size=256, length=512, total_steps=400_000))
   c.phases = ConfigDict()
   c.model.update(
@@ -63,12 +64,12 @@ def recipe(size: str, second: bool) -> Recipe:
   )
   c.data.plan, c.data.mask = recipes.ROBERTA_PLAN, recipes.CAUSAL_MASK
   c.best.update(cited('ours: a relation that both papers have', metric='eval/value_value'))
-  c.evals.pseudo_perplexity.update(cited('ours: there is no head for words', rows=0))
+  del c.evals.pseudo_perplexity  # there is no head for words
   return c
 
 
 def get_config(arg: str | None = None):
   """The recipe named by `arg` (default l6_h384)."""
   names = [f'{size}{version}' for size in SIZES for version in ('', ',v2')]
-  size, _, version = common.parse_size(arg, names, 'l6_h384').partition(',')
+  size, _, version = defaults.parse_size(arg, names, 'l6_h384').partition(',')
   return recipe(size, bool(version))

@@ -12,15 +12,15 @@ input beside soft_label.
 """
 
 from bertjax.cited import Recipe, cited
-from configs import common
+from bertjax.config import defaults
 from configs.distill import kd
 
 
 def get_config(arg: str | None = None) -> Recipe:
   """The recipe; it has one size, base."""
-  common.parse_size(arg, ('base',), 'base')
+  defaults.parse_size(arg, ('base',), 'base')
   c = kd.recipe('kd')
-  c.update(cited(common.NAMES, name='soft-labels'))
+  c.update(cited(defaults.NAMES, name='soft-labels'))
   c.objective = (
     cited('ours: the teacher is a file', name='soft_labels')
     | cited(f'{kd.PRESET}: alpha', hard=0.3, soft=0.7)

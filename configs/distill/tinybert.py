@@ -25,8 +25,9 @@ Sources name huawei-noah/Pretrained-Language-Model.
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.examples import recipes
-from configs import bert, common
+from configs import bert
 from configs.distill import kd
 from configs.finetune import text
 
@@ -47,7 +48,7 @@ def recipe(size: str) -> Recipe:
     size: of the student, a key of `SIZES`.
   """
   c = bert.recipe('base')
-  c.update(cited(common.NAMES, name=f'tinybert-{size}'))
+  c.update(cited(defaults.NAMES, name=f'tinybert-{size}'))
   c.update(cited(README, batch_size=256) | cited(CODE, length=128))
   c.update(cited('ours: as long as you like; theirs are 3 epochs', total_steps=100_000))
   c.phases = ConfigDict()
@@ -56,14 +57,14 @@ def recipe(size: str) -> Recipe:
   c.optimizer.schedule.update(cited(CODE, peak=5e-5, warmup_steps=c.get_ref('total_steps') // 10))
   c.data.mask = recipes.CAUSAL_MASK  # nothing is hidden, as for the second version of the models
   c.best.update(cited('ours: the one that fine-tuning begins with', metric='eval/states'))
-  c.evals.pseudo_perplexity.update(cited('ours: there is no head for words', rows=0))
+  del c.evals.pseudo_perplexity  # there is no head for words
   return c
 
 
 def of_task(size: str) -> Recipe:
   """The distillation of scores and states on the examples of a task, whose labels are not read."""
   c = text.recipe(('text',), 'label', (), 'accuracy')
-  c.update(cited(common.NAMES, name=f'tinybert-{size}-task') | cited(README, epochs=10.0))
+  c.update(cited(defaults.NAMES, name=f'tinybert-{size}-task') | cited(README, epochs=10.0))
   _shape(c, size)
   _layers(c, TASK)
   c.optimizer.schedule = cited(f'{TASK}: schedule', name='constant') | cited(TASK, peak=5e-5)
@@ -75,7 +76,7 @@ def of_task(size: str) -> Recipe:
 def of_answers(size: str) -> Recipe:
   """The distillation of a task's answers, after `of_task`."""
   c = kd.recipe('kd')
-  c.update(cited(common.NAMES, name=f'tinybert-{size}-answers') | cited(README, epochs=3.0))
+  c.update(cited(defaults.NAMES, name=f'tinybert-{size}-answers') | cited(README, epochs=3.0))
   _shape(c, size)
   c.objective.update(
     cited(f'{TASK}:soft_cross_entropy', hard=0.0, soft=1.0, kl='mean')
@@ -114,5 +115,5 @@ KINDS = {'': recipe, ',task': of_task, ',answers': of_answers}
 def get_config(arg: str | None = None):
   """The recipe named by `arg` (default 4l_312), a size and perhaps `,task` or `,answers`."""
   names = [f'{size}{kind}' for size in SIZES for kind in KINDS]
-  size, comma, kind = common.parse_size(arg, names, '4l_312').partition(',')
+  size, comma, kind = defaults.parse_size(arg, names, '4l_312').partition(',')
   return KINDS[comma + kind](size)

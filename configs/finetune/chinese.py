@@ -10,7 +10,7 @@ The rest of the recipe is BERT's.
 """
 
 from bertjax.cited import Recipe, cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import tagging, text
 from configs.finetune.glue import ENTAILMENT
 from configs.finetune.xnli import README
@@ -54,7 +54,7 @@ TASKS = dict(chnsenticorp=chnsenticorp, msra_ner=msra_ner, xnli=xnli)
 
 def get_config(arg: str | None = None):
   """The recipe for the task named by `arg` (default chnsenticorp)."""
-  name = common.parse_size(arg, TASKS, 'chnsenticorp')
+  name = defaults.parse_size(arg, TASKS, 'chnsenticorp')
   c = TASKS[name]()
-  c.update(cited(common.NAMES, name=f'finetune-{name}'))
+  c.update(cited(defaults.NAMES, name=f'finetune-{name}'))
   return c

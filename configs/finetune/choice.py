@@ -17,7 +17,7 @@ BERT's for SWAG, and for RACE and DREAM, with the same form, RoBERTa's for RACE.
 from ml_collections import ConfigDict
 
 from bertjax.cited import cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import text
 
 ENDINGS = tuple(f'ending{number}' for number in range(4))
@@ -36,9 +36,9 @@ ROBERTA = 'fairseq/examples/roberta/README.race.md'
 
 def get_config(arg: str | None = None):
   """The recipe for `arg`: dream (the default), race or swag."""
-  kind = common.parse_size(arg, FILES, 'dream')
+  kind = defaults.parse_size(arg, FILES, 'dream')
   c = text.recipe((), '', (), 'accuracy')
-  c.update(cited(common.NAMES, name=f'finetune-{kind}'))
+  c.update(cited(defaults.NAMES, name=f'finetune-{kind}'))
   if kind == 'swag':
     c.update(cited(PAPER, batch_size=16, epochs=3.0))
     c.optimizer.schedule.update(cited(PAPER, peak=2e-5))
@@ -52,5 +52,5 @@ def get_config(arg: str | None = None):
   every = c.get_oneway_ref('eval_steps')
   dev = dict(type='choice', file='', language='', examples=0, batch_size=16, every=every)
   c.evals = ConfigDict()
-  c.evals.dev = cited(common.EVERY, **dev)
+  c.evals.dev = cited(defaults.EVERY, **dev)
   return c

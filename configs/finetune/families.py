@@ -9,7 +9,7 @@ of questions with which head; which model it is follows from `config.init_from`.
 from collections.abc import Callable
 
 from bertjax.cited import Recipe, cited
-from configs import common
+from bertjax.config import defaults
 
 FAIRSEQ = 'fairseq/examples/roberta/README.glue.md'
 ROBERTA = 'RoBERTa paper, table 10 (unverified)'
@@ -37,7 +37,7 @@ def roberta(c: Recipe, task: str) -> None:
   c.optimizer.update(
     cited(FAIRSEQ, b1=0.9, b2=0.98, eps=1e-6, clip=0.0)
     | cited('fairseq/fairseq/optim/adam.py:Adam', bias_correction=True, eps_first=True)
-    | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=common.DECAY_ALL)
+    | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=defaults.DECAY_ALL)
   )
   c.optimizer.schedule.update(
     cited('fairseq/fairseq/optim/lr_scheduler/polynomial_decay_schedule.py', name='linear')
@@ -173,8 +173,8 @@ def split(arg: str | None, tasks: tuple[str, ...], default: str) -> tuple[str, s
     UserError: there is no such task, or no such family has a recipe for it.
   """
   task, _, family = (arg or default).partition(',')
-  task = common.parse_size(task, tasks, default)
-  return task, common.parse_size(family, having(task), 'bert')
+  task = defaults.parse_size(task, tasks, default)
+  return task, defaults.parse_size(family, having(task), 'bert')
 
 
 def having(task: str) -> tuple[str, ...]:
@@ -188,4 +188,4 @@ def apply(c: Recipe, family: str, task: str) -> None:
   """Changes BERT's recipe for a task to that of a family; names the config by both."""
   FAMILIES[family](c, task)
   if family != 'bert':
-    c.update(cited(common.NAMES, name=f'{c.name}-{family}'))
+    c.update(cited(defaults.NAMES, name=f'{c.name}-{family}'))

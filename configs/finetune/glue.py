@@ -17,7 +17,7 @@ electra_large (families.py). What the papers chose from is a grid of `bertjax.sw
 """
 
 from bertjax.cited import cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import families, text
 
 ENTAILMENT = ('contradiction', 'entailment', 'neutral')
@@ -41,10 +41,10 @@ def get_config(arg: str | None = None):
   name, family = families.split(arg, tuple(TASKS), 'sst2')
   columns, label, classes, best, header = TASKS[name]
   c = text.recipe(columns, label, classes, best)
-  c.update(cited(common.NAMES, name=f'finetune-{name}'))
+  c.update(cited(defaults.NAMES, name=f'finetune-{name}'))
   c.data.task.update(cited("GLUE's files", header=header))
   if name == 'mnli':
-    c.evals.mm = cited(common.EVERY, **text.judged_alike(c))
+    c.evals.mm = cited(defaults.EVERY, **text.judged_alike(c))
     c.evals.mm.update(cited("GLUE's files", file='dev_mismatched.tsv'))
   families.apply(c, family, name)
   return c

@@ -14,7 +14,7 @@ as it is. Only scores come out of such a run: predict and convert do not take it
 """
 
 from bertjax.cited import cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import tagging
 
 PAPER = 'BERT paper, section 5.3'
@@ -23,7 +23,7 @@ PAPER = 'BERT paper, section 5.3'
 def get_config(arg: str | None = None):
   """The recipe for `arg`: ner (the default) or pos."""
   c = tagging.get_config(arg)
-  c.update(cited(common.NAMES, name=f'probe-{c.name.removeprefix("finetune-")}'))
+  c.update(cited(defaults.NAMES, name=f'probe-{c.name.removeprefix("finetune-")}'))
   c.objective = cited(PAPER, name='probe', features='last', kind='bilstm', layers=2) | cited(
     'ours: small enough for two cores, the paper has 768', width=128, dropout=0.1
   )

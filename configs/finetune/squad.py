@@ -22,8 +22,9 @@ import re
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.errors import UserError
-from configs import bert, common
+from configs import bert
 from configs.finetune import families
 
 CODE = 'bert/run_squad.py'
@@ -32,20 +33,20 @@ LANGUAGE = re.compile('[a-z]{2,3}')  # ISO 639; families have longer names
 
 def recipe(no_answer: bool) -> Recipe:
   """Fine-tuning on questions; `no_answer`: some have none."""
-  c = common.base()
-  c.update(cited(common.NAMES, name='finetune-squad'))
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name='finetune-squad'))
   c.update(cited(f'{CODE}: flags', batch_size=32, epochs=3.0, length=384))
-  c.update(cited(common.EVERY, log_steps=20))
+  c.update(cited(defaults.EVERY, log_steps=20))
 
   c.model = bert.model('base')
   heads = dict(words=False, labels=(), token_labels=(('span', 0),), head_dropout=0.0)
   c.model.update(cited(f'{CODE}:create_model', **heads))
   c.objective = cited(f'{CODE}:compute_loss', name='spans')
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(cited('ours: an option of every recipe, off', layer_decay=1.0))
   c.optimizer.schedule = (
     cited('bert/optimization.py:create_optimizer', name='bert_linear')
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited(f'{CODE}: flags', peak=5e-5, warmup_steps=c.get_ref('total_steps') // 10)
   )
 
@@ -57,7 +58,7 @@ def recipe(no_answer: bool) -> Recipe:
   every = c.get_oneway_ref('eval_steps')
   c.evals = ConfigDict()
   c.evals.dev = cited(
-    common.EVERY, type='spans', file='', language='', examples=0, batch_size=32, every=every
+    defaults.EVERY, type='spans', file='', language='', examples=0, batch_size=32, every=every
   ) | cited(f'{CODE}: flags', best=20, longest=30, threshold=0.0)
   c.best.update(
     cited('ours: the score that the task is known by', metric='eval/dev/f1', mode='max')

@@ -14,7 +14,7 @@ entities, or accuracy. `init_from` names the encoder; for names a cased one is b
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import text
 
 CONLL = ('PER', 'ORG', 'LOC', 'MISC')  # Tjong Kim Sang and De Meulder 2003
@@ -46,13 +46,13 @@ def recipe(scheme: str, classes: tuple[str, ...], best: str) -> Recipe:
   every = c.get_oneway_ref('eval_steps')
   dev = dict(type='tagging', file='', language='', examples=0, batch_size=64, every=every)
   c.evals = ConfigDict()
-  c.evals.dev = cited(common.EVERY, **dev)
+  c.evals.dev = cited(defaults.EVERY, **dev)
   return c
 
 
 def get_config(arg: str | None = None):
   """The recipe for `arg`: ner (the default) or pos."""
-  kind = common.parse_size(arg, KINDS, 'ner')
+  kind = defaults.parse_size(arg, KINDS, 'ner')
   c = recipe(*KINDS[kind])
-  c.update(cited(common.NAMES, name=f'finetune-{kind}'))
+  c.update(cited(defaults.NAMES, name=f'finetune-{kind}'))
   return c

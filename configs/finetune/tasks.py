@@ -21,8 +21,8 @@ each step is drawn anew.
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
+from bertjax.config import defaults
 from bertjax.errors import UserError, choose
-from configs import common
 from configs.finetune import choice, glue, squad, tagging, text, tfds, xnli
 
 PAPER = 'MT-DNN paper, section 4.2 (unverified)'
@@ -41,7 +41,7 @@ def get_config(arg: str | None = None) -> Recipe:
   """
   tasks = _tasks(arg or 'sst2,mrpc,stsb')
   c = text.recipe(('text',), 'label', (), 'accuracy')
-  c.update(cited(common.NAMES, name=f'finetune-{"-".join(tasks)}'))
+  c.update(cited(defaults.NAMES, name=f'finetune-{"-".join(tasks)}'))
   c.update(cited(PAPER, batch_size=32, epochs=5.0, length=512))
   c.optimizer.schedule.update(cited(PAPER, peak=5e-5))
   c.update(cited('ours: by size, as the batches of MT-DNN', temperature=1.0))
@@ -61,7 +61,7 @@ def _phase(c: Recipe, task: Recipe) -> Recipe:
   data['language'] = task.data.language or c.data.get_ref('language')
   phase = Recipe(cited(OWN, drawn=0, data=data))
   phase.data.task, phase.objective = task.data.task, task.objective
-  phase.model = Recipe(cited(OWN, **{key: task.model[key] for key in HEADS}))
+  phase.model = Recipe(cited(OWN, **{key: task.model.get(key, ()) for key in HEADS}))
   phase.evals = Recipe()
   for name, judged in task.evals.items():
     fields = dict(judged.items(), every=c.get_oneway_ref('eval_steps'))

@@ -15,7 +15,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
-from configs import bert, common
+from bertjax.config import defaults
+from configs import bert
 
 PAPER = 'BERT paper, appendix A.3'
 CODE = 'bert/run_classifier.py'
@@ -30,21 +31,21 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
     classes: as they are spelled; (): a number is predicted.
     best: the score that names the best checkpoint.
   """
-  c = common.base()
-  c.update(cited(common.NAMES, name='finetune'))
+  c = defaults.base()
+  c.update(cited(defaults.NAMES, name='finetune'))
   c.update(cited(PAPER, batch_size=32, epochs=3.0))
   c.update(cited(f'{CODE}: max_seq_length', length=128))
-  c.update(cited(common.EVERY, log_steps=20))
+  c.update(cited(defaults.EVERY, log_steps=20))
 
   c.model = bert.model('base')
   head = (('label', 0),)  # as many classes as the task
   c.model.update(cited(f'{CODE}:create_model', words=False, labels=head, head_dropout=0.1))
   c.objective = cited(f'{CODE}:create_model', name='classify')
-  c.optimizer = common.adamw()
+  c.optimizer = defaults.adamw()
   c.optimizer.update(cited('ours: an option of every recipe, off', layer_decay=1.0))
   c.optimizer.schedule = (
     cited('bert/optimization.py:create_optimizer', name='bert_linear')
-    | common.the_run(c)
+    | defaults.the_run(c)
     | cited(f'{PAPER}, of 5e-5, 3e-5, 2e-5', peak=3e-5)
     | cited(f'{CODE}: warmup_proportion', warmup_steps=c.get_ref('total_steps') // 10)
   )
@@ -59,7 +60,7 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
   every = c.get_oneway_ref('eval_steps')
   dev = dict(type='classification', file='', language='', examples=0, batch_size=64, every=every)
   c.evals = ConfigDict()
-  c.evals.dev = cited(common.EVERY, **dev)
+  c.evals.dev = cited(defaults.EVERY, **dev)
   c.best.update(
     cited('ours: the score that the task is known by', metric=f'eval/dev/{best}', mode='max')
   )
@@ -73,5 +74,5 @@ def judged_alike(c: Recipe) -> dict[str, Any]:
 
 def get_config(arg: str | None = None):
   """The recipe for classes, or with the argument 'number' for numbers, of the column `label`."""
-  kind = common.parse_size(arg, ('classes', 'number'), 'classes')
+  kind = defaults.parse_size(arg, ('classes', 'number'), 'classes')
   return recipe(('text',), 'label', (), 'accuracy' if kind == 'classes' else 'spearman')

@@ -13,7 +13,7 @@ other recipes: `--config.data.train=tfds:NAME:SPLIT`, with the columns and class
 from collections.abc import Callable
 
 from bertjax.cited import Recipe, cited
-from configs import common
+from bertjax.config import defaults
 from configs.finetune import choice, glue, squad, tagging, xnli
 
 CATALOG = 'the features of TFDS'
@@ -43,7 +43,7 @@ OTHERS: dict[str, Callable[[], Recipe]] = {
 
 def get_config(arg: str | None = None) -> Recipe:
   """The recipe for the task that TFDS has under the name `arg` (default glue/sst2)."""
-  name = common.parse_size(arg, [*(f'glue/{task}' for task in GLUE), *OTHERS], 'glue/sst2')
+  name = defaults.parse_size(arg, [*(f'glue/{task}' for task in GLUE), *OTHERS], 'glue/sst2')
   c = OTHERS[name]() if name in OTHERS else _glue(name.removeprefix('glue/'))
   train, dev = name, 'validation'
   if name == 'conll2003':

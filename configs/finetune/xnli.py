@@ -14,8 +14,8 @@ numbers, --config.evals.de.language=2.
 """
 
 from bertjax.cited import cited
+from bertjax.config import defaults
 from bertjax.errors import UserError
-from configs import common
 from configs.finetune import text
 
 README = 'bert/multilingual.md, fine-tuning example'
@@ -33,11 +33,11 @@ def get_config(arg: str | None = None):
       f"expected languages with commas between them, as in de,zh, none of them 'dev', got {arg!r}"
     )
   c = text.recipe(('premise', 'hypothesis'), 'label', ('0', '1', '2'), 'accuracy')
-  c.update(cited(common.NAMES, name='finetune-xnli'))
+  c.update(cited(defaults.NAMES, name='finetune-xnli'))
   c.update(cited(README, batch_size=32, length=128, epochs=2.0))
   c.optimizer.schedule.update(cited(README, peak=5e-5))
   c.data.update(cited('XNLI paper: learned in English', language='en'))
   for name in languages:
     own = dict(file=f'{name}.jsonl', language=name)
-    c.evals[name] = cited(common.EVERY, **(text.judged_alike(c) | own))
+    c.evals[name] = cited(defaults.EVERY, **(text.judged_alike(c) | own))
   return c

@@ -11,6 +11,7 @@ from mutation import mutation
 
 from bertjax.checkpoint import resume
 from bertjax.checkpoint.may_differ import MAY_DIFFER, config_differences
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.train import resolve
 from bertjax.vocab import kept
@@ -22,10 +23,17 @@ MUTATED = 'bertjax/checkpoint/resume.py'
 FACTS = dict(ids=211, pad=0)
 
 
+def given():
+  """bert.py:test, completed as the command line does."""
+  config = bert.get_config('test')
+  sections.complete(config)
+  return config
+
+
 @pytest.fixture
 def workdir(tmp_path):
   """A workdir that holds a run of bert.py:test."""
-  config = bert.get_config('test')
+  config = given()
   check(tmp_path, config)
   resume.claim_workdir(tmp_path, resolved(config), FACTS)
   return tmp_path
@@ -53,12 +61,12 @@ def changed_batches(workdir, config):
 
 
 def test_a_new_workdir_is_not_claimed_by_a_check(tmp_path):
-  check(tmp_path, bert.get_config('test'))
+  check(tmp_path, given())
   assert not list(tmp_path.iterdir())
 
 
 def test_the_same_config_resumes(workdir):
-  config = bert.get_config('test').lock()
+  config = given().lock()
   check(workdir, config)
   assert json.loads((workdir / 'config.json').read_text())['config']['model']['size'] == 'test'
 
@@ -69,7 +77,7 @@ def test_the_same_config_resumes(workdir):
   'config=whole, facts={}, history=changed)',
 )
 def test_the_workdir_describes_the_run_by_itself(workdir):
-  config = bert.get_config('test')
+  config = given()
   stored = resume.stored_config(workdir)
   assert stored.to_json() == resolved(config).to_json()
   assert stored.sharding_rules == config.sharding_rules  # tuples again
@@ -101,7 +109,7 @@ def test_what_an_evaluation_changes_is_said(workdir):
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
   for call in (
-    lambda: check(tmp_path, bert.get_config('test')),
+    lambda: check(tmp_path, given()),
     lambda: resume.stored_config(tmp_path),
   ):
     with pytest.raises(
@@ -138,7 +146,7 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
 def test_a_torn_config_is_named(tmp_path, text):
   (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
   for call in (
-    lambda: check(tmp_path, bert.get_config('test')),
+    lambda: check(tmp_path, given()),
     lambda: resume.stored_config(tmp_path),
   ):
     with pytest.raises(ValueError, match='config.json'):
@@ -175,8 +183,8 @@ def test_checkpoints_that_vanished_are_missed(workdir):
 
 
 def test_sets_may_come_and_go_but_keep_what_they_score(workdir):
-  config = bert.get_config('test')
-  del config.evals.fill_mask
+  config = given()
+  del config.evals.pseudo_perplexity
   config.evals.words = dict(type='loss', examples=3)
   check(workdir, config)
   config.evals.held_out.seed = 3
@@ -185,7 +193,7 @@ def test_sets_may_come_and_go_but_keep_what_they_score(workdir):
 
 
 def test_every_difference_is_listed_with_both_values(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.seed = 5
   config.model.dropout = 0.2
   config.data.mask.new = 'key'
@@ -205,7 +213,7 @@ def test_every_difference_is_listed_with_both_values(workdir):
   'resume: an override lets everything pass', 'if not covers(names, each[0])]', 'if not names]'
 )
 def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.optimizer.schedule.peak, config.model.dropout = 0.5, 0.2
   with pytest.raises(ValueError, match='model.dropout: expected 0.1, got 0.2') as error:
     check(workdir, config, ['config.optimizer.schedule'])
@@ -226,7 +234,7 @@ def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
 
 
 def test_an_override_needs_a_run_and_a_key_that_there_is(workdir, tmp_path):
-  config = bert.get_config('test')
+  config = given()
   with pytest.raises(ValueError, match="'optimizer.schedule.peek'; did you mean .*peak'"):
     check(workdir, config, ['optimizer.schedule.peek'])
   with pytest.raises(ValueError, match='where none has begun: leave it out'):
@@ -234,7 +242,7 @@ def test_an_override_needs_a_run_and_a_key_that_there_is(workdir, tmp_path):
 
 
 def test_steps_that_are_left_out_too_late_are_named(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.skip_steps = (3, (4, 9), 12)
   late = lambda: resume.trained_already(resume.stored(workdir), config.skip_steps, 5)
   assert late() == [3, (4, 9)]
@@ -243,8 +251,10 @@ def test_steps_that_are_left_out_too_late_are_named(workdir):
 
 
 def test_another_system_is_refused(workdir):
+  config = quickstart.get_config()
+  sections.complete(config)
   with pytest.raises(ValueError, match='config.data.mixture: expected .*python_docs'):
-    check(workdir, quickstart.get_config())
+    check(workdir, config)
 
 
 SETS = {'evals.*.rows': 'pseudo_perplexity', 'evals.*.sentences': 'fill_mask'}
@@ -263,7 +273,8 @@ def leaf(config, key):
 # Only a model with memory has a set with memories.
 @pytest.mark.parametrize('key', sorted({*MAY_DIFFER} - {'evals.*.memories'}))
 def test_what_may_differ_may_differ(workdir, key):
-  config = bert.get_config('test')
+  config = given()
+  sections.complete(config, ['evals.fill_mask'])
   parent, last = leaf(config, key)
   with parent.ignore_type():
     parent[last] = 12345
@@ -271,7 +282,7 @@ def test_what_may_differ_may_differ(workdir, key):
 
 
 def test_what_follows_from_total_steps_follows_it_and_nothing_else_does(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.total_steps = 5_000_000
   assert config.optimizer.schedule.warmup_steps == 50_000
   resolve.check_workdir(workdir, resume.stored(workdir), config)
@@ -302,6 +313,7 @@ def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_st
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film']
   file = tmp_path / 'vocab.txt'
   config = glue.get_config('sst2')
+  sections.complete(config)
   config.data.vocab = str(file)
   file.write_text('\n'.join(pieces))
   workdir = tmp_path / 'run'

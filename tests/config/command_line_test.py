@@ -63,7 +63,7 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
       "no key config.total_step: config has batch_size, .*; did you mean 'total_steps'",
     ),
     ('evals.similarity.file=x', 'config.evals.similarity.file was removed in 0.2, remove it: '),
-    ('evals.zz.file=x', 'no key config.evals.zz.file: config.evals has fill_mask, held_out, '),
+    ('evals.zz.file=x', 'no key config.evals.zz.file: config.evals has held_out, '),
     ('evals.heldout.every=1', "config.evals has .*; did you mean 'held_out'"),
     ('total_steps=1e6', "config.total_steps: expected an integer such as 1000000, got '1e6'"),
   ],

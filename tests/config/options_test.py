@@ -248,7 +248,7 @@ def test_of_a_function_the_keywords_are_fields():
   assert list(found) == ['beta', 'eps']
   assert [field.required for field in found.values()] == [True, False]
   assert found['beta'].help == 'of the running mean.' and found['eps'].help == 'is added.'
-  assert options.check(make, dict(beta=0), 'k') == dict(beta=0.0)
+  assert options.check(make, dict(beta=0), 'k') == dict(beta=0.0, eps=1e-6)
   with pytest.raises(UserError, match="fields of k: .*got 'params'"):
     options.check(make, dict(beta=0.5, params=1), 'k')
 
@@ -264,13 +264,13 @@ def test_docstrings_say_what_a_field_means():
   assert list(found) == ['rate', 'rule', 'other', 'words']
   assert found['rate'].help == 'share of the tokens, at most all of them.'
   assert found['rule'].help == found['other'].help == 'how they are chosen.'
-  assert found['words'] == options.Field(Count, False, 'of a span.')
+  assert found['words'] == options.Field(Count, False, 'of a span.', 1)
 
 
 @pytest.mark.parametrize('folder', ['plans', 'noise'])
-def test_every_field_of_a_plan_and_a_masking_is_required_and_explained(folder):
+def test_every_field_of_a_plan_and_a_masking_is_explained(folder):
   for name in registry.names_in(f'bertjax.examples.{folder}'):
     module = registry.find(f'bertjax.examples.{folder}', name, 'k')
     found = module.PLAN if folder == 'plans' else module.MASKING
     for key, field in options.fields_of(found.options).items():
-      assert field.required and field.help, (name, key)
+      assert field.help, (name, key)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from mutation import mutation
 
-from bertjax.config import presets, schema
+from bertjax.config import presets, schema, sections
 from bertjax.errors import UserError
 from configs import bert
 
@@ -15,6 +15,7 @@ from configs import bert
 def config(preset: str, **model):
   found = bert.get_config('test')
   found.preset = preset
+  sections.complete(found)
   found.model.update(model)
   return found
 

@@ -24,10 +24,12 @@ def test_a_value_has_its_source_beside_it():
     ('--config.batch_size=256', 'BERT paper, appendix A.2'),
     ('--config.total_steps=500', 'the command line'),
     ('--config.optimizer.schedule.warmup_steps=5', 'BERT paper, appendix A.2 (10000 there)'),
-    ('--config.seed=0', 'default'),
     ('--config.phases.phase1.share=0.9', 'BERT paper, appendix A.2'),
   ):
     assert f'{value:64}  # {source}' in lines
+  assert not [line for line in lines if line.endswith('# default')]
+  whole = printed('--config=configs/bert.py:large', '--all')
+  assert f'{"--config.seed=0":64}  # default' in whole and len(lines) < 70 < len(whole)
 
 
 def test_the_unverified_by_themselves():

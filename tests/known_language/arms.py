@@ -4,11 +4,11 @@ import json
 import pathlib
 from typing import Any, NamedTuple
 
+from bertjax.config import defaults
 from bertjax.evals.held_out import rows
 from bertjax.metrics import curves
 from bertjax.store import ensure as ensure_store
 from bertjax.train import loop, setup
-from configs import common
 from tests.known_language import language as known_language
 from tests.known_language.language import Language
 from tests.known_language.systems import TEXTS, System, config_of
@@ -51,7 +51,7 @@ def ensure_text(folder: pathlib.Path, language: Language, documents: int) -> Non
   if not (folder / 'text').exists():
     known_language.write(folder / 'text', language, documents)
   for name, flags in TEXTS.items():
-    data = common.data()
+    data = defaults.base().data
     data.update({k: v for k, v in flags.items() if k != 'input'})
     data.input = flags['input'].format(folder / 'text')
     data.heldout = flags['input'].format(folder / 'text' / 'heldout')

@@ -9,6 +9,7 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
+from bertjax.config import keys
 from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert as bert_lib
@@ -21,7 +22,7 @@ from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
 from bertjax.train.step import accumulate, with_rows
 from bertjax.types import Context
-from configs import albert, bert, common, ernie, roberta
+from configs import albert, bert, ernie, roberta
 
 # spec of the published models: family, size, vocabulary, encoder with pooler, with its head.
 COUNTS = [
@@ -75,7 +76,7 @@ def test_parameter_counts(family, size, vocab, encoder, head):
 @pytest.mark.parametrize('family', ['bert', 'roberta', 'albert'])
 def test_every_parameter_has_logical_axes_with_a_rule(family):
   boxed = boxed_shapes(cases.config(family))
-  rules = dict(common.SHARDING_RULES)
+  rules = dict(keys.SHARDING_RULES)
   is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)
   for path, box in jax.tree_util.tree_leaves_with_path(boxed, is_leaf=is_box):
     assert is_box(box), f'{leaf_path(path)} has no axes'

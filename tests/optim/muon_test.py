@@ -10,9 +10,9 @@ from optimizer_cases import LAYERS, MATRICES, config, nest, stack, tensors
 
 from bertjax import sharding
 from bertjax.checkpoint import checkpoints
+from bertjax.config import defaults
 from bertjax.optim import optimizer
 from bertjax.train import first_state, setup
-from configs import common
 
 D, N, H, F = 12, 2, 4, 20
 SHAPES = dict(query=(D, N, H), out=(N, H, D), up=(D, F))
@@ -125,14 +125,14 @@ def run_of(name, store):
   """A run of a system whose optimizer is Muon."""
   c = systems.tiny(name, total_steps=2)
   schedule, c.phases = c.optimizer.schedule, {}
-  c.optimizer = common.muon()
+  c.optimizer = defaults.muon()
   c.optimizer.schedule = schedule
   return setup.make_run(c, store, jax.devices()[:1])
 
 
 @mutation(
   'muon: the head of BERT goes to Muon',
-  'configs/common.py',
+  'bertjax/config/defaults.py',
   r"((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))",
   r"((r'(.*/)?(layers|shared|mlm)/.*kernel', 1.0), (r'.*', 0.0))",
 )

@@ -2,6 +2,7 @@
 
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.sources import runs
 from configs import modernbert, xlm
 
@@ -21,4 +22,5 @@ def test_a_model_is_that_of_its_steps_phase():
 
 def test_phases_side_by_side_share_the_runs_model():
   config = xlm.get_config('xlm15')
+  sections.complete(config)
   assert runs.model_at(config, 7).attend == config.model.attend

@@ -6,14 +6,14 @@ import shutil
 import pytest
 from mutation import mutation
 
+from bertjax.config import defaults
 from bertjax.examples import readers
 from bertjax.store.reader import open_store
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs import common
 
 
 def ensure(workdir, **overrides):
-  data = common.data()
+  data = defaults.base().data
   data.update_from_flattened_dict(overrides)
   return readers.of(data).ensure(data, 0, str(workdir))
 

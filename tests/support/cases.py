@@ -5,6 +5,7 @@ import importlib
 import jax
 import numpy as np
 
+from bertjax.config import sections
 from bertjax.models.layers import pad_id
 from bertjax.store.writer import write_store
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -15,6 +16,7 @@ VOCAB = 211  # padded to 256 rows
 def config(family: str, **model):
   """A config of the test size with VOCAB ids; `model` overrides fields of `config.model`."""
   c = importlib.import_module(f'configs.{family}').get_config('test')
+  sections.complete(c)
   if 'positions' in c.model:
     c.model.positions += 64 - 512
   c.model.update(dict(vocab_size=VOCAB) | model)

@@ -5,10 +5,12 @@ import pathlib
 
 from ml_collections import ConfigDict
 
+from bertjax.config import sections
+
 NAMES = sorted(
   p.stem
   for p in (pathlib.Path(__file__).resolve().parents[2] / 'configs').glob('*.py')
-  if p.stem not in ('__init__', 'common')
+  if p.stem != '__init__'
 )
 
 
@@ -23,5 +25,6 @@ def tiny(name: str, **overrides) -> ConfigDict:
   for phase in c.phases.values():
     if 'batch_size' in phase:
       phase.batch_size = 8
+  sections.complete(c, overrides)
   c.update_from_flattened_dict(overrides)
   return c

@@ -6,6 +6,7 @@ from mutation import mutation
 
 from bertjax.config import timeline as timeline_lib
 from configs import bert, bert_lamb
+from configs.finetune import text
 
 mutation(
   'phases: the data index forgets earlier cycles',
@@ -16,9 +17,8 @@ mutation(
 
 
 def timeline(total, **named):
-  c = ConfigDict(
-    dict(total_steps=total, skip_steps=(), length=512, optimizer=dict(peak=1.0), phases=named)
-  )
+  c = bert.get_config('test')
+  c.total_steps, c.phases = total, ConfigDict(named)
   return timeline_lib.make(c)
 
 
@@ -65,7 +65,7 @@ def test_without_phases_the_run_is_one():
     (dict(a=dict(share=1.0, turns=1)), 'needs one of share, turns, summed'),
     (dict(a=dict(share=1.0), b=dict(turns=1)), 'mixes share and turns'),
     (dict(a=dict(share=1.0, lenght=3)), "did you mean 'length'"),
-    (dict(a=dict(share=1.0, optimizer=dict(peek=3))), "did you mean 'peak'"),
+    (dict(a=dict(share=1.0, optimizer=dict(schedule=dict(peek=3)))), "did you mean 'peak'"),
   ],
 )
 def test_mistakes_are_named(named, message):
@@ -97,13 +97,9 @@ def test_steps_that_are_left_out_are_counted_from_one():
 
 
 def drawn(total, temperature, seed=0, **examples):
-  c = ConfigDict(
-    dict(
-      total_steps=total, skip_steps=(), seed=seed, temperature=temperature,
-      data=dict(reader='labelled', vocab='v'),
-      phases={name: dict(drawn=count) for name, count in examples.items()},
-    )
-  )  # fmt: skip
+  c = text.get_config()
+  c.total_steps, c.seed, c.temperature = total, seed, temperature
+  c.phases = ConfigDict({name: dict(drawn=count) for name, count in examples.items()})
   return timeline_lib.make(c).counted([7] * len(examples))
 
 
@@ -152,11 +148,8 @@ def test_draws_count_each_phase_alone_and_follow_from_seed_and_step():
   assert t.side_by_side and t.interleaved
 
 
-def test_only_labelled_examples_are_drawn_and_by_a_temperature():
+def test_only_labelled_examples_are_drawn():
   c = bert.get_config('test')
   c.phases = dict(a=dict(drawn=1))
-  with pytest.raises(ValueError, match='drawn by config.temperature, which is not there'):
-    timeline_lib.make(c)
-  c.temperature = 1.0
   with pytest.raises(ValueError, match="config.phases.a.drawn .*'labelled', got 'store'"):
     timeline_lib.make(c)

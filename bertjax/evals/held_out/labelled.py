@@ -26,9 +26,9 @@ class Options(NamedTuple):
     language: language of the examples, if the model has several; '': config.data.language.
   """
 
-  file: str
-  examples: Natural
-  batch_size: Count
+  file: str = ''
+  examples: Natural = 0
+  batch_size: Count = 64
   language: str = ''
 
 

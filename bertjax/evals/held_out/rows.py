@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -30,12 +31,12 @@ class Options(NamedTuple):
     model: overrides of `config.model` that leave the parameters as they are: a longer memory.
   """
 
-  examples: Natural
-  batch_size: Count
-  seed: Seed
-  length: Natural
-  data: Mapping[str, Any]
-  model: Mapping[str, Any]
+  examples: Natural = 1024
+  batch_size: Count = 64
+  seed: Seed = 17
+  length: Natural = 0
+  data: Mapping[str, Any] = MappingProxyType({})
+  model: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldOut(NamedTuple):

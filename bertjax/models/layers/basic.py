@@ -154,11 +154,21 @@ def options_of(model: type[nn.Module]) -> type:
 
   A flax module has the fields `parent` and `name` besides, which no config sets.
   """
-  fields = [field for field in dataclasses.fields(model) if field.name not in ('parent', 'name')]
   named = dict(__doc__=model.__doc__, module=model)  # which says what each means
-  return dataclasses.make_dataclass(
-    model.__name__, [(field.name, field.type) for field in fields], namespace=named
-  )
+  fields = [(f.name, f.type, dataclasses.field(default=f.default)) for f in _own_fields(model)]
+  return dataclasses.make_dataclass(model.__name__, fields, namespace=named, kw_only=True)
+
+
+def given_fields(model: type[nn.Module], config: Any) -> dict[str, Any]:
+  """Returns a model's fields from its `config.model`, with the defaults of those that it leaves
+  out; the keys name, family and size are no fields."""
+  given = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  defaults = {f.name: f.default for f in _own_fields(model) if f.default is not dataclasses.MISSING}
+  return defaults | given
+
+
+def _own_fields(model: type[nn.Module]) -> list[dataclasses.Field]:
+  return [field for field in dataclasses.fields(model) if field.name not in ('parent', 'name')]
 
 
 def padded_rows(size: int) -> int:

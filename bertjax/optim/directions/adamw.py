@@ -39,8 +39,8 @@ def adamw(
   b1: Fraction,
   b2: Fraction,
   eps: Positive,
-  bias_correction: bool,
-  weight_decay: NonNegative,
+  bias_correction: bool = True,
+  weight_decay: NonNegative = 0.0,
   eps_first: bool = False,
 ) -> optax.GradientTransformation:
   """m / (sqrt(v) + eps) + weight_decay * p, decay multiplied by the learning rate as the rest is.

@@ -15,8 +15,8 @@ def lamb(
   b1: Fraction,
   b2: Fraction,
   eps: Positive,
-  bias_correction: bool,
-  weight_decay: NonNegative,
+  bias_correction: bool = True,
+  weight_decay: NonNegative = 0.0,
 ) -> optax.GradientTransformation:
   """adamw's direction u of every tensor times ||p|| / ||u||, or times 1 where either norm is 0.
 

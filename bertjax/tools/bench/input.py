@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from absl import flags
-from ml_collections import config_flags
 
+from bertjax.config import command_line
 from bertjax.data_contracts import Plan, Spec
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, packing, recipes
@@ -32,7 +32,7 @@ SIZE = 30522  # of bert-base-uncased, and its special ids
 PASSES, PACK = 10, 8  # of pairs; documents of a packed row at most
 SPECIAL = dict(pad=0, unk=100, cls=101, sep=102, mask=103, eod=104, eos=105)
 
-_CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
+_CONFIG = command_line.define_config()
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 256, 'Rows per batch.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', 128, 'Tokens per row.', lower_bound=8)
 _CALLS = flags.DEFINE_integer('calls', 30, 'Timed batches of each side.', lower_bound=1)

@@ -21,8 +21,8 @@ from typing import Any
 import jax
 import numpy as np
 from absl import flags
-from ml_collections import config_flags
 
+from bertjax.config import command_line
 from bertjax.store.reader import open_store
 from bertjax.tools.bench.parts import own_step, timing
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
@@ -30,7 +30,7 @@ from bertjax.types import Batch
 
 ARMS = ('transformers', 'gathered', 'compiled')
 
-_CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
+_CONFIG = command_line.define_config()
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', 128, 'Tokens per row.', lower_bound=8)
 _AGAINST = flags.DEFINE_list(

@@ -1,0 +1,147 @@
+"""The sections of a config, what each of them may have, and the defaults of what it leaves out.
+
+The keys of a run are in keys.py; those of what is chosen by name (plan, mask, model, objective,
+optimizer, schedule, evaluator) are the options of the thing itself. Each key has its default there
+too: a config file sets what is its own, and `complete` fills in the rest where the command line is
+read and where a run begins.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax import cited, options, registry, removed
+from bertjax.config import defaults
+from bertjax.config.keys import FIXED, Teacher
+from bertjax.errors import UserError
+from bertjax.field_types import Natural
+
+# Sections of `config.data` that a reader may have its rows made by: (key, folder, export).
+OF_THE_ROWS = (
+  ('plan', 'bertjax.examples.plans', 'PLAN'),
+  ('mask', 'bertjax.examples.noise', 'MASKING'),
+  ('task', 'bertjax.examples.labelled', 'TASK'),
+)
+METADATA = ('name', 'family', 'size')  # of a model, besides its options
+
+
+class Described(NamedTuple):
+  """A section of the config: its key and what its fields are checked against."""
+
+  key: str
+  given: Any
+  fields: Mapping[str, options.Field]
+
+
+def complete(config: ConfigDict, asked: Iterable[str] = ()) -> None:
+  """Fills in, in place, the default of every key that a config leaves out; removes what was filled
+  in for a choice that the config no longer makes.
+
+  Args:
+    config: whole, or what a config file returned.
+    asked: keys that are to be there: a set of config.evals is made where its name is that of a
+      module of bertjax/evals.
+
+  Raises:
+    UserError: as `sections`.
+  """
+  with config.unlocked():
+    for section in sections(config):
+      defaults.fill(section.given, section.fields, config)
+      if section.key == 'config':
+        _offer_evals(config, asked)
+    _offer_phases(config, asked)
+
+
+def _offer_evals(config: Any, asked: Iterable[str]) -> None:
+  """Makes the sets of evaluations that are asked for under the name of an evaluator."""
+  known = registry.names_in('bertjax.evals')
+  for name in [name for first, name, *_ in map(_parts, asked) if first == 'evals']:
+    if name in known and name not in config.evals:
+      config.evals[name] = cited.cited(cited.DEFAULT, type=name)
+
+
+def _offer_phases(config: Any, asked: Iterable[str]) -> None:
+  """Gives phases the keys that are asked for, with the values that the run has."""
+  for first, name, *keys in map(_parts, asked):
+    phase, run = config.phases.get(name) if first == 'phases' else None, config
+    while phase is not None and len(keys) > 1 and keys[0] in run:
+      if keys[0] not in phase:
+        phase[keys[0]] = cited.Recipe()
+      phase, run = phase[keys[0]], run[keys.pop(0)]
+    if phase is not None and keys and keys[0] in run and keys[0] not in phase:
+      phase[keys[0]] = run.get_oneway_ref(keys[0])
+      cited.reattribute(phase, cited.DEFAULT, keys[0])
+
+
+def _parts(key: str) -> list[str]:
+  return [*key.split('.'), '', ''][: max(2, key.count('.') + 1)]
+
+
+def sections(config: Any) -> Iterator[Described]:
+  """The sections of a resolved config, from the top.
+
+  Raises:
+    UserError: a section is lacking, or a choice that there is not.
+  """
+  for key, fields in FIXED.items():
+    yield _described(f'config.{key}'.rstrip('.'), _section(config, key), fields)
+  data = config['data']
+  reads = reads_of(data['reader'])
+  for key, folder, export in OF_THE_ROWS:
+    where = f'config.data.{key}'
+    read = key in reads
+    yield _chosen(where, data[key], folder, export) if read else Described(where, data[key], {})
+  for key in ('model', 'objective'):
+    yield _chosen(f'config.{key}', _section(config, key), f'bertjax.{key}s', key.upper())
+  if 'teacher' in config['objective']:
+    teacher = _section(config['objective'], 'teacher')
+    yield _described('config.objective.teacher', teacher, Teacher)
+  yield from _of_optimizer(_section(config, 'optimizer'))
+  for name, given in _section(config, 'evals').items():
+    removed.refuse(f'config.evals.{name}')
+    yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
+
+
+def reads_of(reader: str) -> Sequence[str]:
+  return registry.find('bertjax.examples.readers', reader, 'config.data.reader').READER.reads
+
+
+def _described(key: str, given: Any, source: Callable[..., Any]) -> Described:
+  return Described(key, given, options.fields_of(source))
+
+
+def _section(config: Any, key: str) -> Any:
+  found = config
+  for name in filter(None, key.split('.')):
+    if name not in found or not hasattr(found[name], 'items'):
+      got = repr(found[name]) if name in found else 'nothing'
+      raise UserError(f'config.{key}: expected a dict of fields, got {got}')
+    found = found[name]
+  return found
+
+
+def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -> Described:
+  """A section whose fields are those of the module that it names."""
+  if by not in given:
+    names = ', '.join(registry.names_in(package))
+    raise UserError(f'{key} lacks {by}: expected one of {names}')
+  found = getattr(registry.find(package, given[by], f'{key}.{by}'), export)
+  own = {by: options.Field(str, True, '')}
+  if export == 'MODEL':
+    own |= dict.fromkeys(METADATA, options.Field(str, True, ''))
+  if export == 'EVALUATOR':
+    every = 0 if found.at_end else defaults.AS_THE_RUN
+    own['every'] = options.Field(
+      Natural, False, 'steps between two evaluations; 0: at the end', every
+    )
+  return Described(key, given, options.fields_of(found.options) | own)
+
+
+def _of_optimizer(given: Mapping[str, Any]) -> Iterator[Described]:
+  from bertjax.optim import optimizer, schedules
+
+  yield Described(optimizer.WHAT, given, optimizer.fields_of(given))
+  schedule = given.get('schedule', {})
+  yield Described(schedules.WHAT, schedule, schedules.fields_of(schedule))
