@@ -53,7 +53,6 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   UserError: whatever is wrong with a key, or does not fit the facts."""
   given, config = config, copy.deepcopy(config)
   sections.complete(config)
-  schema.check_keys(config)
   said = [*_steps(config, facts), *_source(config, facts)]
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)
@@ -90,7 +89,8 @@ def begin(
   none, as an evaluation does. UserError: as `resolve` and `check_workdir`, or a source, a teacher
   or examples that do not fit."""
   record = resume.stored(workdir)
-  moved = () if overrides is None else check_workdir(workdir, record, config, given, overrides)
+  compares = overrides if record is None else overrides is not None
+  moved = check_workdir(workdir, record, config, given, overrides or ()) if compares else ()
   spec = resolve(config, facts_lib.recalled(record, workdir, given, overrides or ()))
   found = facts_lib.look_up(spec, workdir, record is not None)
   if found.facts != spec.facts:
