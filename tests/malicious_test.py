@@ -16,6 +16,7 @@ import pytest
 import used_models
 from ml_collections import ConfigDict
 from mutation import mutation
+from small_stores import write_store
 from toy_store import on_disk, recipe
 
 import bertjax
@@ -30,7 +31,6 @@ from bertjax.sources import init_from
 from bertjax.store import cache
 from bertjax.store import ensure as ensure_store
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.train import loop as train_loop
 from bertjax.vocab.vocabulary import load_vocabulary
 

@@ -45,7 +45,9 @@ def read_state(
     )
   _check_arrays(directory, record['arrays'], describe(abstract))
   restore = ocp.args.PyTreeRestore(
-    item=abstract, restore_args=ocp.checkpoint_utils.construct_restore_args(abstract)
+    item=abstract,
+    restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
+    partial_restore=True,
   )
   with contextlib.nullcontext(reader) if reader else ocp.PyTreeCheckpointer() as opened:
     state = opened.restore(directory / 'state', args=restore)

@@ -48,7 +48,7 @@ def check(config: ConfigDict) -> timeline.Timeline:
   options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
   _check_one(config.copy_and_resolve_references())
   line = timeline.make(config)
-  if config.temperature != 1.0 and line.draws is None:
+  if config.temperature != 1.0 and not line.drawn:
     raise UserError(
       f'config.temperature={config.temperature} is of phases that are drawn, and this config has '
       'none: remove it'
@@ -58,7 +58,7 @@ def check(config: ConfigDict) -> timeline.Timeline:
       f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or give '
       'the phase more of it (share), or the ones before it less (turns)'
     )
-  for phase in line.phases:
+  for phase in line.parts:
     try:
       _check_one(phase.config)
     except UserError as error:
@@ -106,7 +106,7 @@ def listing(config: Any, whole: bool = False) -> list[Row]:
   line = check(config)
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}
-  for phase in line.phases if config.phases else ():
+  for phase in line.parts if config.phases else ():
     own = f'config.phases.{phase.name}.'
     found += [
       (f'{own}{name}', options.describe(kind), repr(config.phases[phase.name][name]), LASTS_HELP)

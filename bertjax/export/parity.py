@@ -46,15 +46,15 @@ class Inputs(NamedTuple):
 def inputs_of(model: Any, pad: int) -> Inputs:
   """Random ids of all lengths, both segments and, where there are any, all languages."""
   rng = np.random.default_rng(17)
-  lengths = np.minimum(LENGTHS, models.build(model).room or max(LENGTHS))
+  module = models.build(model)
+  lengths = np.minimum(LENGTHS, module.room or max(LENGTHS))
   shape = (len(lengths), int(lengths.max()))
   column_1T = np.arange(shape[1])[None]
   real_BT = column_1T < lengths[:, None]
   token_BT = rng.integers(0, model.vocab_size, shape)
   token_BT[token_BT == pad] = (pad + 1) % model.vocab_size
-  types = model.types if 'types' in model else 2
-  type_BT = np.where(column_1T * 2 > lengths[:, None], 1, 0) if types > 1 else np.zeros(shape, int)
-  languages = model.extra[0][1] if 'extra' in model and model.extra else 1
+  type_BT = (column_1T * 2 > lengths[:, None]) * int(module.has_segments)
+  languages = dict(model.get('extra', ())).get('language', 1)
   language_BT = np.broadcast_to(np.arange(len(lengths))[:, None] % languages, shape)
   clean = lambda x, fill: np.where(real_BT, x, fill).astype(np.int32)
   return Inputs(
@@ -66,7 +66,7 @@ def pad_of(model: Any, pad: int | None) -> int:
   """The id that pads the texts: the vocabulary's, or the one that positions begin behind."""
   if pad is not None:
     return pad
-  return max(model.position_offset - 1, 0) if 'position_offset' in model else 0
+  return max(model.get('position_offset', 0) - 1, 0)
 
 
 def rounded(params: Any, dtype: str) -> Any:
@@ -125,7 +125,7 @@ def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> d
 
 def _reads_last(model: Any) -> bool:
   """Returns whether labels read the last token of a text, so that its class pads on the left."""
-  return 'pooling' in model and model.pooling == 'last'
+  return models.build(model).frame == 'cls_last'
 
 
 def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
@@ -153,11 +153,11 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
   place = (lambda x: _on_the_left(x, inputs)) if _reads_last(model) else np.asarray
   tensor = lambda x: torch.tensor(place(x), dtype=torch.long)
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
-  if model.name == 'xlnet' or 'types' in model and model.types:
+  if models.build(model).has_segments:
     given['token_type_ids'] = tensor(inputs.type_BT)
-  if 'extra' in model and model.extra:
+  if 'language' in models.build(model).tables:
     given['langs'] = tensor(inputs.language_BT)
-  if 'answers' in model and model.answers != 'none':
+  if any(head.kind == 'answers' for head in models.heads_of(model)):
     given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
   if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
     given = {key: value[:, None] for key, value in given.items()}

@@ -4,6 +4,7 @@ from typing import Any
 
 from bertjax import registry
 from bertjax.models.layers.heads import Head
+from bertjax.types import Factory
 
 METADATA = ('name', 'family', 'size')  # fields of `config.model` that are none of the module's
 
@@ -14,7 +15,7 @@ def build(model: Any) -> Any:
   Raises:
     UserError: no such model, or what its `make` refuses.
   """
-  return _factory(model).make(model)
+  return factory(model).make(model)
 
 
 def heads_of(model: Any) -> tuple[Head, ...]:
@@ -23,11 +24,11 @@ def heads_of(model: Any) -> tuple[Head, ...]:
   Raises:
     UserError: no such model.
   """
-  factory = _factory(model)
-  if not hasattr(factory.options, 'module'):  # somebody's own, with options of another kind
-    return factory.make(model).output_heads
+  made = factory(model)
+  if not hasattr(made.options, 'module'):  # somebody's own, with options of another kind
+    return made.make(model).output_heads
   fields = {key: value for key, value in dict(model).items() if key not in METADATA}
-  return factory.options.module(**fields).output_heads
+  return made.options.module(**fields).output_heads  # pyright: ignore
 
 
 def labels_of(model: Any) -> tuple[str, ...]:
@@ -35,5 +36,6 @@ def labels_of(model: Any) -> tuple[str, ...]:
   return tuple(h.path for h in heads_of(model) if h.kind in ('text', 'token', 'answers'))
 
 
-def _factory(model: Any) -> Any:
+def factory(model: Any) -> Factory:
+  """Returns the MODEL of the module that a `config.model` names."""
   return registry.find('bertjax.models', model['name'], 'config.model.name').MODEL

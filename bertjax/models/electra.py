@@ -8,6 +8,7 @@ logit per token. The projections and that last dense keep the framework's defaul
 (Glorot uniform), the rest is the config's.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import flax.linen as nn
@@ -28,10 +29,14 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import Head, WordHead, at_targets, gather_positions
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
+# Fields of `config.model` that a BERT has not.
+OF_TWO_NETS = (
+  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
+)  # fmt: skip
 Generator = Literal['own', 'shared', 'uniform', 'two_tower']
 
 
@@ -253,4 +258,23 @@ def make(config) -> Electra:
   return Electra(**fields)
 
 
-MODEL = Factory(options_of(Electra), make)
+def as_bert(model: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+  """Returns the `config.model` of one net as a BERT of the family electra_net, with more fields."""
+  fields = {key: value for key, value in dict(model).items() if key not in OF_TWO_NETS}
+  return fields | dict(name='bert', family='electra_net') | more
+
+
+def encoder_of(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns one of the two nets as the encoder of a BERT, whose embeddings hold the projection."""
+  projection = dict(projection=net['projection']) if 'projection' in net else {}
+  return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
+
+
+def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
+  others = {key: tree for key, tree in params.items() if key != 'discriminator'}
+  return others | encoder_of(params['embeddings'], params['discriminator'])
+
+
+MODEL = Factory(
+  options_of(Electra), make, Part(lambda model: as_bert(model, words=False), _discriminator)
+)

@@ -7,6 +7,7 @@ of this kind: RMSNorm and SwiGLU with rotary positions in every layer are NeoBER
 al. 2025).
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -47,7 +48,7 @@ from bertjax.models.layers.heads import (
 )
 from bertjax.models.layers.positions import bias_table
 from bertjax.models.layers.remat import Remat
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
@@ -255,4 +256,10 @@ def make(config) -> ModernBert:
   return ModernBert(**fields)
 
 
-MODEL = Factory(options_of(ModernBert), make)
+def _with_head(params: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns the parameters where heads of labels get the layers before the word table."""
+  head = {key: params['mlm'][key] for key in ('dense', 'norm')} if 'mlm' in params else {}
+  return {**params, 'head': head} if head else params
+
+
+MODEL = Factory(options_of(ModernBert), make, tuned=Part(select=_with_head))

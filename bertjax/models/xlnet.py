@@ -50,7 +50,7 @@ from bertjax.models.layers.memory import Memory, Start
 from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.remat import Remat
 from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
@@ -329,4 +329,5 @@ def make(config) -> XLNet:
   return (Labelled if tuned else XLNet)(**fields)
 
 
-MODEL = Factory(options_of(XLNet), make)
+# Fine-tuning begins with the content stream, without memory.
+MODEL = Factory(options_of(XLNet), make, tuned=Part(lambda model: dict(model, mem_len=0)))

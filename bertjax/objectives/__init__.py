@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bertjax import registry
+from bertjax import models, registry
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import Model
@@ -33,14 +33,14 @@ def model_of(config: Any, kind: type[Model]) -> Any:
   return module.MODEL.make(config.model)
 
 
-def labels_of(model: Any, key: str = 'labels') -> tuple[tuple[str, int], ...]:
-  """The labels of a `config.model`, or its token_labels; () where it has no such field."""
-  return tuple(model[key]) if key in model else ()
+def labels_of(model: Any, kind: str = 'text') -> tuple[tuple[str, int], ...]:
+  """Returns name and classes of the labels of texts of a `config.model`, or of its tokens."""
+  return tuple((head.name, head.classes) for head in models.heads_of(model) if head.kind == kind)
 
 
 def has_words(model: Any) -> bool:
-  """Returns whether a `config.model` has a head for the vocabulary; yes if it lacks the field."""
-  return 'words' not in model or model.words
+  """Returns whether a `config.model` has a head for the vocabulary."""
+  return any(head.kind == 'word' for head in models.heads_of(model))
 
 
 def require_words(model: Any) -> None:

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 import jax
 
 from bertjax import models
-from bertjax.checkpoint import manifest, reading, resume, task_heads
+from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.formats import directory, fresh
 from bertjax.machine import mirror, remote
+from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, model_fields, runs, subtrees, vocab_rows
 from bertjax.sources import foreign as sources
 from bertjax.sources.subtrees import Rows

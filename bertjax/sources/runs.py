@@ -15,11 +15,12 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
+from bertjax.checkpoint import finite, manifest, reading, resume
 from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror
 from bertjax.models.layers import heads
+from bertjax.objectives.combine import task_heads
 from bertjax.types import FIT
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -93,12 +94,12 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
   checkpoint = reading.choose(workdir, step, config.best, fetch)
   vocabulary = vocabulary_of(workdir, config)
   line = timeline.make(config)
-  names = tuple(phase.name for phase in line.phases) if line.draws else ()
+  names = tuple(phase.name for phase in line.drawn)
   if task:
     if not names:
       raise UserError(f'--task={task}: {workdir} has one task alone, if any: leave it out')
     choose(task, names, f'--task of {workdir}')
-    config = line.phases[names.index(task)].config
+    config = line.drawn[names.index(task)].config
     return Run(workdir, checkpoint, config, vocabulary, task=task)
   config.model = model_at(config, int(checkpoint.name))
   if names:

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from bertjax import dotted, models, sharding
-from bertjax.checkpoint import task_heads
 from bertjax.errors import UserError
+from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, init_from, vocab_rows
 from bertjax.types import TEACHER
 from bertjax.vocab.vocabulary import Vocabulary, check_rows

@@ -40,29 +40,17 @@ COLUMN_REMEDY = dict(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Store:
-  """An opened token store.
+  """An opened token store; its arrays are memory-mapped."""
 
-  Attributes:
-    path: its directory.
-    meta: `store.json`.
-    sentences: int64 [sentences + 1], offsets into the tokens.
-    documents: int64 [documents + 1], offsets into sentences.
-    counts: int64 [V].
-    word_starts: bool [V].
-    parts: the tokens, memory-mapped.
-    units: uint8 beside each part of tokens, or () where units were not looked for.
-    columns: name -> uint8 [sentences].
-  """
-
-  path: pathlib.Path
-  meta: Mapping[str, Any]
-  sentences: np.ndarray
-  documents: np.ndarray
-  counts: np.ndarray
-  word_starts: np.ndarray
-  parts: tuple[np.ndarray, ...]
-  units: tuple[np.ndarray, ...] = ()
-  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  path: pathlib.Path  # its directory
+  meta: Mapping[str, Any]  # `store.json`
+  sentences: np.ndarray  # int64 [sentences + 1], offsets into the tokens
+  documents: np.ndarray  # int64 [documents + 1], offsets into sentences
+  counts: np.ndarray  # int64 [V]
+  word_starts: np.ndarray  # bool [V]
+  parts: tuple[np.ndarray, ...]  # the tokens
+  units: tuple[np.ndarray, ...] = ()  # uint8 beside each part; () if they were not looked for
+  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)  # uint8 [sentences]
 
   @property
   def languages(self) -> Sequence[str]:
@@ -84,11 +72,7 @@ class Store:
     return np.cumsum([0] + [len(part) for part in self.parts])
 
   def column(self, name: str) -> np.ndarray:
-    """Returns one value per sentence, uint8 [sentences].
-
-    Raises:
-      UserError: the store has no such column.
-    """
+    """Returns one value per sentence, uint8 [sentences]; a UserError if there is none."""
     if name not in self.columns:
       said = ', '.join(self.columns) or 'none'
       remedy = COLUMN_REMEDY.get(name, f'Stores have {" and ".join(COLUMN_REMEDY)} at most')
@@ -96,11 +80,8 @@ class Store:
     return self.columns[name]
 
   def numbered(self, languages: Sequence[str]) -> 'Store':
-    """The store with its languages numbered as they stand in `languages`; () leaves it as it is.
-
-    Raises:
-      UserError: a language of the store is not among them, or the store knows none.
-    """
+    """Returns the store with its languages numbered as they stand in `languages`; () changes
+    nothing. Raises UserError where one is not among them, or the store knows none."""
     if not languages or list(languages) == list(self.languages):
       return self
     language_S = self.column('language')
@@ -116,23 +97,12 @@ class Store:
     return dataclasses.replace(self, meta=meta, columns=columns)
 
   def gather(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
-    """Reads ranges of tokens and lays them end to end.
-
-    Args:
-      start_n: int64 [n], first token of each range.
-      length_n: int64 [n], tokens of each range, >= 0. A range lies in one document.
-
-    Returns:
-      int32 [sum of length_n].
-    """
+    """Reads ranges of tokens (int64 [n] each, a range in one document) and lays them end to end,
+    int32 [sum of length_n]."""
     return self._gather(self.parts, np.int32, start_n, length_n)
 
   def gather_units(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
-    """Reads units as `gather` reads tokens: uint8.
-
-    Raises:
-      UserError: they were not looked for when the store was made.
-    """
+    """Reads units as `gather` reads tokens: uint8. Raises UserError where there are none."""
     self.check_units()
     return self._gather(self.units, np.uint8, start_n, length_n)
 
@@ -163,12 +133,8 @@ class Store:
 
 
 def open_store(path: str | pathlib.Path) -> Store:
-  """Opens a token store; reads nothing but `store.json` and the headers of the arrays.
-
-  Raises:
-    UserError: there is no store, it is of another format, `store.json` was changed, or files are
-      missing, cut short or do not fit together.
-  """
+  """Opens a token store; reads nothing but `store.json` and the headers of the arrays. Raises
+  UserError as `read_meta`, or where files are missing, cut short or do not fit together."""
   path = pathlib.Path(path)
   meta = read_meta(path)
   for name, size in meta['files'].items():
@@ -203,12 +169,8 @@ def part_name(kind: str, part: int) -> str:
 
 
 def read_meta(path: pathlib.Path) -> dict[str, Any]:
-  """`store.json`, without a look at the other files.
-
-  Raises:
-    UserError: there is none, it is torn or changed, of another format, or names files outside of
-      the store.
-  """
+  """Returns `store.json`, without a look at the other files. Raises UserError where there is none,
+  it is torn or changed, of another format, or names files outside of the store."""
   file = path / 'store.json'
   if not file.is_file():
     partial = path.with_name(path.name + '.partial')
@@ -243,8 +205,7 @@ def _check_signature(file: pathlib.Path, meta: Mapping[str, Any]) -> None:
   """Raises UserError where store.json is not what was written; an older one cannot be judged."""
   if 'sha256' in meta:
     sha256 = dict(meta['sha256'])
-    said = str(sha256.pop(file.name, None))
-    got = checksums.digest(dict(meta, sha256=sha256))
+    said, got = str(sha256.pop(file.name, None)), checksums.digest(dict(meta, sha256=sha256))
     if got != said:
       raise UserError(
         f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '

@@ -135,8 +135,8 @@ def moved(
   old = resolve.of_step(record, start).timeline
 
   def at(line: timeline.Timeline, step: int) -> str:
-    number, _ = (new if line.draws else line).at(min(step, line.total - 1))
-    name, config = line.phases[number]
+    number, _ = line.at(min(step, line.total - 1))
+    name, config, _ = line.phases[number]
     return f'{float(schedules.make(config.optimizer.schedule)(step)):.6g} in phase {name!r}'
 
   why = f' (config.total_steps={new.total}, {old.total} before)' * (new.total != old.total)
@@ -179,7 +179,7 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
 def batch_of(run: setup.Run, done: int) -> list[Any]:
   """[phase, index of the batch in it] of step number `done` (from 1)."""
   phase, index = run.at(done)
-  return [phase.name, index]
+  return list(phase.place(index)[:2])
 
 
 def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:

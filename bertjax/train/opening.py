@@ -36,7 +36,7 @@ def open_run(
   data, seed = spec.config.data, spec.config.seed
   reader = readers.of(data)
   if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
-    for phase in spec.timeline.phases:
+    for phase in spec.timeline.parts:
       with timeline.named(phase):
         readers.of(phase.config.data).check(phase.config)
   if remote.is_remote(data.store):
@@ -48,7 +48,7 @@ def open_run(
     hosts.barrier('store', math.inf)  # as long as process 0 lives
     place.fetch_store()
   path = reader.ensure(data, seed, workdir)
-  progress.note(reader.says([phase.config for phase in spec.timeline.phases], path))
+  progress.note(reader.says([phase.config for phase in spec.timeline.parts], path))
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
   run = hosts.first_then_all('plans', lambda: setup.make_run(spec, path, fallback=plans))

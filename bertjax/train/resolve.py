@@ -71,7 +71,7 @@ def with_store(spec: RunSpec, facts: Facts) -> RunSpec:
   """Returns a spec with what its store says, the last facts to be known. UserError: the model or
   its labels do not fit."""
   config, line = copy.deepcopy((spec.config, spec.timeline))
-  for each in (config, *(phase.config for phase in line.phases)):
+  for each in (config, *(phase.config for phase in line.parts)):
     _store(each.model, each.data.languages, facts)
   if 'task' in readers.of(config.data).reads and 'labels' in config.model:
     _labels(config, line)
@@ -105,7 +105,7 @@ def counted(spec: RunSpec) -> RunSpec:
   if not spec.config.epochs or facts.given is None or 'total_steps' in facts.given:
     return spec
   line, counts = spec.timeline, []
-  for phase in line.phases if line.draws else [timeline.PhaseConfig('main', spec.config)]:
+  for phase in line.drawn or [timeline.PhaseConfig('main', spec.config)]:
     with timeline.named(phase):
       counts.append((from_config.count(phase.config), phase.config.batch_size))
   return resolve(spec.given, facts._replace(examples=tuple(counts)))
@@ -227,10 +227,10 @@ def _labels(config: Any, line: timeline.Timeline) -> None:
   """Gives heads that have 0 classes as many as their task has; a phase that is drawn has a task and
   heads of its own, which the config then says too."""
   from_config.fill_labels(config.model, config.data.task)
-  for phase in line.phases:
+  for phase in line.parts:
     with timeline.named(phase):
       from_config.fill_labels(phase.config.model, phase.config.data.task)
-    if line.draws:
+    if line.drawn:
       own = config.phases[phase.name]
       known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
       with own.unlocked():

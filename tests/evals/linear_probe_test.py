@@ -81,7 +81,7 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
   middle_D, spread_D = train_nD.mean(0), train_nD.std(0)
   w_E = newton((train_nD - middle_D) / spread_D, train_n)
   found_n = (dev_nD - middle_D) / spread_D @ w_E[:-1] + w_E[-1] > 0
-  scores, _ = evaluation.run_due(run.phases, False, variables, 1, True)
+  scores, _ = evaluation.run_due(run.evals(1), variables, 1, True)
   assert scores['eval/linear_probe/accuracy'] == pytest.approx(np.mean(found_n == dev_n))
   assert scores['eval/linear_probe/majority'] == pytest.approx(26 / 39)
   assert 26 / 39 < scores['eval/linear_probe/accuracy'] < 1  # some texts are misleading
@@ -109,7 +109,7 @@ def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
       seen.update({to: train_nD}) or label_n[:39]
     )
     monkeypatch.setattr(linear_probe, 'fitted', keep)
-    evaluation.run_due(run.phases, False, variables, 1, True)
+    evaluation.run_due(run.evals(1), variables, 1, True)
   np.testing.assert_array_equal(seen['en'], seen['1'])
   assert np.abs(seen['en'] - seen['de']).max() > 1e-3
 

@@ -21,8 +21,8 @@ mutation(
 mutation(
   'attention: no scale',
   'bertjax/kernels/relative_attention/reference.py',
-  'scale = q_BTNH.shape[-1] ** -0.5',
-  'scale = 1.0',
+  'biased_BTNH * scale, x, preferred',
+  'biased_BTNH, x, preferred',
 )
 mutation(
   'model: the other GELU',

@@ -49,7 +49,7 @@ def save(case, path):
 )
 @mutation(
   'encoders: the projection stays behind',
-  'bertjax/formats/families/electra_net.py',
+  'bertjax/models/electra.py',
   "projection = dict(projection=net['projection']) if 'projection' in net else {}",
   'projection = {}',
 )
@@ -75,9 +75,9 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
 
 @mutation(
   "encoders: ModernBERT's head is made anew",
-  'bertjax/sources/encoders.py',
-  "  if 'mlm' not in params:",
-  "  if 'mlm' in params:",
+  'bertjax/models/modernbert.py',
+  "for key in ('dense', 'norm')} if 'mlm' in params",
+  "for key in ('dense', 'norm')} if 'mlm' not in params",
 )
 def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
   """The model is theirs; the heads, and what was said for this run, are the config's."""

@@ -5,10 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from small_stores import write_store
 from toy_store import signed
 
 from bertjax.store.reader import open_store
-from bertjax.store.writer import Writer, remove_sides, write_store
+from bertjax.store.writer import Writer, remove_sides
 
 SPECIAL = dict(cls=2, sep=3, pad=0, mask=4, unk=1)
 VOCABULARY = dict(type='wordpiece', size=1000, sha256='', special=SPECIAL)

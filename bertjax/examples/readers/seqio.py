@@ -24,7 +24,7 @@ def _ensure(data: Any, seed: int, workdir: str) -> str:
 
 def _rows(
   config: Any, store: Store, fallback: str | None
-) -> tuple[row_stream.Stream, row_stream.Fixed | None]:
+) -> tuple[row_stream.StreamedRows, row_stream.Fixed | None]:
   del fallback  # no plan
   return row_stream.open_streams(config, store)
 

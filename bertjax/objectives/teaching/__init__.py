@@ -118,7 +118,7 @@ def check_vocabulary(config: Any) -> None:
 def refuse_heads(config: Any) -> None:
   """Refuses a student with heads, where the objective teaches its layers alone."""
   refuse_words(config)
-  if heads := labels_of(config.model) + labels_of(config.model, 'token_labels'):
+  if heads := labels_of(config.model) + labels_of(config.model, 'token'):
     raise UserError(
       f'the objective {config.objective.name!r} teaches no label: expected config.model.labels=() '
       f'and token_labels=(), got {heads!r}'

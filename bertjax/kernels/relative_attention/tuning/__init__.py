@@ -24,12 +24,8 @@ KERNELS = {'tpu': ('both',), 'gpu': ('forward', 'queries', 'keys', 'diagonals')}
 
 
 class Tile(NamedTuple):
-  """The size of a kernel's tiles, and the launch options of a GPU's programs.
-
-  Attributes:
-    queries, keys: sides of a tile. TPU: the same multiple of 128. GPU: powers of two from 16.
-    warps, stages: warps and pipeline stages of a GPU's programs; no effect on a TPU.
-  """
+  """The sides of a kernel's tiles (TPU: the same multiple of 128; GPU: powers of two from 16), and
+  the warps and pipeline stages of a GPU's programs."""
 
   queries: int
   keys: int
@@ -54,13 +50,8 @@ class Call(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """The tiles of the calls that it covers.
-
-  Attributes:
-    kernels: a tile for each of KERNELS.
-    dtype, position: of the calls it covers; None: of any.
-    size, length: at most these; None: any.
-  """
+  """The tiles of each of KERNELS, for the calls of a dtype and position, of at most this size and
+  length; None: of any."""
 
   kernels: Mapping[str, Tile]
   dtype: str | None = None
@@ -97,11 +88,8 @@ def using(table: Table) -> Iterator[None]:
 
 
 def choose(impl: str, kind: str, call: Call) -> Mapping[str, Tile]:
-  """The tile of each kernel of an implementation, for a call on a kind of device.
-
-  Raises:
-    ValueError: the file of the kind is not a table; see `parse`.
-  """
+  """Returns the tile of each kernel of an implementation, for a call on a kind of device; raises
+  ValueError where the file of the kind is not a table."""
   table = _CHOSEN.get() or load(impl, kind)
   return next(entry.kernels for entry in table if entry.covers(call))
 
@@ -130,16 +118,9 @@ def load(impl: str, kind: str) -> Table:
 
 
 def parse(impl: str, data: Any) -> Table:
-  """A table from its file's content.
-
-  Args:
-    impl: implementation whose kernels use the tiles.
-    data: {'timed': None or where and when, 'entries': [..]}, each entry with the fields of `Entry`.
-
-  Raises:
-    ValueError: unknown or missing fields, tiles that the kernel cannot have, or calls that no entry
-      covers.
-  """
+  """Returns a table from its file's content: {'timed': None or where and when, 'entries': [..]},
+  each entry with the fields of `Entry`. Raises ValueError for unknown or missing fields, tiles that
+  the kernel cannot have, and calls that no entry covers."""
   if not isinstance(data, dict) or set(data) != {'timed', 'entries'} or not data['entries']:
     raise ValueError("expected {'timed': .., 'entries': [..]} with an entry at least")
   table = tuple(_entry(impl, entry) for entry in data['entries'])
@@ -168,11 +149,7 @@ def _entry(impl: str, data: dict[str, Any]) -> Entry:
 
 
 def check(impl: str, kernel: str, tile: Tile) -> None:
-  """Refuses a tile that the kernel cannot have.
-
-  Raises:
-    ValueError: says which tiles it can.
-  """
+  """Raises ValueError for a tile that the kernel cannot have; says which it can."""
   square = impl == 'tpu' or kernel == 'diagonals'
   if square and tile.queries != tile.keys:
     raise ValueError(f'attention: expected as many queries as keys in {kernel}, got {tile}')
