@@ -90,7 +90,7 @@ def note_elsewhere(values: Any, place: str) -> None:
 def note_own(config: Any, given: Any = ()) -> None:
   """Notes what the user names: a config, but for what it has from a directory that was read before,
   and the values that the command line has given it."""
-  words = _words(config) - _ELSEWHERE.keys() | _words(given)
+  words = _words(dict(config)) - _ELSEWHERE.keys() | _words(given)
   _OWN.update(word for word in words if not os.path.exists(f'{word}/config.json'))  # a run's name
 
 

@@ -53,7 +53,7 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   UserError: whatever is wrong with a key, or does not fit the facts."""
   given, config = config, copy.deepcopy(config)
   sections.complete(config)
-  said = [*_steps(config, facts), *_source(config, facts)]
+  said = [*_steps(config, facts), *(_source(config, facts) if facts.model else ())]
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)
   if facts.teacher:
@@ -61,7 +61,7 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
       model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
     )
   _vocabulary(config.data, facts)
-  line = schema.check(config)
+  line = schema.check_complete(config)
   config = config.copy_and_resolve_references()
   spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data)))
   return with_store(spec, facts) if facts.ids else spec
@@ -178,11 +178,10 @@ def _steps(config: Any, facts: Facts) -> list[str]:
 
 def _source(config: Any, facts: Facts) -> list[str]:
   """Sets the fields of config.model, and the languages, that config.init_from brings."""
-  if not facts.model:
-    return []
   name = init_from.whole(config.init_from)
   if name:
     changed = model_fields.bring(config.model, config, facts.model)
+    sections.complete(config)  # a run of an older bertjax may bring it
   else:
     changed = model_fields.set_fields(config.model, facts.model)
   if config.data.reader == 'labelled' and 'language' in dict(config.model.get('extra', ())):
