@@ -432,8 +432,8 @@ def changed(name: str, changes) -> ConfigDict:
 @mutation(
   'schema: a temperature of nothing',
   'bertjax/config/schema.py',
-  'line.draws is None',
-  'line.draws == 0',
+  'not line.drawn:',
+  'False:',
   case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
 )
 def test_what_cannot_work_is_refused_by_name(name, changes, message, store):

@@ -54,9 +54,9 @@ def learned(name: str, quick: Quick, store) -> dict[str, arms.Found]:
       with optimized(True):
         phase.compile(run.abstract)
     state, _ = phase.train(state, phase.next_batch(index)[0])
-  done, named = config.total_steps, run.timeline.side_by_side
+  done, judged = config.total_steps, [each for part in run.parts for each in part.evals]
   with optimized(False):
-    scores, _ = evaluation.run_due(run.parts, named, state.variables, done, True)
+    scores, _ = evaluation.run_due(judged, state.variables, done, True)
   return {
     loss: arms.Found(optimum, blind, {done: scores[f'eval/{loss}']}, None)
     for loss, (optimum, blind) in arms.least(system, LANGUAGE, run).items()

@@ -101,7 +101,7 @@ def without_gradient(reference: Reference) -> set[str]:
   # The mean of the first steps' gradients, which the optimizer keeps.
   taught = optax.tree.get(reference.state.opt_state, 'mu')
   if taught is None:  # Adafactor keeps none: it moves what has a gradient, and nothing else
-    began = first_state.initial_state(reference.config, reference.run).variables['params']
+    began = first_state.initial_state(reference.run).variables['params']
     taught = jax.tree.map(lambda a, b: a - b, reference.state.variables['params'], began)
   missing = zeros_of(first, taught)
   for phase in others:
