@@ -24,6 +24,7 @@ from bertjax.checkpoint import finite, manifest, reading
 from bertjax.errors import UserError
 from bertjax.sources import init_from, runs
 
+MUTATED = 'bertjax/checkpoint/finite.py'
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
 TWO = pathlib.Path(__file__).parents[1] / 'support' / 'look_together.py'
 PARAMS = 'variables/params/layers/w'
@@ -47,19 +48,14 @@ def spoiled(state, path, value, place=-1):
 
 @mutation(
   'finite: one device answers for all',
-  'bertjax/checkpoint/finite.py',
   'return fine if mesh is None else jax.lax.pmin(fine, mesh.axis_names)',
   'return fine',
 )
 @mutation(
-  'finite: parameters of 1e30 pass',
-  'bertjax/checkpoint/finite.py',
-  "1 if name.startswith('opt_state') else 4",
-  '1 if name else 4',
+  'finite: parameters of 1e30 pass', "1 if name.startswith('opt_state') else 4", '1 if name else 4'
 )
 @mutation(
   'finite: squares of gradients are squared again',
-  'bertjax/checkpoint/finite.py',
   "1 if name.startswith('opt_state') else 4",
   '4 if name else 1',
 )
