@@ -17,15 +17,10 @@ LENGTHS = (17, 32, 9, 1)  # of the texts; the shorter ones are padded
 
 
 class Outputs(NamedTuple):
-  """Outputs of a model at the tokens that are not padding.
+  """Outputs of a model at the tokens that are not padding."""
 
-  Attributes:
-    hidden: outputs of each layer, [tokens, D].
-    logits: name -> [tokens, classes], or [texts, classes] of a label.
-  """
-
-  hidden: list[np.ndarray]
-  logits: dict[str, np.ndarray]
+  hidden: list[np.ndarray]  # outputs of each layer, [tokens, D]
+  logits: dict[str, np.ndarray]  # name -> [tokens, classes], or [texts, classes] of a label
 
 
 class Inputs(NamedTuple):
@@ -33,14 +28,13 @@ class Inputs(NamedTuple):
 
   Attributes:
     token_BT, type_BT, example_BT, language_BT: see types.py.
-    pad: id of the padding.
   """
 
   token_BT: np.ndarray
   type_BT: np.ndarray
   example_BT: np.ndarray
   language_BT: np.ndarray
-  pad: int
+  pad: int  # id of the padding
 
 
 def inputs_of(model: Any, pad: int) -> Inputs:
@@ -63,7 +57,8 @@ def inputs_of(model: Any, pad: int) -> Inputs:
 
 
 def pad_of(model: Any, pad: int | None) -> int:
-  """The id that pads the texts: the vocabulary's, or the one that positions begin behind."""
+  """Returns the id that pads the texts: the vocabulary's, or the one that positions begin
+  behind."""
   if pad is not None:
     return pad
   return max(model.get('position_offset', 0) - 1, 0)
@@ -115,10 +110,8 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
 
 
 def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> dict[str, Any]:
-  """The probabilities of the likeliest answers, in order, and the log-odds that there is none.
-
-  Of starts that are as likely as each other either may come first.
-  """
+  """Returns the probabilities of the likeliest answers, in order, and the log-odds that there is
+  none. Of starts that are as likely as each other either may come first."""
   both_BKK = start_BK[:, :, None] * end_BKK
   return dict(answers=np.sort(both_BKK.reshape(len(both_BKK), -1)), none=none_B[:, None])
 
@@ -129,17 +122,14 @@ def _reads_last(model: Any) -> bool:
 
 
 def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
-  """The rows with their padding before them."""
+  """Returns the rows with their padding before them."""
   left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
   return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
 
 
 def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
   """Runs the class that the directory holds; returns also the keys it missed or did not expect.
-
-  Raises:
-    ImportError: torch or transformers is not installed.
-  """
+  Raises ImportError if torch or transformers is not installed."""
   import torch
   import transformers
 
@@ -197,7 +187,7 @@ _LOGITS = dict(
 
 
 def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs:
-  """The outputs of a class under our names; None: of one text without padding."""
+  """Returns the outputs of a class under our names; None: of one text without padding."""
   number = lambda x: x.float().numpy()
   pick = lambda x: number(x)[0] if real_BT is None else number(x)[real_BT]
   found = {}
@@ -223,10 +213,7 @@ def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs
 
 def differences(mine: Outputs, other: Outputs) -> list[dict[str, Any]]:
   """One entry for each layer and head: how far the two are apart, and whether that is too far.
-
-  Raises:
-    UserError: they have other layers or heads.
-  """
+  Raises UserError if they have other layers or heads."""
   if len(mine.hidden) != len(other.hidden) or mine.logits.keys() != other.logits.keys():
     raise UserError(
       f'the class has {len(other.hidden)} layers and the heads {sorted(other.logits)}, our model '

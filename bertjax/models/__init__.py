@@ -10,20 +10,14 @@ METADATA = ('name', 'family', 'size')  # fields of `config.model` that are none 
 
 
 def build(model: Any) -> Any:
-  """The `layers.contracts.Model` of a `config.model`.
-
-  Raises:
-    UserError: no such model, or what its `make` refuses.
-  """
+  """Returns the `layers.contracts.Model` of a `config.model`. Raises UserError: no such model, or
+  what its `make` refuses."""
   return factory(model).make(model)
 
 
 def heads_of(model: Any) -> tuple[Head, ...]:
-  """The heads of a `config.model`, whose sizes and ids may be left to the vocabulary yet.
-
-  Raises:
-    UserError: no such model.
-  """
+  """Returns the heads of a `config.model`, whose sizes and ids may be left to the vocabulary yet.
+  Raises UserError: no such model."""
   made = factory(model)
   if not hasattr(made.options, 'module'):  # somebody's own, with options of another kind
     return made.make(model).output_heads

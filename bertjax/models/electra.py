@@ -140,7 +140,8 @@ class Electra(bert.Base, kw_only=True):
     return dict(word=scores, **self.discriminate(batch, None))
 
   def generate(self, batch: Batch, noise: Noise | None) -> Scores:
-    """The scores of the words at the targets of the batch; two towers: at every token of it."""
+    """Returns the scores of the words at the targets of the batch; two towers: at every token of
+    it."""
     embeddings = self.embeddings
     if self.generator in ('own', 'two_tower') and not self.tied_embeddings:
       embeddings = self.generator_embeddings
@@ -157,11 +158,8 @@ class Electra(bert.Base, kw_only=True):
     return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), table_VE)
 
   def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
-    """Judges the tokens of the batch.
-
-    Returns:
-      rtd_BT, float32 logits of "replaced"; last_BTD; hidden_LBTD and embedded_BTD if asked.
-    """
+    """Judges the tokens of the batch. Returns rtd_BT, float32 logits of "replaced"; last_BTD;
+    hidden_LBTD and embedded_BTD if asked."""
     x_BTE, _ = self.embeddings(batch, None)
     mask = example_mask(batch, self.attend)
     last_BTD, *layers = self.discriminator(x_BTE, mask, noise, hidden)
@@ -205,10 +203,8 @@ class Electra(bert.Base, kw_only=True):
 
   @nn.nowrap
   def generator_flops(self, batch: Batch) -> float:
-    """FLOPs of forward and backward through the generator.
-
-    Its head runs at the targets; that of two towers at every token.
-    """
+    """FLOPs of forward and backward through the generator. Its head runs at the targets; that of
+    two towers at every token."""
     if self.generator == 'uniform':
       return 0.0
     size = generator_size(self)
@@ -236,12 +232,9 @@ def generator_size(model: Any) -> dict[str, int]:
 
 
 def make(config) -> Electra:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: an unknown generator, one without layers, heads that do not divide its width, labels
-      of examples, which have no head here; or as `bert.fields`.
-  """
+  """Builds the model from `config.model`. Raises UserError: an unknown generator, one without
+  layers, heads that do not divide its width, labels of examples, which have no head here; or as
+  `bert.fields`."""
   fields = bert.fields(Electra, config)
   choose(fields['generator'], get_args(Generator), 'config.model.generator')
   wanted = dict(words=True, pooler=False, labels=(), token_labels=(), answers='none')

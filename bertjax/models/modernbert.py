@@ -195,7 +195,7 @@ class ModernBert(TargetModel, kw_only=True):
 
   @nn.nowrap
   def _layer(self, hidden: bool) -> dict[str, Any]:
-    """The fields of `Block`."""
+    """Returns the fields of `Block`."""
     return dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, gated=self.gated,
       norm=self.norm, norm_eps=self.norm_eps, norm_place='before',
@@ -240,11 +240,8 @@ def normal(std: float) -> Init:
 
 
 def make(config) -> ModernBert:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: heads that do not divide the width, or odd ones where pairs of them turn.
-  """
+  """Builds the model from `config.model`. Raises UserError: heads that do not divide the width, or
+  odd ones where pairs of them turn."""
   fields = given_fields(ModernBert, config)
   size, rest = divmod(fields['width'], fields['heads'])
   if rest or (fields['distances'] == 'rotary' and size % 2):

@@ -108,11 +108,7 @@ class SpanBert(bert.Bert, kw_only=True):
 
 
 def make(config) -> SpanBert:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: as `bert.fields`; no words to score.
-  """
+  """Builds the model from `config.model`. Raises UserError: as `bert.fields`; no words to score."""
   fields = bert.fields(SpanBert, config)
   if not fields['words']:
     raise UserError('the boundary head scores words: expected config.model.words=True, got False')

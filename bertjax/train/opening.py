@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from bertjax.config import presets, schema, timeline
+from bertjax.config import presets, timeline
 from bertjax.examples import readers
 from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
@@ -27,7 +27,6 @@ def open_run(
 ) -> tuple[setup.Run, init_from.Source | None]:
   """The run over the store (made first if the config gives text), and what it is to begin with, if
   that was opened; arguments as of `resolve.begin`."""
-  schema.check_keys(config)
   digests.check_start(config)
   tracking.check(config.trackers)
   workdir = place.path
@@ -70,6 +69,8 @@ def open_run(
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
-  for warning in presets.warnings(run.config, jax.devices()[0].platform, os.environ):
+  for warning in presets.warnings(
+    run.config.preset, run.config.model.dtype, jax.devices()[0].platform, os.environ
+  ):
     progress.note(warning)
   return run, source

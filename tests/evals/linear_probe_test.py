@@ -12,6 +12,8 @@ from bertjax.evals import linear_probe
 from bertjax.evals.held_out import vectors
 from bertjax.train import evaluation, first_state, setup
 
+MUTATED = 'bertjax/evals/linear_probe.py'
+
 RNG = np.random.default_rng(3)
 
 
@@ -55,14 +57,12 @@ def newton(x_nD, y_n):
 @pytest.mark.parametrize('system', ['bert', pytest.param('electra', marks=pytest.mark.full)])
 @mutation(
   'linear probe: fitted to what it is judged on',
-  'bertjax/evals/linear_probe.py',
   'fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))',
   'fitted(dev_vectors(variables), dev.label[LABEL], dev_vectors(variables))',
   case='bert',
 )
 @mutation(
   'linear probe: columns as they are',
-  'bertjax/evals/linear_probe.py',
   'preprocessing.StandardScaler()',
   "'passthrough'",
   case='bert',
@@ -134,10 +134,7 @@ def test_three_classes_are_told_apart():
 
 
 @mutation(
-  'linear probe: a file of one class',
-  'bertjax/evals/linear_probe.py',
-  'if len(np.unique(train.label[LABEL])) < 2:',
-  'if False:',
+  'linear probe: a file of one class', 'if len(np.unique(train.label[LABEL])) < 2:', 'if False:'
 )
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (

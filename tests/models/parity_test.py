@@ -25,22 +25,11 @@ mutation(
   'biased_BTNH, x, preferred',
 )
 mutation(
-  'model: the other GELU',
-  'configs/bert.py',
-  "activation='gelu_tanh'",
-  "activation='gelu_erf'",
+  'model: the other GELU', 'configs/bert.py', "activation='gelu_tanh'", "activation='gelu_erf'"
 )
+mutation('model: another norm epsilon', 'configs/roberta.py', 'norm_eps=1e-5', 'norm_eps=1e-12')
 mutation(
-  'model: another norm epsilon',
-  'configs/roberta.py',
-  'norm_eps=1e-5',
-  'norm_eps=1e-12',
-)
-mutation(
-  'model: RoBERTa positions from 0',
-  'configs/roberta.py',
-  'position_offset=-1',
-  'position_offset=0',
+  'model: RoBERTa positions from 0', 'configs/roberta.py', 'position_offset=-1', 'position_offset=0'
 )
 
 
