@@ -157,6 +157,11 @@ def make(config: Any) -> Timeline:
   """
   resolved = config.copy_and_resolve_references()
   sections.complete(resolved)
+  return of_complete(resolved)
+
+
+def of_complete(resolved: ConfigDict) -> Timeline:
+  """`make` of a config that is complete and has no references."""
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:
     return Timeline((PhaseConfig('main', resolved),), (total,), total, skips=skips)

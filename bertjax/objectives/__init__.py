@@ -12,17 +12,18 @@ from bertjax.types import Array, Batch, Context, Objective, Out, Term
 MODELS, KEY = 'bertjax.models', 'config.model.name'
 
 
-def model_of(config: Any, kind: type[Model]) -> Any:
+def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
   """The model of a run, which must be of the kind that its objective trains.
 
   Args:
-    config: the run's.
+    given: `config.model`.
+    objective: `config.objective.name`, for messages.
     kind: a contract of `models/layers/contracts.py`, or the one class that the objective is for.
 
   Raises:
     UserError: there is no such model, its fields do not work, or it is of another kind.
   """
-  name, objective = config.model.name, config.objective.name
+  name = given.name
   module = registry.find(MODELS, name, KEY)
   if not _defines(name, kind):
     fitting = [repr(other) for other in registry.names_in(MODELS) if _defines(other, kind)]
@@ -30,7 +31,7 @@ def model_of(config: Any, kind: type[Model]) -> Any:
       f'config.objective.name={objective!r} needs {KEY}={" or ".join(fitting)}, got {name!r}: '
       'begin with a config file that has both'
     )
-  return module.MODEL.make(config.model)
+  return module.MODEL.make(given)
 
 
 def labels_of(model: Any, kind: str = 'text') -> tuple[tuple[str, int], ...]:

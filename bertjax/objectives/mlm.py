@@ -63,7 +63,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model without words.
   """
-  model = model_of(config, TargetModel)
+  model = model_of(config.model, config.objective.name, TargetModel)
   require_words(config.model)
   plus = float(config.objective.plus)
 

@@ -78,7 +78,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
-  model = model_of(config, LabelModel)
+  model = model_of(config.model, config.objective.name, LabelModel)
   form = next((name for name, _ in labels_of(config.model, 'answers')), 'none')
   heads = [labels_of(config.model, kind) for kind in ('text', 'token')]
   if heads != [(), ((LABEL, 2),) if form == 'none' else ()]:

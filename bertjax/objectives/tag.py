@@ -26,7 +26,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of` and `tags_of`.
   """
-  model = model_of(config, LabelModel)
+  model = model_of(config.model, config.objective.name, LabelModel)
   tags_of(config)
   return of_heads(model, terms, ('tagging',))
 

@@ -61,7 +61,12 @@ def options_of(words: Sequence[str]) -> pipeline_options.PipelineOptions:
 def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> None:
   """Encodes the shards that are not there. Raises UserError where the text of one is refused, or
   workers write where this process does not see it, BrokenExecutor where a worker process died."""
-  missing = _missing(shards)
+  there = remote.names(shards[0].directory)
+  named = {shard.name: shard for shard in shards if shard.path.name not in there}
+  missing = list(named.values())
+  for shard in missing:
+    if shard.refusal.name in there:
+      remote.remove(shard.refusal)  # what was refused is tried again
   print(f'{len(shards) - len(missing)} of {len(shards)} shards are there', flush=True)
   if not missing:
     return
@@ -84,16 +89,6 @@ def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> 
       f'{len(lost)} of {len(missing)} shards are not in {shards[0].directory}, although Beam has '
       'made them: expected --output on a disk that all workers share, or a URL'
     )
-
-
-def _missing(shards: Sequence[Shard]) -> list[Shard]:
-  """Those that are not there; what was refused is tried again."""
-  there = remote.names(shards[0].directory)
-  missing = {shard.name: shard for shard in shards if shard.path.name not in there}
-  for shard in missing.values():
-    if shard.refusal.name in there:
-      remote.remove(shard.refusal)
-  return list(missing.values())
 
 
 def _run(pipeline: beam.Pipeline) -> None:

@@ -175,35 +175,21 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
   if not file.is_file():
     partial = path.with_name(path.name + '.partial')
     hint = f'{partial} is half written: repeat its command to finish it' if partial.exists() else ''
-    if not path.exists():
-      raise UserError(
-        f'there is no store {path}. {hint or "Make it with `python -m bertjax.prepare`"}'
-      )
-    raise UserError(f'{path} is not a token store: it has no store.json. {hint or _REMEDY}')
+    if path.exists():
+      raise UserError(f'{path} is not a token store: it has no store.json. {hint or _REMEDY}')
+    hint = hint or 'Make it with `python -m bertjax.prepare`'
+    raise UserError(f'there is no store {path}. {hint}')
   try:
     meta = json.loads(file.read_text(encoding='utf-8'))
     version = meta['format']
   except (ValueError, KeyError, TypeError) as error:
-    raise UserError(
-      f'{file} is not the description of a token store: {error}. {_REMEDY}'
-    ) from error
+    raise UserError(f'{file} is not the description of a token store: {error}. {_REMEDY}') from None
   if version != FORMAT:
     raise UserError(
       f'{path} has format {version}, this version of bertjax reads format {FORMAT}. '
       f'{_REMEDY}, or use the version of bertjax that wrote it'
     )
-  _check_signature(file, meta)
-  if not isinstance(meta.get('files'), dict):
-    raise UserError(f'{file} is not the description of a token store: it names no files. {_REMEDY}')
-  for name in (*meta['files'], *map(column_name, meta.get('columns', ()))):
-    if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:
-      raise UserError(f'{file} names {name!r}, which is outside of the store. {_REMEDY}')
-  return meta
-
-
-def _check_signature(file: pathlib.Path, meta: Mapping[str, Any]) -> None:
-  """Raises UserError where store.json is not what was written; an older one cannot be judged."""
-  if 'sha256' in meta:
+  if 'sha256' in meta:  # older ones cannot be judged
     sha256 = dict(meta['sha256'])
     said, got = str(sha256.pop(file.name, None)), checksums.digest(dict(meta, sha256=sha256))
     if got != said:
@@ -211,6 +197,12 @@ def _check_signature(file: pathlib.Path, meta: Mapping[str, Any]) -> None:
         f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '
         f'{got[:12]}. {_REMEDY}'
       )
+  if not isinstance(meta.get('files'), dict):
+    raise UserError(f'{file} is not the description of a token store: it names no files. {_REMEDY}')
+  for name in (*meta['files'], *map(column_name, meta.get('columns', ()))):
+    if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:
+      raise UserError(f'{file} names {name!r}, which is outside of the store. {_REMEDY}')
+  return meta
 
 
 def _check(store: Store) -> None:
@@ -226,9 +218,8 @@ def _check(store: Store) -> None:
     dtype=([meta['dtype']], sorted({str(part.dtype) for part in store.parts})),
     units=(meta['tokens'] * meta['units'], sum(len(part) for part in store.units)),
   )
-  for name, column_S in store.columns.items():
-    expected[f'column {name}'] = (meta['sentences'], len(column_S))
-  for name, (said, got) in expected.items():
+  columns = {f'column {name}': (meta['sentences'], len(x)) for name, x in store.columns.items()}
+  for name, (said, got) in (expected | columns).items():
     if said != got:
       raise UserError(
         f'{store.path}: store.json says {said} for {name}, the arrays have {got}. {_REMEDY}'

@@ -124,14 +124,12 @@ def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
 def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
   """Raises UserError with every difference in what makes a store."""
   lines = []
-  for key, value in asked.items():
-    if found.get(key) != value:
-      old, new = found.get(key), value
-      if isinstance(old, dict) and isinstance(new, dict):
-        old, new = (
-          {k: v for k, v in a.items() if b.get(k) != v} for a, b in ((old, new), (new, old))
-        )
-      lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
+  for key in (key for key, value in asked.items() if found.get(key) != value):
+    old, new = found.get(key), asked[key]
+    if isinstance(old, dict) and isinstance(new, dict):
+      differing = [name for name in old | new if old.get(name) != new.get(name)]
+      old, new = ({k: v for k, v in each.items() if k in differing} for each in (old, new))
+    lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
   if lines:
     raise UserError(
       f'{path} was begun with something else:\n' + '\n'.join(lines) + '\n'

@@ -8,13 +8,13 @@ from typing import Any
 
 import jax
 
-from bertjax.config import presets, schema, timeline
+from bertjax.config import presets, timeline
 from bertjax.examples import readers
 from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.sources import init_from
-from bertjax.train import pace, resolve, segments, setup
+from bertjax.train import pace, report, resolve, setup
 from bertjax.train.watch import digests
 
 
@@ -27,7 +27,6 @@ def open_run(
 ) -> tuple[setup.Run, init_from.Source | None]:
   """The run over the store (made first if the config gives text), and what it is to begin with, if
   that was opened; arguments as of `resolve.begin`."""
-  schema.check_keys(config)
   digests.check_start(config)
   tracking.check(config.trackers)
   workdir = place.path
@@ -65,11 +64,13 @@ def open_run(
     if phase.rules != shown:
       shown = phase.rules
       progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
-    if pairs := segments.note(phase):
+    if pairs := report.pairs(phase):
       progress.note(pairs)
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
-  for warning in presets.warnings(run.config, jax.devices()[0].platform, os.environ):
+  for warning in presets.warnings(
+    run.config.preset, run.config.model.dtype, jax.devices()[0].platform, os.environ
+  ):
     progress.note(warning)
   return run, source

@@ -170,7 +170,8 @@ def _check_store(store: Store, data: Any, model: Any) -> None:
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   config = phase.config
   sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, jax.process_count())
-  _check_columns(config, mesh)
+  if (ways := mesh.shape['sequence']) > 1:
+    _check_columns(config.model, config.length, readers.of(config.data).unit, ways)
   # An evaluation with a model of its own is checked by its objective.
   alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]
   lengths = [config.length, *(s.length for s in alike)]
@@ -182,21 +183,16 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
     )
 
 
-def _check_columns(config: Any, mesh: Mesh) -> None:
+def _check_columns(model: Any, length: int, unit: int, ways: int) -> None:
   """Refuses columns that the mesh does not divide, and models whose columns are not a row's."""
-  ways = mesh.shape['sequence']
-  if ways == 1:
-    return
-  if not models.build(config.model).divides_columns:
+  if not models.build(model).divides_columns:
     raise UserError(
       f'config.mesh.sequence={ways} divides the columns of a row, and '
-      f'config.model.name={config.model.name!r} has others beside them: set it to 1'
+      f'config.model.name={model.name!r} has others beside them: set it to 1'
     )
-  if config.length % ways:
-    raise UserError(
-      f'config.length={config.length} must be a multiple of config.mesh.sequence={ways}'
-    )
-  if (unit := readers.of(config.data).unit) % ways:
+  if length % ways:
+    raise UserError(f'config.length={length} must be a multiple of config.mesh.sequence={ways}')
+  if unit % ways:
     raise UserError(
       f'labelled rows have lengths that are multiples of {unit}, which '
       f'config.mesh.sequence={ways} does not divide: set it to a divisor'
@@ -232,7 +228,7 @@ def _phase(
     examples, stream = readers.of(config.data).rows(config, store, fallback)
     row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
-  _check_labels(config, template)
+  _check_labels(config.model, config.data, template)
   variables, axes = abstract_state.variables_of(objective, template)
   axes = axes['params']
   tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
@@ -275,17 +271,16 @@ def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any)
   return call
 
 
-def _check_labels(config: Any, template: Batch) -> None:
+def _check_labels(model: Any, data: Any, template: Batch) -> None:
   """Refuses heads for labels that the plan or task does not give; of a task that may be unlabelled
   the objective says whether it needs them."""
-  labels = labels_of(config.model)
-  free = config.data.task.get('unlabelled', False)
+  labels = labels_of(model)
+  free = data.task.get('unlabelled', False)
   there = lambda name: free or f'{name}_BG' in template
   lacking = [name for name, count in labels if not there(name) or not count]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
     known = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
-    data = config.data
     giver = (
       f'the plan {data.plan.name!r}' if 'name' in data.plan else f'the task {data.task.name!r}'
     )

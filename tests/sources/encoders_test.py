@@ -18,6 +18,8 @@ from bertjax.sources import encoders, init_from
 from configs import electra, spanbert, transformer_xl
 from configs.finetune import text
 
+MUTATED = 'bertjax/sources/init_from.py'
+
 
 def config_of(source, **model):
   c = text.get_config('classes')
@@ -42,7 +44,6 @@ def save(case, path):
 
 @mutation(
   'init_from: a run that begins again takes the whole model for its encoder',
-  'bertjax/sources/init_from.py',
   'source = source or _for_run(name, config)',
   'source = source or open_source(name)',
 )
@@ -164,7 +165,6 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
 
 @mutation(
   'convert: a model that is read in loses the names of its classes',
-  'bertjax/sources/init_from.py',
   'imported = run.imported_classes',
   'imported = {}',
 )

@@ -16,12 +16,7 @@ from collections.abc import Iterator
 import jax
 from absl import logging
 
-from bertjax.kernels.relative_attention.operands import Dropout as Dropout
-from bertjax.kernels.relative_attention.operands import Mask as Mask
-from bertjax.kernels.relative_attention.operands import Operands, check
-from bertjax.kernels.relative_attention.operands import Relative as Relative
-from bertjax.kernels.relative_attention.operands import Segment as Segment
-from bertjax.kernels.relative_attention.reference import visible as visible
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, check
 from bertjax.kernels.relative_attention.sharded import sharded
 
 Array = jax.Array

@@ -86,7 +86,10 @@ def pair_of(config: Any, kind: type[Model]) -> Pair:
   Raises:
     UserError: as `model_of`; no teacher, one of another kind, or one whose rows are shorter.
   """
-  student, given = model_of(config, kind), config.objective.teacher.model
+  student, given = (
+    model_of(config.model, config.objective.name, kind),
+    config.objective.teacher.model,
+  )
   if not given:
     raise UserError(
       f'{KEY}.teacher has no model: it is that of {KEY}.teacher.source, which a run opens first'

@@ -16,6 +16,7 @@ from prepare_runs import run
 from slow_imports import corpora, example_tasks, registered, row_stream, seqio, tf, windows
 from small_stores import write_store
 
+from bertjax.config import sections
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes  # fmt: skip
 from bertjax.examples.readers import seqio as seqio_reader
@@ -266,6 +267,7 @@ def test_a_stream_that_ends_says_so():
 def stream_config(vocab, **data):
   c = bert.get_config('test')
   c.batch_size, c.length = 8, LENGTH
+  sections.complete(c)
   c.data.update(dict(split='lines', plan=dict(dupe_factor=2), vocab=vocab, reader='seqio') | data)
   return c
 

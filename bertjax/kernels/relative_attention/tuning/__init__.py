@@ -6,7 +6,6 @@
 
 import contextlib
 import contextvars
-import dataclasses
 import functools
 import json
 import pathlib
@@ -48,8 +47,7 @@ class Call(NamedTuple):
     return cls(q_BTNH.dtype.name, r_RNH is not None, q_BTNH.shape[-1], length)
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
   """The tiles of each of KERNELS, for the calls of a dtype and position, of at most this size and
   length; None: of any."""
 
@@ -61,15 +59,9 @@ class Entry:
 
   def covers(self, call: Call) -> bool:
     """Returns True if the entry's tiles are for this call."""
-    same = all(
-      mine is None or mine == its
-      for mine, its in ((self.dtype, call.dtype), (self.position, call.position))
-    )
-    below = all(
-      mine is None or its <= mine
-      for mine, its in ((self.size, call.size), (self.length, call.length))
-    )
-    return same and below
+    pairs: Any = list(zip(self[1:], call, strict=True))
+    same = all(mine is None or mine == its for mine, its in pairs[:2])
+    return same and all(mine is None or its <= mine for mine, its in pairs[2:])
 
 
 Table = tuple[Entry, ...]
@@ -124,17 +116,15 @@ def parse(impl: str, data: Any) -> Table:
   if not isinstance(data, dict) or set(data) != {'timed', 'entries'} or not data['entries']:
     raise ValueError("expected {'timed': .., 'entries': [..]} with an entry at least")
   table = tuple(_entry(impl, entry) for entry in data['entries'])
-  last = dataclasses.asdict(table[-1])
-  conditions = [name for name, x in last.items() if name != 'kernels' and x is not None]
+  conditions = [k for k, x in table[-1]._asdict().items() if k != 'kernels' and x is not None]
   if conditions:
     raise ValueError(f'expected a last entry for all calls, got one with {", ".join(conditions)}')
   return table
 
 
 def _entry(impl: str, data: dict[str, Any]) -> Entry:
-  known = {field.name for field in dataclasses.fields(Entry)}
-  if not set(data) <= known:
-    raise ValueError(f'expected fields among {", ".join(sorted(known))}; got {sorted(data)}')
+  if not set(data) <= set(Entry._fields):
+    raise ValueError(f'expected fields among {", ".join(Entry._fields)}; got {sorted(data)}')
   kernels = data.get('kernels', {})
   if set(kernels) != set(KERNELS[impl]):
     raise ValueError(f'expected tiles of {", ".join(KERNELS[impl])}; got {sorted(kernels)}')
@@ -163,14 +153,6 @@ def check(impl: str, kernel: str, tile: Tile) -> None:
 
 def dump(table: Table, timed: str | None) -> dict[str, Any]:
   """The content of a table's file; `parse` reads it."""
-  entries = []
-  for entry in table:
-    fields = {k: x for k, x in dataclasses.asdict(entry).items() if x is not None}
-    fields['kernels'] = {name: _spoken(tile) for name, tile in entry.kernels.items()}
-    entries.append(fields)
-  return dict(timed=timed, entries=entries)
-
-
-def _spoken(tile: Tile) -> dict[str, int]:
-  """A tile's fields but those that have their default."""
-  return {k: x for k, x in tile._asdict().items() if Tile._field_defaults.get(k) != x}
+  told = lambda x: {k: v for k, v in x._asdict().items() if x._field_defaults.get(k) != v}
+  tiles = lambda entry: dict(kernels={k: told(tile) for k, tile in entry.kernels.items()})
+  return dict(timed=timed, entries=[told(entry) | tiles(entry) for entry in table])
