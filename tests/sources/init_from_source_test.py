@@ -294,6 +294,7 @@ def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
   given = config_of(parts_of((name, path)))
   sections.complete(given)
   config, said, _ = adopt(given, tmp_path)
+  sections.complete(given)
   changed = {k: x for k, x in config.model.items() if given.model[k] != x}
   assert changed == brings and len(said) == bool(brings)
 
