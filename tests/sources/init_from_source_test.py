@@ -12,6 +12,7 @@ from mutation import mutation
 from slow_imports import torch, transformers
 
 from bertjax.checkpoint import resume
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.export import parity
 from bertjax.formats import tables
@@ -291,7 +292,9 @@ def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
   fields = dict(hidden_act='relu', layer_norm_eps=1e-3, pad_token_id=3)
   name = odd(tmp_path / 'odd', 'RobertaModel', **fields)
   given = config_of(parts_of((name, path)))
+  sections.complete(given)
   config, said, _ = adopt(given, tmp_path)
+  sections.complete(given)
   changed = {k: x for k, x in config.model.items() if given.model[k] != x}
   assert changed == brings and len(said) == bool(brings)
 
