@@ -35,7 +35,10 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`.
   """
-  model, z_loss = model_of(config.model, config.objective.name, PairModel), float(config.objective.z_loss)
+  model, z_loss = (
+    model_of(config.model, config.objective.name, PairModel),
+    float(config.objective.z_loss),
+  )
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None

@@ -160,7 +160,7 @@ def test_a_bilm_is_that_of_bilm_tf(golden, name):
       close(state.cell_BC, f'0/state/{2 * number}')
       close(state.hidden_BP, f'0/state/{2 * number + 1}')
   norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(gradient)))
-  np.testing.assert_allclose(norm, theirs['0/grad_norm'], rtol=1e-5)
+  np.testing.assert_allclose(norm, theirs['0/grad_norm'], rtol=5e-5)
   if '0/grad/softmax/b' in theirs:
     factor = max(1.0, norm / config['options']['all_clip_norm_val'])
     clipped = jax.tree.map(lambda leaf: np.asarray(leaf) / factor, gradient)
