@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 from bertjax import dotted, registry, removed
 from bertjax.checkpoint import history
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
+from bertjax.config import sections
 from bertjax.errors import UserError, nearest, writing
 from bertjax.machine import durable, locks, remote
 from bertjax.vocab import kept
@@ -83,7 +84,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   config = removed.without(found['config'])
   if brought_vocabulary(found):
     config['data']['vocab'] = str(path.with_name(VOCAB))  # the workdir may have moved
-  return dict(found, config=config)
+  return dict(found, config=_completed(config))
 
 
 def brought_vocabulary(found: Mapping[str, Any]) -> bool:
@@ -91,6 +92,13 @@ def brought_vocabulary(found: Mapping[str, Any]) -> bool:
   return (
     bool(found.get('facts', {}).get('vocabulary')) or found.get('given', {}).get('data.vocab') == ''
   )
+
+
+def _completed(values: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the config of a run, JSON values, with the defaults of keys that it did not have."""
+  config = as_config(values)
+  sections.complete(config)
+  return _as_json(config)
 
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:
