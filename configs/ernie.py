@@ -97,7 +97,5 @@ def _read_dialogues(c) -> None:
   c.update(cited('ours: the paper says neither length nor batch', length=128, batch_size=64))
   paper = 'ERNIE paper, section 3.3'
   c.model.update(cited(paper, types=0, extra=(('role', ROLES),), labels=(('fake', 2),)))
-  c.data.plan = cited(paper, name='dialogues', turns=3) | cited(  # QRQ, QRR, QQR
-    'ours: the paper does not say', fake_prob=0.5
-  )
+  c.data.plan = cited(paper, name='dialogues')
   c.data.update(cited('ours: how dialogues are read', pack=1, columns=('role',), split='lines'))

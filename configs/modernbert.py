@@ -38,18 +38,8 @@ def model(size: str) -> Recipe:
     | cited(
       YAML,
       activation='gelu_erf',
-      gated=True,
-      norm='layer_norm',
       norm_eps=1e-5,
-      biases=False,
-      distances='rotary',
-      theta=10_000.0,  # of global layers; the context extension raises it
-      local_theta=10_000.0,
-      window=64,  # keys on each side: sliding_window 128
-      global_every=3,
-      attention_dropout=0.0,
       dropout=0.1,  # attn_out_dropout_prob
-      ffn_dropout=0.0,
     )
     | cited(EXTENSION, positions=8192)
     | cited('ModernBERT/src/bert_layers/initialization.py', init_std=0.02)

@@ -40,7 +40,6 @@ def model(size: str) -> Recipe:
     cited(defaults.NAMES, name='xlnet', family='xlnet', size=size)
     | SIZES[size]
     | cited(README, mem_len=0, reuse_len=0, untie_r=True)
-    | cited('xlnet/train.py:clamp_len', clamp_len=0)  # -1 there: none
     | cited("xlnet/modeling.py, by the default of TensorFlow's layer_norm", norm_eps=1e-12)
     | cited(
       "xlnet/README.md, xlnet_config.json; train.py's default is ReLU", activation='gelu_tanh'

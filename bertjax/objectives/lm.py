@@ -31,8 +31,8 @@ class Options(NamedTuple):
     memory: what a run begins with; see models/layers/memory.py.
   """
 
-  unit: Unit
-  memory: Start
+  unit: Unit = 'word'
+  memory: Start = 'empty'
 
 
 def make(config) -> Objective:

@@ -20,7 +20,6 @@ from bertjax.cited import Recipe, cited
 from bertjax.config import defaults
 from bertjax.examples import recipes
 from configs import roberta
-from configs.distill.kd import NO_TEACHER
 
 CODE = 'transformers/examples/research_projects/distillation'
 README = f'{CODE}/README.md'
@@ -49,12 +48,11 @@ def recipe() -> Recipe:
     )
   )
   c.objective = (
-    cited('ours: the run names it', name='distill', teacher=NO_TEACHER)
+    cited('ours: the run names it', name='distill')
     | cited(f'{README}: alpha_mlm, alpha_ce, alpha_cos', hard=2.0, soft=5.0, cosine=1.0)
     | cited(TRAIN, temperature=2.0)
     | cited(f'{CODE}/distiller.py: batchmean', kl='sum')
     | cited(f'{TRAIN}: restrict_ce_to_mask', everywhere=True)
-    | cited('ours: of labels', states=0.0, state_layers=(), normalize=False)
   )
   c.data.plan, c.data.mask = recipes.DISTILBERT_PLAN, recipes.DISTILBERT_MASK
   c.data.update(
