@@ -73,7 +73,6 @@ def get_config(arg: str | None = None):
       cited(
         'albert/lamb_optimizer.py:LAMBOptimizer',
         name='lamb',
-        b1=0.9,
         b2=0.999,
         eps=1e-6,
         bias_correction=False,

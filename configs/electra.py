@@ -99,7 +99,7 @@ def get_config(arg: str | None = None):
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
-    cited('electra/model/optimization.py:create_optimizer', b1=0.9, b2=0.999, eps=1e-6, clip=1.0)
+    cited('electra/model/optimization.py:create_optimizer', b2=0.999, eps=1e-6, clip=1.0)
     | cited('electra/model/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
     | cited('electra/configure_pretraining.py', weight_decay=0.01)
   )

@@ -61,7 +61,6 @@ def get_config(arg: str | None = None):
     # Adam by Paddle's defaults, then p -= lr * weight_decay * p.
     cited(
       'ERNIE/ERNIE/optimization.py:optimization',
-      b1=0.9,
       b2=0.999,
       eps=1e-8,
       bias_correction=True,

@@ -116,7 +116,7 @@ def recipe(size: str) -> Recipe:
   c.optimizer = defaults.stable_adamw()
   warmup = steps_of(WARMUP.get(size, WARMUP['test']), stages)
   c.optimizer.schedule = (
-    cited(f'{YAML}:scheduler', name='warmup_stable_decay', start=0, decay_steps=0, end_ratio=0.0)
+    cited(f'{YAML}:scheduler', name='warmup_stable_decay')
     | cited(source, peak=PEAK.get(size, 8e-4), warmup_steps=share_of(c, warmup, steps))
     | defaults.the_run(c)
   )

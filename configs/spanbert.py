@@ -71,7 +71,6 @@ def get_config(arg: str | None = None):
     | cited(COMMAND, eps=1e-8, clip=1.0)
     | cited(
       'SpanBERT/pretraining/fairseq/optim/adam.py',
-      b1=0.9,
       b2=0.999,
       bias_correction=True,
       eps_first=True,

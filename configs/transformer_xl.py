@@ -154,15 +154,12 @@ def get_config(arg: str | None = None):
   c.model = model(size)
   unit = 'byte' if size.startswith('enwik8') else 'word'
   # The program of TensorFlow has 'zeros'.
-  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit) | cited(
-    'transformer-xl/pytorch/train.py:train', memory='empty'
-  )
+  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit)
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(
       'transformer-xl/pytorch/train.py:optim, clip and transformer-xl/tf/train.py',
-      b1=0.9,
       b2=0.999,
       eps=1e-8,
       bias_correction=True,

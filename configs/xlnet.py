@@ -72,9 +72,7 @@ def get_config(arg: str | None = None):
   c.model = model(size)
   c.model.update(cited(README, mem_len=c.get_ref('length') * 3 // 4, reuse_len=reuse))
   # Zeros, which are seen, and never cleared, not even between epochs.
-  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm') | cited(
-    'xlnet/train.py:get_cache_fn', memory='zeros'
-  )
+  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm')
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
@@ -85,7 +83,6 @@ def get_config(arg: str | None = None):
     # back.
     | cited(
       'xlnet/model_utils.py:AdamWeightDecayOptimizer',
-      b1=0.9,
       b2=0.999,
       bias_correction=False,
       decay=defaults.DECAY_WEIGHTS_ONLY,

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertjax.cited import cited
 
-SHARES = dict(rate=0.15, mask_share=0.8, random_share=0.1)  # predicted; of these [MASK], random id
+SHARES = dict(rate=0.15, mask_share=0.8)  # predicted; of these [MASK]; random ids: the default, 0.1
 
 BERT_PLAN = cited(
   'bert/create_pretraining_data.py:create_instances_from_document', name='pairs'
@@ -21,15 +21,10 @@ BERT_MASK = (
     name='bert',
     rule='bert',
     mask_share=0.8,
-    random_share=0.1,
-    never_drawn=(),  # special tokens that are no random replacement
   )
   | cited('bert/create_pretraining_data.py:masked_lm_prob', rate=0.15)
-  | cited('bert/create_pretraining_data.py:do_whole_word_mask', whole_word=False)
   # The same masks in every epoch.
   | cited('bert/create_pretraining_data.py:create_training_instances', static=True)
-  # Slots per row; 0: ceil(rate * length).
-  | cited("bert/README.md's advice on max_predictions_per_seq", max_targets=0)
 )
 
 ROBERTA_PLAN = cited(
@@ -53,8 +48,6 @@ ROBERTA_MASK = BERT_MASK | (
     'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
     **SHARES,
   )
-  | cited('fairseq/fairseq/tasks/masked_lm.py:mask_whole_words', whole_word=False)
-  | cited('ours: slots enough for every target', max_targets=0)
 )
 
 ALBERT_PLAN = cited(
@@ -67,9 +60,7 @@ ALBERT_MASK = BERT_MASK.without('rule') | cited(
   'albert/create_pretraining_data.py:create_masked_lm_predictions and its flags',
   name='albert_ngrams',
   **SHARES,
-  never_drawn=(),
   static=True,
-  whole_word=True,
   max_targets=20,
 )
 
@@ -77,16 +68,14 @@ SPANBERT_PLAN = cited(
   'SpanBERT/pretraining/fairseq/data/no_nsp_span_bert_dataset.py',
   name='spanbert_blocks',
 )
-SPANBERT_MASK = BERT_MASK.without('whole_word') | (
+SPANBERT_MASK = BERT_MASK | (
   cited(
     'SpanBERT/pretraining/fairseq/data/masking.py:PairWithSpanMaskingScheme',
     name='spanbert',
     rule='spans',
     **SHARES,
-    never_drawn=(),
     static=False,
   )
-  | cited('ours: slots enough for every target', max_targets=0)
 )
 
 ELECTRA_PLAN = cited(
@@ -102,7 +91,6 @@ ELECTRA_MASK = cited(
 ) | cited(
   'electra/configure_pretraining.py:mask_prob, max_predictions_per_seq',
   rate=0.15,
-  max_targets=0,  # int((rate + .005) * length)
 )
 
 ERNIE_PLAN = cited(
@@ -114,16 +102,14 @@ ERNIE_MASK = cited(
   **SHARES,
   static=False,
   never_drawn=('pad',),  # [1, V) of the original, whose [PAD] is 0
-) | cited('ours: mean and 5 deviations', max_targets=0)
+)
 
 XLM_PLAN = cited(
   'XLM/xlm/data/dataset.py:StreamDataset, whose length is its sentences',
   name='xlm_stream',
 )
-XLM_MASK = (
-  cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, never_drawn=())
-  | cited('XLM/README.md:word_pred, word_mask_keep_rand', **SHARES)
-  | cited('ours: mean and 5 deviations', max_targets=0)
+XLM_MASK = cited('XLM/xlm/trainer.py:mask_out', name='xlm') | cited(
+  'XLM/README.md:word_pred, word_mask_keep_rand', **SHARES
 )
 TRANSLATION_PLAN = cited(
   'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True
@@ -132,19 +118,13 @@ DISTILBERT_PLAN = cited(
   'transformers/examples/research_projects/distillation/lm_seqs_dataset.py:LmSeqsDataset',
   name='sequences',
 )
-DISTILBERT_MASK = (
-  cited(
-    'transformers/examples/research_projects/distillation/distiller.py:prepare_batch_mlm',
-    name='distilbert',
-    static=False,
-    never_drawn=(),
-  )
-  | cited(
-    'transformers/examples/research_projects/distillation/train.py:'
-    'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
-    **SHARES,
-  )
-  | cited('ours: mean and 5 deviations', max_targets=0)
+DISTILBERT_MASK = cited(
+  'transformers/examples/research_projects/distillation/distiller.py:prepare_batch_mlm',
+  name='distilbert',
+) | cited(
+  'transformers/examples/research_projects/distillation/train.py:'
+  'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
+  **SHARES,
 )
 # zihangdai/xlnet; `reuse_len` and `perm_size` follow from the length.
 XLNET_PLAN = cited('xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256)

@@ -61,7 +61,7 @@ def recipe() -> Recipe:
   )
   c.optimizer.update(
     cited(TRAIN, eps=1e-6, weight_decay=0.0, clip=5.0)
-    | cited(f'{CODE}/distiller.py: betas', b1=0.9, b2=0.98)
+    | cited(f'{CODE}/distiller.py: betas', b2=0.98)
     | cited(f'{README}: freeze_pos_embs', freeze=('embeddings/position',))
   )
   c.optimizer.schedule.update(cited(TRAIN, peak=5e-4, warmup_steps=c.get_ref('total_steps') // 20))

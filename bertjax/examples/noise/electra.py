@@ -38,8 +38,8 @@ class Options:
 
   rate: PositiveShare
   mask_share: Share
-  static: bool
-  max_targets: Natural
+  static: bool = False
+  max_targets: Natural = 0
   replacement: bool = True
 
 

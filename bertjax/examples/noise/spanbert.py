@@ -48,7 +48,7 @@ class Options(targets.MaskOptions):
     max_pair_targets: offsets in a span from this on are not predicted from its boundary.
   """
 
-  rule: Literal['spans', 'tokens']
+  rule: Literal['spans', 'tokens'] = 'spans'
   max_words: Count = 10
   geometric_p: OpenShare = 0.2
   entity_prob: Fraction = 0.0
