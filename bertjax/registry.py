@@ -41,17 +41,8 @@ def names_in(package: str) -> tuple[str, ...]:
 
 
 def find(package: str, name: str, key: str) -> ModuleType:
-  """The module `package.name`.
-
-  Args:
-    package: whose modules are the choices.
-    name: of one of them, or with a dot that of any module.
-    key: of the config, for the message.
-
-  Raises:
-    UserError: there is no such module; the nearest is named. One of the user's that does not export
-      what those of the package do. Or as `load`.
-  """
+  """Returns the module `package.name`, or with a dot in the name that of any module; `key` of the
+  config names it. UserError: no such module, the nearest is named; or as `load`."""
   if '.' in str(name):
     module, export = load(str(name), key), EXPORTS.get(package, '')
     if export and not hasattr(module, export):
@@ -61,11 +52,8 @@ def find(package: str, name: str, key: str) -> ModuleType:
 
 
 def load(name: str, key: str) -> ModuleType:
-  """Imports a module that a config or a flag names.
-
-  Raises:
-    UserError: as `check`, or Python does not find it.
-  """
+  """Imports a module that a config or a flag names. UserError: as `check`, or Python does not find
+  it."""
   place = check(name, key)
   hidden = _here() if place else []
   sys.path[:] = [each for each in sys.path if each not in hidden]
@@ -84,10 +72,7 @@ def load(name: str, key: str) -> ModuleType:
 
 def check(name: str, key: str) -> str:
   """Returns the file of a directory that names a module which the user does not; '' if none does.
-
-  Raises:
-    UserError: there is one, and the user does not trust the module.
-  """
+  UserError: there is one, and the user does not trust the module."""
   place = '' if name in _OWN else _ELSEWHERE.get(name, '')
   if place and name not in TRUSTED:
     raise UserError(
@@ -105,7 +90,7 @@ def note_elsewhere(values: Any, place: str) -> None:
 def note_own(config: Any, given: Any = ()) -> None:
   """Notes what the user names: a config, but for what it has from a directory that was read before,
   and the values that the command line has given it."""
-  words = _words(config) - _ELSEWHERE.keys() | _words(given)
+  words = _words(dict(config)) - _ELSEWHERE.keys() | _words(given)
   _OWN.update(word for word in words if not os.path.exists(f'{word}/config.json'))  # a run's name
 
 

@@ -28,20 +28,9 @@ FIGURES = ('loss', 'grad_norm')
 
 
 def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
-  """Repeats a step.
-
-  Args:
-    workdir: of the run.
-    step: counted from 1.
-    say: a `Progress`, for what goes on meanwhile.
-
-  Returns:
-    What `spikes.describe` says of the step, with the norms of its layers; None of one that was left
-    out.
-
-  Raises:
-    UserError: no run there, or it has no such step.
-  """
+  """Repeats a step, counted from 1, of a workdir, and says what goes on to a `Progress`; returns
+  what `spikes.describe` says, with the norms of its layers, None of a step that was left out.
+  UserError: no run there, or no such step."""
   import jax
 
   from bertjax.checkpoint import history, reading, resume
@@ -79,7 +68,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
 def _first_state(
   run: Any, source: Any, directory: pathlib.Path | None, same: bool, say: Any
 ) -> Any:
-  """The state of a checkpoint, whose last batch is compared if it had the `same` config; or that
+  """Returns the state of a checkpoint, whose last batch is compared if it had the `same` config; or
   of step 0."""
   from bertjax.checkpoint import reading
   from bertjax.train import first_state
@@ -128,8 +117,8 @@ def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
 
 
 def logged(workdir: str, step: int) -> dict[str, float] | None:
-  """Loss and norm of the gradients of a step as the run has logged them; None if it has not, or
-  only as part of a mean over several steps."""
+  """Returns loss and norm of the gradients of a step as the run logged them; None if it has not, or
+  only in a mean."""
   rows = [row for row in lines.of_run(workdir) if 'tokens/real' in row]  # of training
   found = {row['step']: row for row in rows}
   if 'loss' in found.get(step, {}) and (step == 1 or step - 1 in found):

@@ -56,6 +56,18 @@ Batch = Mapping[str, Any]  # arrays of the device or of the host
 Variables = Mapping[str, Any]  # collections; only 'params' is trained
 
 
+class Part(NamedTuple):
+  """How a part of a model, its encoder, is taken from it.
+
+  Attributes:
+    model: `config.model` of the whole -> that of the encoder.
+    select: parameters of the whole -> those of the encoder, and heads that go with it.
+  """
+
+  model: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda model: model
+  select: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda params: params
+
+
 class Factory(NamedTuple):
   """A named choice of `config.model` or `config.objective`: models/NAME.py exports it as MODEL,
   objectives/NAME.py as OBJECTIVE.
@@ -64,10 +76,14 @@ class Factory(NamedTuple):
     options: a class or function whose annotated keyword arguments are the fields of `config.model`
       or `config.objective`, besides its name.
     make: builds a model from `config.model`, or an objective from the run's config.
+    encoder: of a model, the part without what serves pretraining alone: what a student learns from.
+    tuned: of a model, what fine-tuning begins with; None: the encoder.
   """
 
   options: Callable[..., Any]
   make: Callable[[Any], Any]
+  encoder: Part = Part()
+  tuned: Part | None = None
 
 
 class Beam(NamedTuple):

@@ -176,8 +176,8 @@ def test_overrides_move_what_refers_to_them(monkeypatch):
 @mutation(
   "configs: the steps between a set's evaluations are those between all",
   'bertjax/config/defaults.py',
-  "return config.get_oneway_ref('eval_steps')",
-  "return config.get_ref('eval_steps')",
+  "return follow('eval_steps')",
+  "return follow.__self__.get_ref('eval_steps')",
 )
 def test_a_set_may_be_judged_at_the_end_alone(monkeypatch):
   config = parse(monkeypatch, '--config.evals.held_out.every=0', '--config.eval_steps=7')

@@ -33,14 +33,15 @@ ARROWS: dict[str, str] = {
   'config': 'optim examples',
   'checkpoint': 'machine sharding vocab config',
   'formats': 'models vocab',
-  'sources': 'machine sharding models vocab examples config checkpoint formats',
+  'sources': 'machine sharding models objectives vocab examples config checkpoint formats',
   'export': 'machine kernels models vocab formats sources',
   'train': """machine sharding models objectives optim metrics vocab store examples config
     checkpoint formats sources""",
   'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",
   'launch': 'metrics config checkpoint',
-  'tools': """machine sharding kernels models optim metrics store examples config formats train""",
+  'tools': """machine sharding kernels models objectives optim metrics store examples config formats
+    train""",
 }
 
 HEAVY = ('tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text')

@@ -43,18 +43,10 @@ class Checkpoints:
     completed: Callable[[int], None] = lambda step: None,
     workdir: mirror.Workdir | None = None,
   ):
-    """Removes what a killed save left behind.
-
-    Args:
-      directory: where the checkpoints are; made if missing.
-      keep: how many of the newest to keep.
-      best: `config.best`: the one with the best `metric` is kept as well, by `mode`, min or max.
-      completed: called by process 0 with the step of a checkpoint that is complete.
-      workdir: that the directory is part of, if it may be elsewhere too.
-
-    Raises:
-      UserError: a keep below 1 or another mode.
-    """
+    """Removes what a killed save left in `directory`, which is made if missing. Kept are the `keep`
+    newest checkpoints and the best by `config.best`; process 0 calls `completed` with the step of
+    each complete one; `workdir` is given where the directory may be elsewhere too. UserError: a
+    keep below 1, or another mode than min and max."""
     if keep < 1:
       raise UserError(f'config.keep_checkpoints: expected at least 1, got {keep}')
     if best.mode not in ('min', 'max'):
@@ -79,17 +71,10 @@ class Checkpoints:
     meta: Mapping[str, Any],
     wait: bool = False,
   ) -> None:
-    """Copies the state off the devices and returns; the rest happens in the background.
-
-    Args:
-      step: the number of steps taken.
-      state: pytree of arrays with `variables` at its top; may be donated after the call.
-      meta: JSON values, given back by `restore`.
-      wait: whether to return only when the checkpoint is complete.
-
-    Raises:
-      UserError: the step has a checkpoint already, or, with wait, this save failed.
-    """
+    """Copies the state, a pytree with `variables` at its top, off the devices and returns: it may
+    be donated then. The rest happens in the background, or with `wait` before it returns; `restore`
+    gives the JSON values of `meta` back. UserError: the step has a checkpoint already, or, with
+    wait, this save failed."""
     self.settle()
     final = self._directory / str(step)
     if final.exists():
@@ -110,8 +95,8 @@ class Checkpoints:
       self.wait()
 
   def _make(self, saving: pathlib.Path) -> None:
-    """Makes the directory of a save. What ends it on one process is raised on all of them: they
-    would wait for that one within the save."""
+    """Makes the directory of a save; an error of one process is raised by all, which would wait for
+    it."""
     error = None
     try:
       if self._writes:
@@ -140,19 +125,10 @@ class Checkpoints:
     return manifest.read_scores(self._directory / str(step))
 
   def restore(self, abstract: Any) -> tuple[int, Any, dict[str, Any]] | None:
-    """Reads the newest intact checkpoint; damaged newer ones are named in a warning and set aside.
-
-    Args:
-      abstract: the state as ShapeDtypeStructs with shardings, which the arrays get whatever mesh
-        they were saved from.
-
-    Returns:
-      (step, state, meta), or None if there is no checkpoint at all.
-
-    Raises:
-      UserError: there are checkpoints and none is intact and finite; the newest intact one has a
-        newer format, or other arrays than `abstract`.
-    """
+    """Reads (step, state, meta) of the newest intact checkpoint, None without any; damaged newer
+    ones are named in a warning and set aside. The arrays get the shardings of `abstract`,
+    ShapeDtypeStructs, whatever mesh they were saved from. UserError: none is intact and finite, or
+    the newest intact one has a newer format or other arrays than `abstract`."""
     self.wait()
     steps = reading.steps_in(self._directory)
     if not steps:
@@ -178,13 +154,8 @@ class Checkpoints:
     return self._directory / str(steps[-1]) if steps else None
 
   def failure(self) -> str:
-    """Returns the error of a save in the background, once, as a line to show; '' without one.
-
-    The next save is the next try.
-
-    Raises:
-      UserError: the workdir is elsewhere, and another run writes there.
-    """
+    """Returns the error of a save in the background, once, as a line to show, else ''; the next
+    save is the next try. UserError: the workdir is elsewhere, and another run writes there."""
     done = [pair for pair in self._pending if pair[1].done()]
     self._pending = [pair for pair in self._pending if not pair[1].done()]
     for step, future in done:
@@ -204,11 +175,7 @@ class Checkpoints:
       logging.warning('%s', said)
 
   def wait(self) -> None:
-    """Returns when no save is under way.
-
-    Raises:
-      UserError: the save failed, or took longer than TIMEOUT_S.
-    """
+    """Returns when no save is under way. UserError: one failed, or took longer than TIMEOUT_S."""
     pending, self._pending = self._pending, []
     for step, future in pending:
       with self._explained(step):
@@ -294,12 +261,9 @@ class Checkpoints:
 
 
 def _saver(apart: bool) -> ocp.AsyncCheckpointer:
-  """Makes the object that writes and reads states.
-
-  Args:
-    apart: whether each process has a directory of its own. What they write is then a file for each
-      part of an array, so that all files together are the state; one database would need merging.
-  """
+  """Makes what writes and reads states. `apart`: each process has a directory of its own and writes
+  a file for each part of an array, so that all together are the state; one database would need
+  merging."""
   primary = ocp.options.MultiprocessingOptions(primary_host=None if apart else 0)
   handler = ocp.PyTreeCheckpointHandler(
     use_compression=False,  # floats: 8% smaller, saved 3x slower

@@ -20,11 +20,8 @@ class NotFinite(UserError):
 
 
 def require(tree: Any, where: Any, remedy: str = '') -> None:
-  """Looks at every copy of every array where it lies; every process calls it and gets one answer.
-
-  Raises:
-    NotFinite: begins with `where` and ends with the remedy.
-  """
+  """Looks at every copy of every array where it lies; all processes call it and get one answer.
+  NotFinite: begins with `where`, ends with the remedy."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
   found = {sharding.leaf_path(p): x for p, x in leaves if jnp.issubdtype(x.dtype, jnp.floating)}
   places = [getattr(x, 'sharding', None) for x in found.values()]
@@ -44,8 +41,8 @@ def size(tree: Any, power: int = 4) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _finite(mesh: Mesh | None, specs: Any, powers: tuple[int, ...], arrays: Any) -> jax.Array:
-  """Tells of each array whether its sum of powers is finite on all devices of the mesh; on a CPU
-  that takes a sixth of the time of a look at each number."""
+  """Tells of each array whether its sum of powers is finite on all devices; on a CPU that takes a
+  sixth of the time of a look at each number."""
 
   def own(arrays):
     sizes = [size(x, power) for x, power in zip(arrays, powers, strict=True)]

@@ -20,13 +20,8 @@ PLACES = ('data.store', 'data.threads', 'data.workers')
 def extended(
   found: Mapping[str, Any] | None, config: Mapping[str, Any], start: int
 ) -> list[Change]:
-  """The history of a run that goes on with a config.
-
-  Args:
-    found: what its config.json holds; None in a new run.
-    config: from now on, as JSON values.
-    start: the number of steps taken. A resume from before an earlier change takes that back.
-  """
+  """Returns the history of a run, whose config.json is `found` (None: new), that goes on with a
+  config after `start` steps; a resume from before an earlier change takes that back."""
   if found is None:
     return []
   history = [dict(each, step=min(each['step'], start)) for each in found.get('history', ())]
@@ -51,12 +46,7 @@ def changed_from(history: Sequence[Change], step: int) -> dict[str, Any]:
 
 
 def config_of(found: Mapping[str, Any], step: int) -> dict[str, Any]:
-  """The config that a step was trained with, counted from 1; PLACES are today's.
-
-  Args:
-    found: what config.json holds.
-    step: of the run.
-  """
+  """Returns the config that a step, counted from 1, was trained with; PLACES are today's."""
   values = dotted.flat(found['config'])
   for change in reversed(found.get('history', ())):
     if change['step'] < step:

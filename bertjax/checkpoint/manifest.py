@@ -29,13 +29,8 @@ class Damaged(Exception):
 
 
 def write(directory: pathlib.Path, record: Mapping[str, Any], files: Files | None = None) -> None:
-  """Writes the manifest beside a checkpoint's files.
-
-  Args:
-    directory: a finished checkpoint; nothing writes to it any more.
-    record: JSON values to store along.
-    files: what `files_of` returned, of all processes where each has a directory of its own.
-  """
+  """Writes the manifest of a finished checkpoint: JSON values, and `files` as `files_of` returned
+  them, of all processes where each has a directory of its own."""
   body = dict(record, format=FORMAT, files=files or files_of(directory))
   durable.write_json(directory / NAME, dict(body, sha256=checksums.digest(body)))
 
@@ -72,12 +67,8 @@ def score_of(directory: pathlib.Path, name: str) -> float | None:
 
 
 def read(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns the record of a checkpoint without looking at its other files.
-
-  Raises:
-    Damaged: there is no manifest, or it was changed.
-    UserError: it was written by a newer bertjax.
-  """
+  """Returns the record of a checkpoint without looking at its other files. Damaged: no manifest, or
+  a changed one; UserError: a newer bertjax wrote it."""
   body = _load(directory, NAME)
   if body['format'] > FORMAT:
     raise UserError(
@@ -87,11 +78,8 @@ def read(directory: pathlib.Path) -> dict[str, Any]:
 
 
 def verify(directory: pathlib.Path) -> None:
-  """Compares every file with the manifest. A newer format is not judged; `read` refuses it.
-
-  Raises:
-    Damaged: a missing, extra, truncated or changed file.
-  """
+  """Compares every file with the manifest; a newer format is left to `read`. Damaged: a missing,
+  extra, truncated or changed file."""
   body = _load(directory, NAME)
   if body['format'] > FORMAT:
     return

@@ -46,13 +46,8 @@ DECIDE_BATCHES = ('seed', 'batch_size', 'length', 'data', 'phases', 'temperature
 def config_differences(
   old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-  """(key, old, new) for every key that differs and must not; None stands for an absent key.
-
-  A set of `config.evals` may come or go; what it scores may not change under its name.
-
-  Args:
-    old, new: nested dicts of JSON values, or flat ones with dotted keys.
-  """
+  """Returns (key, old, new) for every key that differs and must not; None stands for an absent key.
+  A set of `config.evals` may come or go; what it scores may not change under its name."""
   old_flat, new_flat = dotted.flat(old), dotted.flat(new)
   sets = lambda flat: {key.split('.')[1] for key in flat if key.startswith('evals.')}
   moved = sets(old_flat) ^ sets(new_flat)

@@ -23,11 +23,8 @@ Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here
 def newest_before(
   workdir: pathlib.Path | str, step: int, fetch: Fetch = lambda step: None
 ) -> pathlib.Path | None:
-  """The newest intact checkpoint of a run from before a step; None if there is none so old.
-
-  Raises:
-    UserError: there are such checkpoints, and none is intact.
-  """
+  """Returns the newest intact checkpoint of a run from before a step; None if none is so old.
+  UserError: there are such, and none is intact."""
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
   earlier = [directory / str(s) for s in reversed(steps_in(directory)) if s < step]
   return first_intact(earlier, fetch) if earlier else None
@@ -36,19 +33,9 @@ def newest_before(
 def read_state(
   directory: pathlib.Path, abstract: Any, reader: ocp.AsyncCheckpointer | None = None
 ) -> tuple[Any, dict[str, Any]]:
-  """Reads a whole checkpoint that was found to be intact; changes nothing on the disk.
-
-  Args:
-    directory: of the checkpoint.
-    abstract: the state as ShapeDtypeStructs with shardings.
-    reader: of a run's checkpoints; by default one that reads those of a shared directory.
-
-  Returns:
-    (state, meta).
-
-  Raises:
-    UserError: it has another format, or other arrays than `abstract`, or they are not finite.
-  """
+  """Reads (state, meta) of an intact checkpoint with the shardings of `abstract`,
+  ShapeDtypeStructs; `reader` is of a run's checkpoints, None reads those of a shared directory.
+  UserError: another format, other arrays than `abstract`, or they are not finite."""
   record = manifest.read(directory)
   if record['format'] < manifest.FORMAT:
     raise UserError(
@@ -58,7 +45,9 @@ def read_state(
     )
   _check_arrays(directory, record['arrays'], describe(abstract))
   restore = ocp.args.PyTreeRestore(
-    item=abstract, restore_args=ocp.checkpoint_utils.construct_restore_args(abstract)
+    item=abstract,
+    restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
+    partial_restore=True,
   )
   with contextlib.nullcontext(reader) if reader else ocp.PyTreeCheckpointer() as opened:
     state = opened.restore(directory / 'state', args=restore)
@@ -67,15 +56,8 @@ def read_state(
 
 
 def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> pathlib.Path:
-  """The directory of the newest intact checkpoint of a run's workdir, or `source` if it is one.
-
-  Args:
-    source: a local directory.
-    fetch: `mirror.Workdir.fetch_checkpoint` of the workdir, if it is a copy.
-
-  Raises:
-    UserError: no intact checkpoint there.
-  """
+  """Returns the directory of the newest intact checkpoint of a local workdir, or `source` if it is
+  one; `fetch` is `mirror.Workdir.fetch_checkpoint` of a copy. UserError: none is intact."""
   source = pathlib.Path(source).absolute()
   if (source / manifest.NAME).exists():
     return first_intact([source], fetch)
@@ -89,8 +71,8 @@ def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> path
 
 
 def newest_step(workdir: pathlib.Path | str) -> int | None:
-  """The step of the newest complete checkpoint of a run, intact or not, also of a URL; None: there
-  is none."""
+  """Returns the step of the newest complete checkpoint of a run, intact or not, also of a URL; or
+  None."""
   if not remote.is_remote(workdir):
     return max(steps_in(pathlib.Path(workdir, 'checkpoints')), default=None)
   there = f'{workdir}/checkpoints'
@@ -101,15 +83,8 @@ def newest_step(workdir: pathlib.Path | str) -> int | None:
 
 
 def best_step(directory: pathlib.Path, best: Any) -> int | None:
-  """The step in `WORKDIR/checkpoints` with the best score, of equal ones the latest.
-
-  Args:
-    directory: of the checkpoints.
-    best: `config.best`, which says by what.
-
-  Returns:
-    None where none has that score.
-  """
+  """Returns the step in `WORKDIR/checkpoints` with the best score by `config.best`, of equal ones
+  the latest; None where none has that score."""
   sign = 1.0 if best.mode == 'max' else -1.0
   found = {n: manifest.score_of(directory / str(n), best.metric) for n in steps_in(directory)}
   scored = [(sign * score, step) for step, score in found.items() if score is not None]
@@ -122,17 +97,8 @@ def choose(
   best: Any,
   fetch: Fetch = lambda step: None,
 ) -> pathlib.Path:
-  """The directory of a checkpoint of a run.
-
-  Args:
-    workdir: of the run.
-    step: of the checkpoint; 'best': the one with the best score; None: the newest intact one.
-    best: `config.best`, which says by what.
-    fetch: as of `newest`.
-
-  Raises:
-    UserError: there is no such checkpoint, or it is damaged.
-  """
+  """Returns the directory of a run's checkpoint of a step, with 'best' of the best by
+  `config.best`, with None of the newest intact one. UserError: there is none, or it is damaged."""
   if step is None:
     return newest(workdir, fetch)
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
@@ -152,11 +118,7 @@ def choose(
 
 
 def as_step(text: str | None) -> int | str | None:
-  """The step that a flag --step names, as `choose` takes it.
-
-  Raises:
-    UserError: neither a number nor 'best'.
-  """
+  """Returns what a flag --step names, for `choose`. UserError: neither a number nor 'best'."""
   if text is None or text == 'best':
     return text
   if not text.isdecimal():
@@ -165,15 +127,9 @@ def as_step(text: str | None) -> int | str | None:
 
 
 def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
-  """Reads the variables alone; changes nothing on the disk.
-
-  Args:
-    directory: of a checkpoint, which `newest` or `choose` has found to be intact.
-    abstract: the variables as ShapeDtypeStructs with shardings; None reads them as NumPy arrays.
-
-  Raises:
-    UserError: other arrays than `abstract`, a newer format, or they are not finite.
-  """
+  """Reads the variables alone of a checkpoint that was found intact: as `abstract`,
+  ShapeDtypeStructs with shardings, or as NumPy arrays. UserError: other arrays than `abstract`, a
+  newer format, or they are not finite."""
   record = manifest.read(directory)
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
     if abstract is None:
@@ -195,12 +151,8 @@ def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
 
 
 def variables_on(directory: pathlib.Path, device: Any) -> Any:
-  """The variables of a checkpoint whole on one device, whatever mesh it was saved from.
-
-  Args:
-    directory: as of `read_variables`.
-    device: of jax.
-  """
+  """Reads the variables of an intact checkpoint whole on one device of jax, whatever mesh saved
+  them."""
   place = jax.sharding.SingleDeviceSharding(device)
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
     stored = reader.metadata(directory / 'state').item_metadata.tree['variables']
@@ -257,7 +209,7 @@ def describe(tree: Any) -> dict[str, str]:
 def _check_arrays(
   directory: pathlib.Path, stored: Mapping[str, str], expected: Mapping[str, str]
 ) -> None:
-  """Orbax would pad, cut or cast an array that differs; this refuses it."""
+  """Refuses arrays that differ, which orbax would pad, cut or cast."""
   differing = [k for k in sorted({*stored, *expected}) if stored.get(k) != expected.get(k)]
   if differing:
     shown = '; '.join(

@@ -40,11 +40,8 @@ SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what 
 
 @contextlib.contextmanager
 def alone_in(workdir: pathlib.Path | str) -> Iterator[None]:
-  """Holds the workdir, so that a second run cannot start in it; the system lets go with us.
-
-  Raises:
-    UserError: another process holds it.
-  """
+  """Holds the workdir, so that no second run starts in it (UserError); the system lets go with
+  us."""
   if jax.process_index() != 0:
     yield
     return
@@ -56,11 +53,8 @@ def alone_in(workdir: pathlib.Path | str) -> Iterator[None]:
 
 
 def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
-  """Reads config.json of a workdir; None if no run has begun there.
-
-  Raises:
-    UserError: it is of another format, or torn.
-  """
+  """Reads config.json of a workdir; None if no run has begun there. UserError: another format, or
+  torn."""
   path = remote.path(workdir) / NAME
   if not path.exists():
     return None
@@ -107,8 +101,8 @@ def note_saved(workdir: pathlib.Path | str, step: int) -> None:
 
 
 def note_stopped(workdir: pathlib.Path | str, step: int | None) -> None:
-  """Notes in the workdir, from process 0, after which step early stopping has ended the run; None
-  that it goes on after all."""
+  """Notes from process 0 after which step early stopping has ended the run; None: it goes on after
+  all."""
   path = pathlib.Path(workdir, STOPPED)
   if jax.process_index() == 0 and (step is not None or path.exists()):
     durable.write_json(path, dict(step=step))
@@ -122,14 +116,8 @@ def last_step(workdir: pathlib.Path | str, total_steps: int) -> int:
 
 
 def check_history(workdir: pathlib.Path | str) -> list[str]:
-  """Refuses to begin anew where a run has been saved and its checkpoints have vanished.
-
-  Returns:
-    What to say of the newest ones, if they alone have.
-
-  Raises:
-    UserError: there is no checkpoint any more.
-  """
+  """Refuses to begin anew where a run has been saved and its checkpoints have vanished; returns a
+  line about the newest ones if they alone have."""
   directory, path = pathlib.Path(workdir, 'checkpoints'), pathlib.Path(workdir, SAVED)
   saved = _read(path, 'then its newest checkpoint is resumed').get('step') if path.exists() else 0
   # A run makes the directory before its config.json, which older workdirs have alone.
@@ -147,11 +135,8 @@ def check_history(workdir: pathlib.Path | str) -> list[str]:
 
 
 def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
-  """The config of the run in a workdir, as it was resolved.
-
-  Raises:
-    UserError: there is no run, or it is of another format.
-  """
+  """Returns the resolved config of the run in a workdir. UserError: no run, or of another
+  format."""
   found = stored(workdir)
   if found is None:
     raise UserError(f'expected the workdir of a run, got {workdir}: {NAME} is missing there')
@@ -176,21 +161,11 @@ def compare(
   config: ConfigDict,
   overrides: Iterable[str] = (),
 ) -> list[str]:
-  """Compares a config with that of the run in the workdir, if there is one; writes nothing.
-
-  Args:
-    workdir: of the run.
-    found: its config.json, as `stored` reads it; None: no run has begun.
-    config: resolved, with the facts and the total_steps of that run.
-    overrides: dotted keys that may differ as well, with all that is below them.
-
-  Returns:
-    What they change, a line for each key.
-
-  Raises:
-    UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed. Or the vocabulary
-      has changed, or there is no run or no such key to override.
-  """
+  """Compares a config with that of the run in the workdir and returns a line for each key that
+  `overrides` change; writes nothing. `found` is its config.json, None before a run has begun; the
+  config is resolved with the facts and the total_steps of that run. UserError: keys differ that
+  neither MAY_DIFFER nor `overrides` cover, all of them listed; another vocabulary; or no run, or no
+  such key, to override."""
   names = [name.removeprefix('config.') for name in overrides]
   if found is None:
     if names:
@@ -233,18 +208,9 @@ def _check_vocabulary(workdir: pathlib.Path | str, data: Any) -> None:
 def claim_workdir(
   workdir: pathlib.Path | str, config: Any, facts: Mapping[str, Any], start: int = 0
 ) -> dict[str, Any]:
-  """Writes config.json. To be called after the first step, lest a config that cannot work keeps
-  the workdir.
-
-  Args:
-    workdir: of the run.
-    config: resolved.
-    facts: that were filled into it, as JSON values.
-    start: the number of steps that the run had taken.
-
-  Returns:
-    Key -> {old, new} of what was changed on purpose after step `start`; on process 0.
-  """
+  """Writes config.json: the resolved config, and the facts as JSON values. Call it after the first
+  step, so that a config that cannot work does not keep the workdir. Returns key -> {old, new} of
+  what was changed on purpose after step `start`, on process 0."""
   if jax.process_index() != 0:
     return {}
   whole, path = _as_json(config), pathlib.Path(workdir, NAME)
@@ -262,13 +228,8 @@ def changed_batches(changed: Iterable[str]) -> list[str]:
 
 
 def changes(found: Mapping[str, Any] | None, resolved: Any, start: int) -> dict[str, Any]:
-  """Returns key -> {old, new} of what has changed, or is to change, after step `start`.
-
-  Args:
-    found: config.json of the run.
-    resolved: its config from now on.
-    start: the number of steps taken.
-  """
+  """Returns key -> {old, new} of what has changed in the config of a config.json, or is to change
+  to `resolved`, after `start` steps."""
   return history.changed_from(history.extended(found, _as_json(resolved), start), start)
 
 
@@ -295,11 +256,7 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
 
 
 def _read(path: remote.Place, otherwise: str) -> dict[str, Any]:
-  """A JSON file of the workdir.
-
-  Raises:
-    UserError: it is torn, and named.
-  """
+  """Reads a JSON file of the workdir. UserError: it is torn."""
   try:
     found = json.loads(path.read_bytes())
   except ValueError as error:

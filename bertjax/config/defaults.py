@@ -6,7 +6,7 @@ A system's config starts from `base()` and sets what is its own, each value with
 is a `config.get_oneway_ref`: set by itself it leaves that key, and what follows from it, as it was.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -48,35 +48,37 @@ def base() -> Recipe:
     section = c
     for part in filter(None, name.split('.')):
       section = section[part]
-    fill(section, options.fields_of(fields), c)
+    fill(section, options.fields_of(fields), c.get_oneway_ref)
   c.evals.held_out = cited(EVERY, type='loss')
   c.evals.pseudo_perplexity = cited(EVERY, type='pseudo_perplexity')
   return c
 
 
-def fill(given: ConfigDict, fields: Mapping[str, options.Field], config: ConfigDict) -> None:
+def fill(
+  given: ConfigDict, fields: Mapping[str, options.Field], follow: Callable[[str], Any]
+) -> None:
   """Gives the fields that a section lacks their defaults, and removes the defaults of fields that
   it does not have any more since another thing is chosen.
 
   Args:
     given: the section, changed in place.
     fields: those that it may have.
-    config: the whole one.
+    follow: key of the whole config -> a reference to it.
   """
   for name in given.defaults() if isinstance(given, Recipe) else ():
     if name not in fields:
       del given[name]
   for name, field in fields.items():
     if not field.required and name not in given:
-      given[name] = _held(field, config)
+      given[name] = _held(field, follow)
       if isinstance(given, Recipe):
         reattribute(given, DEFAULT, name)
 
 
-def _held(field: options.Field, config: ConfigDict) -> Any:
+def _held(field: options.Field, follow: Callable[[str], Any]) -> Any:
   """Returns a default in the form in which a ConfigDict takes all values of the field."""
   if field.default is AS_THE_RUN:
-    return config.get_oneway_ref('eval_steps')
+    return follow('eval_steps')
   if isinstance(field.default, Mapping):
     return Recipe(field.default)
   kinds = options.kinds_of(field.kind)

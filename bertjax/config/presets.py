@@ -111,27 +111,27 @@ def set_flags(name: str, environ: MutableMapping[str, str]) -> list[str]:
   return [f'Preset {name}: {line}' for line in said]
 
 
-def warnings(config: Any, platform: str, environ: Mapping[str, str]) -> list[str]:
+def warnings(name: str, dtype: str, platform: str, environ: Mapping[str, str]) -> list[str]:
   """Returns warnings about settings that do not fit the devices, a sentence each.
 
   Args:
-    config: of the run.
+    name, dtype: `config.preset` and `config.model.dtype` of the run.
     platform: of its devices: 'cpu', 'gpu' or 'tpu'.
     environ: of this process.
   """
   said = []
-  if config.preset:
-    preset = PRESETS[config.preset]
+  if name:
+    preset = PRESETS[name]
     flags = [('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)]
     absent = [name for key, names in flags for name in names if name not in environ.get(key, '')]
     if absent:
       said.append(
-        f'this command has not applied config.preset={config.preset}: the compiler was not given '
+        f'this command has not applied config.preset={name}: the compiler was not given '
         f'{", ".join(absent)}; put them into the environment'
       )
-  if config.preset and config.preset != platform:
-    said.append(f'config.preset={config.preset} is for other devices than this {platform}')
-  if platform != 'cpu' and config.model.dtype == 'float32':
+  if name and name != platform:
+    said.append(f'config.preset={name} is for other devices than this {platform}')
+  if platform != 'cpu' and dtype == 'float32':
     said.append(
       f'config.model.dtype=float32 on a {platform}: matrix products take several times as long and '
       f'activations twice the memory of bfloat16, which --config.preset={platform} sets'

@@ -36,12 +36,6 @@ class Row(NamedTuple):
   source: str
 
 
-def check_keys(config: ConfigDict) -> None:
-  """Checks the keys of the config that are not in a section: what follows from them by reference
-  cannot be computed before they are sound."""
-  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
-
-
 def check(config: ConfigDict) -> timeline.Timeline:
   """Completes a whole config, then checks it and every phase's; returns its phases.
 
@@ -50,10 +44,17 @@ def check(config: ConfigDict) -> timeline.Timeline:
       there is not, or a field that the chosen thing does not read; the key is named.
   """
   sections.complete(config)
-  check_keys(config)
-  _check_one(config.copy_and_resolve_references())
-  line = timeline.make(config)
-  if config.temperature != 1.0 and line.draws is None:
+  return check_complete(config)
+
+
+def check_complete(config: ConfigDict) -> timeline.Timeline:
+  """`check` of a config that is complete."""
+  # What follows from others by reference cannot be computed before those are sound.
+  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
+  resolved = config.copy_and_resolve_references()
+  _check_one(resolved)
+  line = timeline.of_complete(resolved)
+  if config.temperature != 1.0 and not line.drawn:
     raise UserError(
       f'config.temperature={config.temperature} is of phases that are drawn, and this config has '
       'none: remove it'
@@ -63,7 +64,7 @@ def check(config: ConfigDict) -> timeline.Timeline:
       f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or give '
       'the phase more of it (share), or the ones before it less (turns)'
     )
-  for phase in line.phases:
+  for phase in line.parts:
     try:
       _check_one(phase.config)
     except UserError as error:
@@ -111,7 +112,7 @@ def listing(config: Any, whole: bool = False) -> list[Row]:
   line = check(config)
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}
-  for phase in line.phases if config.phases else ():
+  for phase in line.parts if config.phases else ():
     own = f'config.phases.{phase.name}.'
     found += [
       (f'{own}{name}', options.describe(kind), repr(config.phases[phase.name][name]), LASTS_HELP)

@@ -6,7 +6,7 @@ too: a config file sets what is its own, and `complete` fills in the rest where 
 read and where a run begins.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -48,10 +48,11 @@ def complete(config: ConfigDict, asked: Iterable[str] = ()) -> None:
   """
   with config.unlocked():
     for section in sections(config):
-      defaults.fill(section.given, section.fields, config)
-      if section.key == 'config':
+      defaults.fill(section.given, section.fields, config.get_oneway_ref)
+      if asked and section.key == 'config':
         _offer_evals(config, asked)
-    _offer_phases(config, asked)
+    if asked:
+      _offer_phases(config, asked)
 
 
 def _offer_evals(config: Any, asked: Iterable[str]) -> None:
@@ -85,8 +86,18 @@ def sections(config: Any) -> Iterator[Described]:
   Raises:
     UserError: a section is lacking, or a choice that there is not.
   """
+
+  def at(key: str) -> Any:
+    found = config
+    for name in filter(None, key.split('.')):
+      if name not in found or not hasattr(found[name], 'items'):
+        got = repr(found[name]) if name in found else 'nothing'
+        raise UserError(f'config.{key}: expected a dict of fields, got {got}')
+      found = found[name]
+    return found
+
   for key, fields in FIXED.items():
-    yield _described(f'config.{key}'.rstrip('.'), _section(config, key), fields)
+    yield Described(f'config.{key}'.rstrip('.'), at(key), options.fields_of(fields))
   data = config['data']
   reads = reads_of(data['reader'])
   for key, folder, export in OF_THE_ROWS:
@@ -94,32 +105,18 @@ def sections(config: Any) -> Iterator[Described]:
     read = key in reads
     yield _chosen(where, data[key], folder, export) if read else Described(where, data[key], {})
   for key in ('model', 'objective'):
-    yield _chosen(f'config.{key}', _section(config, key), f'bertjax.{key}s', key.upper())
+    yield _chosen(f'config.{key}', at(key), f'bertjax.{key}s', key.upper())
   if 'teacher' in config['objective']:
-    teacher = _section(config['objective'], 'teacher')
-    yield _described('config.objective.teacher', teacher, Teacher)
-  yield from _of_optimizer(_section(config, 'optimizer'))
-  for name, given in _section(config, 'evals').items():
+    key = 'objective.teacher'
+    yield Described(f'config.{key}', at(key), options.fields_of(Teacher))
+  yield from _of_optimizer(at('optimizer'))
+  for name, given in at('evals').items():
     removed.refuse(f'config.evals.{name}')
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
 
 
 def reads_of(reader: str) -> Sequence[str]:
   return registry.find('bertjax.examples.readers', reader, 'config.data.reader').READER.reads
-
-
-def _described(key: str, given: Any, source: Callable[..., Any]) -> Described:
-  return Described(key, given, options.fields_of(source))
-
-
-def _section(config: Any, key: str) -> Any:
-  found = config
-  for name in filter(None, key.split('.')):
-    if name not in found or not hasattr(found[name], 'items'):
-      got = repr(found[name]) if name in found else 'nothing'
-      raise UserError(f'config.{key}: expected a dict of fields, got {got}')
-    found = found[name]
-  return found
 
 
 def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -> Described:

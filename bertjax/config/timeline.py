@@ -3,14 +3,8 @@
 `config.phases` maps names to overrides of the config, in the order of the names, where numbers
 count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
 (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
-and 1 of the other, again and again); or, with `summed`, that every step takes a batch of each and
-sums their losses, this one's times that number (bertjax/train/summed.py); or, of labelled tasks
-that share an encoder, that each step is `drawn` among them (bertjax/train/tasks.py). Without phases
-the run is one phase named 'main'.
-
-Of phases that are drawn one with n examples comes with a probability proportional to n^(1/T), where
-T is `config.temperature`: 1 is by size, and the larger T the more alike they are. Which one a step
-is of follows from the seed and the step alone, so hosts agree and a longer run begins alike.
+and 1 of the other, again and again). Those with `summed` or `drawn` are one phase (combined.py).
+Without phases the run is one phase named 'main'.
 
 The schedule of the learning rate counts the steps of the run, so one schedule goes on through all
 phases; `schedule.start` gives a phase a clock of its own. Rows are counted from 0 in each phase:
@@ -21,22 +15,19 @@ again, unless it has another `seed`.
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax import counter_rng
+from bertjax.config import combined as combined_lib
 from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
-from bertjax.field_types import Count, Natural, Positive
+from bertjax.field_types import Count, Positive
 from bertjax.options import convert, override
 
-# How long a phase lasts; a step takes all that are summed, by the factors of their losses, and one
-# of those that are drawn, by the number of their examples; 0: as many as there are.
-LASTS = dict(share=Positive, turns=Count, summed=Positive, drawn=Natural)
+LASTS = dict(share=Positive, turns=Count, **combined_lib.KINDS)  # how long a phase lasts
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
@@ -44,15 +35,20 @@ RUN_WIDE = (
   'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature', 'preset', 'trackers',
   'remap_vocab',
 )  # fmt: skip
-# Keys that belong to a step, of phases whose losses are summed.
-STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed')
 
 
 class PhaseConfig(NamedTuple):
-  """One phase: its name and the config with its overrides applied, references resolved."""
+  """One phase.
+
+  Attributes:
+    name: of it.
+    config: that of the run with its overrides applied, references resolved.
+    combined: of several that are trained as one, whose first one has this config.
+  """
 
   name: str
   config: Any
+  combined: combined_lib.Combined | None = None
 
 
 @contextlib.contextmanager
@@ -66,45 +62,15 @@ def named(phase: PhaseConfig) -> Iterator[None]:
     raise UserError(f'in phase {phase.name!r}: {error}') from error
 
 
-class Draws(NamedTuple):
-  """By what phases are drawn.
-
-  Attributes:
-    examples: of each phase; 0: as many as its rows, which is not known yet.
-    temperature: T.
-    seed: of the run.
-  """
-
-  examples: tuple[int, ...]
-  temperature: float
-  seed: int
-
-  def steps(self, total: int) -> np.ndarray:
-    """(phase, data index) of each of the first steps, int64 [total, 2]."""
-    size_n = np.array(self.examples, np.float64)
-    share_n = np.cumsum((size_n / size_n.max()) ** (1 / self.temperature))
-    bits = counter_rng.fold(counter_rng.root(self.seed, 'phase of a step'), np.arange(total))
-    drawn = np.searchsorted(share_n, counter_rng.uniform(bits) * share_n[-1], side='right')
-    found = np.zeros((total, 2), np.int64)
-    for phase in range(len(self.examples)):
-      own = np.flatnonzero(drawn == phase)
-      found[own, 0], found[own, 1] = phase, np.arange(len(own))
-    return found
-
-
 class Timeline(NamedTuple):
   """When each phase runs.
 
   Attributes:
     phases: in order.
-    lengths: steps of each phase within one cycle; of phases that are summed, of them all; of those
-      that are drawn 1 for each, since they have no cycle.
+    lengths: steps of each phase within one cycle.
     total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
-    interleaved: whether the phases take turns, or are drawn.
+    interleaved: whether the phases take turns.
     skips: (first, last) of steps, counted from 1, whose batches are left out.
-    factors: of the losses of phases that are summed; () of others.
-    draws: of phases that are drawn; None of others.
-    drawn: what `Draws.steps` gives for all steps of the run, once the examples are counted.
   """
 
   phases: tuple[PhaseConfig, ...]
@@ -112,27 +78,20 @@ class Timeline(NamedTuple):
   total: int
   interleaved: bool = False
   skips: tuple[tuple[int, int], ...] = ()
-  factors: tuple[float, ...] = ()
-  draws: Draws | None = None
-  drawn: np.ndarray | None = None
 
-  def counted(self, rows: Sequence[int]) -> 'Timeline':
-    """This timeline, with the phases of its steps drawn where they are to be.
+  @property
+  def parts(self) -> tuple[PhaseConfig, ...]:
+    """The phases of the config: those that are trained as one apart."""
+    return tuple(part for p in self.phases for part in (p.combined.parts if p.combined else (p,)))
 
-    Args:
-      rows: of each phase, which are its examples where `drawn` is 0.
-    """
-    if self.draws is None:
-      return self
-    examples = tuple(given or n for given, n in zip(self.draws.examples, rows, strict=True))
-    draws = self.draws._replace(examples=examples)
-    return self._replace(draws=draws, drawn=draws.steps(self.total))
+  @property
+  def drawn(self) -> tuple[PhaseConfig, ...]:
+    """Tasks with heads of their own, of which each step is one; () of any other run."""
+    return self.parts if self.phases[0].combined and self.phases[0].combined.draws else ()
 
   @property
   def unmet(self) -> tuple[str, ...]:
-    """Phases that the run ends before; of drawn ones nobody knows."""
-    if self.draws or self.factors:
-      return ()
+    """Phases that the run ends before."""
     ends = itertools.accumulate(self.lengths)
     reached = zip(self.phases, self.lengths, ends, strict=True)
     return tuple(p.name for p, steps, end in reached if not steps or end - steps >= self.total)
@@ -140,15 +99,10 @@ class Timeline(NamedTuple):
   @property
   def side_by_side(self) -> bool:
     """True if all phases are trained, and evaluated, throughout the run."""
-    return self.interleaved or bool(self.factors)
+    return self.interleaved or self.phases[0].combined is not None
 
   def at(self, step: int) -> tuple[int, int]:
-    """(phase, data index) of a step: its phase, and how many earlier steps were of that phase;
-    phases that are summed count as one, number 0."""
-    if self.draws is not None:
-      assert self.drawn is not None, 'drawn from how many examples there are: see `counted`'
-      phase, index = self.drawn[step]
-      return int(phase), int(index)
+    """(phase, data index) of a step: its phase, and how many earlier steps were of that phase."""
     cycle, rest = divmod(step, sum(self.lengths))
     for phase, length in enumerate(self.lengths):
       if rest < length:
@@ -179,13 +133,13 @@ def _in_order(names: Any) -> list[str]:
 def _check_own(name: str, overrides: Any, data: Any) -> None:
   """Refuses overrides of keys that the whole run, or a step of several phases, has one value of."""
   wide: dict[str, str] = dict.fromkeys(RUN_WIDE, 'the whole run')
-  if 'summed' in overrides:
-    wide |= dict.fromkeys(STEP_WIDE, 'a step of several phases')
+  for kind in combined_lib.KINDS.keys() & overrides.keys():
+    wide |= dict.fromkeys(combined_lib.STEP_WIDE[kind], 'a step of several phases')
   own = overrides.get('data', {})
   if own:
     wide |= {f'data.{key}': 'the whole run' for key in readers.of(data).of_run}
   if 'drawn' in overrides:
-    wide.pop('data.vocab', None)  # each task may say it: `_draws`
+    wide.pop('data.vocab', None)  # each task may say it: combined.py
   for key in (*overrides, *(f'data.{key}' for key in own)):
     if key in wide:
       raise UserError(
@@ -194,36 +148,20 @@ def _check_own(name: str, overrides: Any, data: Any) -> None:
       )
 
 
-def _draws(config: Any, phases: Sequence[PhaseConfig], examples: tuple[int, ...]) -> Draws:
-  """By what the phases of a config are drawn.
-
-  Raises:
-    UserError: it says no temperature, or a phase has no labelled examples.
-  """
-  for phase in phases:
-    if (reader := phase.config.data.reader) != 'labelled':
-      raise UserError(
-        f'config.phases.{phase.name}.drawn is for labelled examples: expected config.data.reader='
-        f"'labelled', got {reader!r}; others take turns"
-      )
-    if phase.config.data.vocab != config.data.vocab:
-      raise UserError(
-        f'config.phases.{phase.name}.data.vocab={phase.config.data.vocab}: the encoder that tasks '
-        'share has one vocabulary; set config.data.vocab'
-      )
-  return Draws(examples, convert(Positive, config.temperature, 'config.temperature'), config.seed)
-
-
 def make(config: Any) -> Timeline:
   """Applies the overrides of `config.phases` to a ConfigDict.
 
   Raises:
-    UserError: a phase without share, turns, summed or drawn, a mix of them, an override of an
-      unknown key or of one that a phase has no value of its own for, or draws that have no
-      temperature or are not of labelled examples of one vocabulary.
+    UserError: a phase without share, turns, summed or drawn, a mix of them, or an override of an
+      unknown key or of one that a phase has no value of its own for; or as `combined.make`.
   """
   resolved = config.copy_and_resolve_references()
   sections.complete(resolved)
+  return of_complete(resolved)
+
+
+def of_complete(resolved: ConfigDict) -> Timeline:
+  """`make` of a config that is complete and has no references."""
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:
     return Timeline((PhaseConfig('main', resolved),), (total,), total, skips=skips)
@@ -251,11 +189,11 @@ def make(config: Any) -> Timeline:
   if len(kinds) != 1:
     mixed = ' and '.join(sorted(kinds))
     raise UserError(f'config.phases mixes {mixed}: give every phase the same kind')
-  if kinds == {'summed'}:
-    return Timeline(tuple(phases), (total,), total, skips=skips, factors=tuple(weights))
-  if kinds == {'drawn'}:
-    draws = _draws(resolved, phases, tuple(int(w) for w in weights))
-    return Timeline(tuple(phases), (1,) * len(phases), total, True, skips, draws=draws)
+  if kinds <= combined_lib.KINDS.keys():
+    (kind,) = kinds
+    whole = combined_lib.make(kind, resolved, phases, weights)
+    one = PhaseConfig('+'.join(p.name for p in phases), phases[0].config, whole)
+    return Timeline((one,), (total,), total, skips=skips)
   if kinds == {'turns'}:
     return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True, skips)
   ends = [round(total * sum(weights[: i + 1]) / sum(weights)) for i in range(len(weights))]

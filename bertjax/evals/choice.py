@@ -14,13 +14,13 @@ NAMES = frozenset(('loss', 'accuracy', 'majority'))
 
 
 def judged(logits_nG: np.ndarray, right_n: np.ndarray) -> dict[str, float]:
-  """The scores of float32 logits of the choices, by the int numbers of the right ones."""
+  """Returns the scores of float32 logits of the choices, by the int numbers of the right ones."""
   scores = classification.class_scores(logits_nG, right_n)
   return {name: scores[name] for name in sorted(NAMES)}
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of a file of questions; errors as `labelled.open_rows`."""
+  """Returns the scores of a file of questions; errors as `labelled.open_rows`."""
   rows = labelled.open_rows(subject, options)
 
   def function(variables: Variables, batch):

@@ -25,7 +25,7 @@ def nll(logits_nC: np.ndarray, label_n: np.ndarray) -> np.ndarray:
 
 
 def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
-  """The scores of predicted classes.
+  """Returns the scores of predicted classes.
 
   Args:
     logits_nC: float32.
@@ -47,7 +47,7 @@ def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]
 
 
 def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
-  """The scores of predicted numbers, float32 both."""
+  """Returns the scores of predicted numbers, float32 both."""
   from scipy import stats
 
   found_n, label_n = found_n.astype(np.float64), label_n.astype(np.float64)
@@ -67,12 +67,8 @@ def names(classes: int) -> frozenset[str]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of a file of labelled examples.
-
-  Raises:
-    UserError: as `labelled.open_rows`; a number is predicted, and the run is judged by a score of
-      classes.
-  """
+  """Returns the scores of a file of labelled examples. Raises UserError: as `labelled.open_rows`; a
+  number is predicted, and the run is judged by a score of classes."""
   classes = dict(subject.config.model.labels)[LABEL]
   _check_best(subject, classes)
   rows = labelled.open_rows(subject, options)
@@ -104,7 +100,7 @@ def _check_best(subject: Subject, classes: int) -> None:
 
 
 def judged(found_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
-  """The scores of what a head gave, float32 [n, C]; C is 1 of a number."""
+  """Returns the scores of what a head gave, float32 [n, C]; C is 1 of a number."""
   if found_nC.shape[1] == 1:
     return number_scores(found_nC[:, 0], label_n)
   return class_scores(found_nC, label_n)

@@ -34,11 +34,8 @@ def encode(
   template: Batch,
   spelled: str = BLANK,
 ) -> Batch:
-  """Sentences with [MASK] as a batch shaped like `template`.
-
-  Raises:
-    UserError: no [MASK] or more than slots, a sentence too long, no mask token.
-  """
+  """Sentences with [MASK] as a batch shaped like `template`. Raises UserError: no [MASK] or more
+  than slots, a sentence too long, no mask token."""
   (rows, length), slots = template['token_BT'].shape, template['target_pos_BP'].shape[1]
   frame = sentences_lib.bert_frame(special)
   encoded = sentences_lib.encode_blanks(sentences, encode_batch, frame, special['mask'], spelled)
@@ -67,7 +64,7 @@ def likeliest(
 def top_predictions(
   top: Callable[..., Any], variables: Any, carry: Any, batch: Batch, put: Callable[[Batch], Any]
 ) -> list[list[list[tuple[int, float]]]]:
-  """The likeliest ids with their probabilities, per sentence and per mask.
+  """Returns the likeliest ids with their probabilities, per sentence and per mask.
 
   Args:
     top: what `likeliest` gives, compiled.
@@ -87,11 +84,8 @@ def top_predictions(
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """A table of the sentences with the likeliest pieces for each [MASK]; no scores.
-
-  Raises:
-    UserError: a sentence that cannot be completed, see `encode`; no language where one is needed.
-  """
+  """Returns a table of the sentences with the likeliest pieces for each [MASK]; no scores. Raises
+  UserError: a sentence that cannot be completed, see `encode`; no language where one is needed."""
   config, store, language = subject.config, subject.store, options.language
   vocabulary = from_config.vocabulary_of(config, store, language)
   sentences = list(options.sentences)

@@ -47,11 +47,8 @@ class Options(NamedTuple):
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Accuracy on `dev`, majority, the share of its most frequent class, and `cut`, its long texts.
-
-  Raises:
-    UserError: no such file or column, no examples, an unknown class, a `train` of one class alone,
-      a vocabulary without special tokens, or a batch_size that the devices do not divide.
-  """
+  Raises UserError: no such file or column, no examples, an unknown class, a `train` of one class
+  alone, a vocabulary without special tokens, or a batch_size that the devices do not divide."""
   labelled.check_batch(subject, options.batch_size)
   task = vectors.task(options, options.text, options.label, options.classes)
   if not (options.dev and options.classes):
@@ -87,11 +84,9 @@ def make(subject: Subject, options: Options) -> Evaluation:
 
 
 def fitted(train_nD: np.ndarray, label_n: np.ndarray, dev_mD: np.ndarray) -> np.ndarray:
-  """The classes, int [m], of a logistic regression with the L2 penalty of scikit-learn (C = 1).
-
-  Columns are brought to mean 0 and variance 1 over `train_nD`: features of an early step are
-  all but equal, and beside such weights as they need a penalty would leave none.
-  """
+  """Returns the classes, int [m], of a logistic regression with the L2 penalty of scikit-learn (C =
+  1). Columns are brought to mean 0 and variance 1 over `train_nD`: features of an early step are
+  all but equal, and beside such weights as they need a penalty would leave none."""
   from sklearn import linear_model, pipeline, preprocessing
 
   classifier = linear_model.LogisticRegression(max_iter=1000)

@@ -26,7 +26,6 @@ def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
 
 def frequency_auc(labels_2V: np.ndarray, counts_V: np.ndarray) -> float | None:
   """Chance that a replaced token is rarer in the training text than an original one, ties one half.
-
   What a detector reaches that knows no context. Ids that the training text lacks, as it does the
   special tokens, count as the most frequent. None where one of the labels does not occur.
 
@@ -54,6 +53,12 @@ def evaluate(
 ) -> dict[str, float]:
   """Runs the eval step over the batches.
 
+  Returns What finish makes of every term's global sums, and `unigram_entropy`: the cross-entropy,
+  under the smoothed training unigram, of the targets that the input shows as the mask token (those
+  of `mlm_masked`), unless that is not known. Beside every accuracy of a label, `<label>_majority`:
+  the share of its most frequent class among the same examples. Where tokens are detected,
+  `rtd_auc_unigram`: see `frequency_auc`.
+
   Args:
     eval_step: (variables, carry, batch) -> (sums, carry), compiled.
     variables: the model's.
@@ -62,13 +67,6 @@ def evaluate(
     put: host batch -> device batch.
     counts_V: unigram counts of the training store; all 0 where they are not known.
     finish: of the objective.
-
-  Returns:
-    What finish makes of every term's global sums, and `unigram_entropy`: the cross-entropy, under
-    the smoothed training unigram, of the targets that the input shows as the mask token (those of
-    `mlm_masked`), unless that is not known. Beside every accuracy of a label, `<label>_majority`:
-    the share of its most frequent class among the same examples. Where tokens are detected,
-    `rtd_auc_unigram`: see `frequency_auc`.
   """
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}
@@ -98,7 +96,8 @@ def evaluate(
 
 
 def make(subject: Subject, options: rows.Options) -> Evaluation:
-  """The loss of the held-out rows with these options; no scores where nothing is held out."""
+  """Returns the loss of the held-out rows with these options; no scores where nothing is held
+  out."""
   held_out = rows.hold_out(subject, options)
   if held_out is None:
     return NOTHING

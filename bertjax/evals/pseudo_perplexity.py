@@ -26,7 +26,7 @@ class Options(NamedTuple):
 
 
 def restore(batch: Batch) -> np.ndarray:
-  """The original ids of a corrupted batch: targets written back. int32 [B, T]."""
+  """Returns the original ids of a corrupted batch: targets written back. int32 [B, T]."""
   token_BT = np.array(batch['token_BT'])
   row_S, slot_S = np.nonzero(batch['weight_BP'])
   token_BT[row_S, batch['target_pos_BP'][row_S, slot_S]] = batch['target_BP'][row_S, slot_S]
@@ -78,11 +78,8 @@ def pseudo_perplexity(
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """`pseudo_perplexity` of the first held-out rows.
-
-  Raises:
-    UserError: a vocabulary without a mask token.
-  """
+  """`pseudo_perplexity` of the first held-out rows. Raises UserError: a vocabulary without a mask
+  token."""
   held_out = rows_lib.hold_out(
     subject, rows_lib.options_of(subject, options.rows_of, 'config.evals: rows_of')
   )

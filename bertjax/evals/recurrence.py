@@ -21,7 +21,7 @@ class Options(NamedTuple):
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of the held-out rows with each memory, named memory_<tokens>/<score>."""
+  """Returns the scores of the held-out rows with each memory, named memory_<tokens>/<score>."""
   base = rows_lib.options_of(subject, options.rows_of, 'config.evals: rows_of')
   each = {
     memory: loss.make(

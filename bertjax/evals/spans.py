@@ -57,7 +57,7 @@ class Questions(NamedTuple):
   windows: list[spans_data.Window]
 
   def judged(self, said: Sequence[Any], options: Any, no_answer: bool) -> dict[str, float]:
-    """The scores of what a head gave.
+    """Returns the scores of what a head gave.
 
     Args:
       said: of each window, see `objectives/spans.said`; it may be longer than the window.
@@ -74,7 +74,7 @@ class Questions(NamedTuple):
 
 
 def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -> Questions:
-  """The questions of a file; arguments and errors as `from_config.open_rows`."""
+  """Returns the questions of a file; arguments and errors as `from_config.open_rows`."""
   records = from_config.read_records(config, path, key, limit)
   _, task = from_config.task_of(config.data.task)
   vocabulary = read_vocabulary(store.path / 'vocab')
@@ -86,11 +86,8 @@ def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of a file of questions.
-
-  Raises:
-    UserError: the file is not of the task, or a batch_size that the devices do not divide.
-  """
+  """Returns the scores of a file of questions. Raises UserError if the file is not of the task, or
+  a batch_size that the devices do not divide."""
   path, key = labelled.file_of(subject, options)
   config = subject.config
   questions = open_questions(config, path, key, options.examples, subject.store)

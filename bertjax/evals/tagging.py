@@ -50,7 +50,7 @@ def entity_scores(
 
 
 def word_scores(sentences: Sequence[Tagged]) -> dict[str, float]:
-  """The scores of single words."""
+  """Returns the scores of single words."""
   pairs = [pair for s in sentences for pair in zip(s.true, s.found, strict=True)]
   nll_n = np.concatenate([s.nll_n for s in sentences])
   _, count_n = np.unique([tag for tag, _ in pairs], return_counts=True)
@@ -69,7 +69,7 @@ def names(scheme: tag_sets.Scheme) -> frozenset[str]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of a file of tagged sentences; errors as `labelled.open_rows`."""
+  """Returns the scores of a file of tagged sentences; errors as `labelled.open_rows`."""
   rows, task = labelled.open_rows(subject, options), subject.config.data.task
 
   def function(variables: Variables, batch):
@@ -90,7 +90,7 @@ def judged(
   scheme: tag_sets.Scheme,
   classes: Sequence[str],
 ) -> dict[str, float]:
-  """The scores of what a head gave.
+  """Returns the scores of what a head gave.
 
   Args:
     logits: of each sentence, float32 [T, C]; T may be more than it has tokens.

@@ -4,10 +4,11 @@ Over a store there is no iterator state: starting at any index costs nothing, an
 many, build their shares of the same global batch.
 """
 
+import collections
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import grain
 import numpy as np
@@ -19,30 +20,93 @@ Batch = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches; Grain wants a length
 
 
-class _Batches:
-  """Random access to the host's share of every global batch."""
+class Place(NamedTuple):
+  """The rows of a batch.
 
-  def __init__(self, examples: RowSource, batch_size: int, hosts: tuple[int, int]):
-    host, count = hosts
-    if batch_size % count:
+  Attributes:
+    name: of the source that they are of, where there are several; ''.
+    index: number of the batch among those of the source.
+    rows: number of rows.
+  """
+
+  name: str
+  index: int
+  rows: int
+
+
+class Batches:
+  """The global batches of some rows."""
+
+  def __init__(self, examples: RowSource, batch_size: int):
+    self.examples, self.batch_size = examples, batch_size
+
+  def place(self, index: int) -> Place:
+    """The rows of batch `index`."""
+    return Place('', index, self.batch_size)
+
+  def at(self, index: int, hosts: tuple[int, int] = (0, 1)) -> tuple[Batch, dict[str, int]]:
+    """Returns a host's share of batch `index` and its counts; arguments and errors as `stream`."""
+    size, (host, count) = self.batch_size, hosts
+    if size % count:
       raise UserError(
         f'each of {count} hosts builds an equal share of a batch: expected a batch_size divisible '
-        f'by {count}, got {batch_size}'
+        f'by {count}, got {size}'
       )
-    self._examples, self._batch_size = examples, batch_size
-    self._share = np.arange(batch_size * host // count, batch_size * (host + 1) // count)
+    row_n = index * size + np.arange(size * host // count, size * (host + 1) // count)
+    return _counted(self.examples.batch(row_n, shuffle=True))
+
+
+class Together:
+  """Batches of several sources as one: its arrays are called NAME/ARRAY. Each batch has one of
+  every source, or of that which is drawn."""
+
+  def __init__(self, parts: Mapping[str, Batches], steps: Callable[[int], np.ndarray] | None):
+    """
+    Args:
+      parts: by name.
+      steps: of so many batches from the first one on, [n, 2]: which source, and the number of its
+        batch; None: all sources, side by side.
+    """
+    self._parts, self._steps = parts, steps
+    self._drawn = np.zeros((0, 2), np.int64)
+    self.batch_size = max(part.batch_size for part in parts.values())
+
+  def place(self, index: int) -> Place:
+    """The rows of batch `index`; of all sources they are as many."""
+    if self._steps is None:
+      return Place('', index, self.batch_size)
+    drawn = self._drawn
+    if index >= len(drawn):
+      self._drawn = drawn = self._steps(2 * index + 1024)
+    name = list(self._parts)[drawn[index, 0]]
+    return Place(name, int(drawn[index, 1]), self._parts[name].batch_size)
+
+  def at(self, index: int, hosts: tuple[int, int] = (0, 1)) -> tuple[Batch, dict[str, int]]:
+    """As of `Batches`."""
+    name, own, _ = self.place(index)
+    found = {key: self._parts[key].at(own, hosts) for key in ([name] if name else self._parts)}
+    batch = {f'{key}/{array}': x for key, (each, _) in found.items() for array, x in each.items()}
+    counts = collections.Counter()
+    for _, more in found.values():
+      counts.update(more)
+    return batch, dict(counts)
+
+
+class _Shares:
+  """Random access to a host's share of every batch, as Grain has it."""
+
+  def __init__(self, batches: Batches | Together, hosts: tuple[int, int]):
+    self._batches, self._hosts = batches, hosts
 
   def __len__(self) -> int:
-    return ENDLESS // self._batch_size
+    return ENDLESS // self._batches.batch_size
 
   def __getitem__(self, index: Any) -> tuple[int, Batch, dict[str, int]]:
-    row_n = int(index) * self._batch_size + self._share
-    return int(index), *_counted(self._examples.batch(row_n, shuffle=True))
+    return int(index), *self._batches.at(int(index), self._hosts)
 
 
-def train_batches(
-  examples: RowSource,
-  batch_size: int,
+def stream(
+  batches: Batches | Together,
   start_index: int = 0,
   hosts: tuple[int, int] = (0, 1),
   threads: int = 1,
@@ -50,25 +114,32 @@ def train_batches(
   """Yields the batches of a run from any index on, shuffled anew every epoch, without end.
 
   Args:
-    examples: of one recipe.
-    batch_size: rows of the global batch, which the hosts must divide.
+    batches: of one recipe, or of several, which the hosts must divide.
     start_index: of the first batch; reached in constant time.
     hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
-    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which a `Stream`
-      needs. They change nothing else.
+    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which
+    `StreamedRows`
+      need. They change nothing else.
 
   Yields:
     (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and
     targets dropped for lack of slots.
   """
-  source = grain.MapDataset.source(_Batches(examples, batch_size, hosts))
+  source = grain.MapDataset.source(_Shares(batches, hosts))
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
   return iter(source[start_index:].to_iter_dataset(options))
 
 
+def train_batches(
+  examples: RowSource, batch_size: int, *args: Any, **kwargs: Any
+) -> Iterator[tuple[int, Batch, dict[str, int]]]:
+  """`stream` of the batches of one recipe."""
+  return stream(Batches(examples, batch_size), *args, **kwargs)
+
+
 def batch_at(examples: RowSource, index: int, batch_size: int) -> Batch:
-  """Returns global batch `index` of a run: what `train_batches` yields there on a single host."""
-  return _Batches(examples, batch_size, (0, 1))[index][1]
+  """Returns global batch `index` of a run: what `stream` yields there on a single host."""
+  return Batches(examples, batch_size).at(index)[0]
 
 
 def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:

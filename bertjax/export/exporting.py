@@ -16,17 +16,11 @@ from bertjax.sources import head_classes, runs
 
 
 class Part(NamedTuple):
-  """A net that is written to a directory of its own.
+  """A net that is written to a directory of its own."""
 
-  Attributes:
-    folder: below the output; '' the output itself.
-    model: its `config.model`.
-    select: whole parameters -> its own.
-  """
-
-  folder: str
-  model: Any
-  select: Any
+  folder: str  # below the output; '' the output itself
+  model: Any  # its `config.model`
+  select: Any  # whole parameters -> its own
 
 
 def parts_of(model: Any) -> list[Part]:
@@ -39,10 +33,8 @@ def parts_of(model: Any) -> list[Part]:
 
 
 def behind_pad(part: Part, pad: int | None) -> Part:
-  """The part with its positions where its class counts them from: behind the vocabulary's [PAD].
-
-  The rows of the position table move along, and no number that the model says changes.
-  """
+  """Returns the part with its positions where its class counts them from: behind the vocabulary's
+  [PAD]. The rows of the position table move along, and no number that the model says changes."""
   fields = family_lib.find(part.model.family).fields
   if pad is None or not any(f.ours == 'position_offset' for f in fields):
     return part
@@ -69,7 +61,9 @@ def export(
   tokenizer: bool = True,
   task: str = '',
 ) -> dict[str, Any]:
-  """Writes a run's model for `transformers`, with its tokenizer, card and receipt.
+  """Writes a run's model for `transformers`, with its tokenizer, card and receipt. Returns the
+  receipt. Raises UserError: no run, or what transformers cannot express, and nothing is written; or
+  the two sides say something else, and what was written is at OUTPUT.failed.
 
   Args:
     workdir: of the run, or one of its checkpoints.
@@ -80,13 +74,6 @@ def export(
     sentence_transformers: pooling of the modules of that library, mean or first; '': none.
     tokenizer: whether the vocabulary is written too.
     task: whose head is written, of a run on several.
-
-  Returns:
-    the receipt.
-
-  Raises:
-    UserError: no run, or what transformers cannot express, and nothing is written; or the two
-      sides say something else, and what was written is at OUTPUT.failed.
   """
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
@@ -140,8 +127,8 @@ def export(
 
 
 def _own(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """The parameters that the model of one of several tasks has, without what others alone read: the
-  pooler, of tags."""
+  """Returns the parameters that the model of one of several tasks has, without what others alone
+  read: the pooler, of tags."""
   rows = family_lib.find(model.family).layout(model).rows
   own = {row.ours.partition('/')[0] for row in rows}
   return {key: tree for key, tree in params.items() if key in own}

@@ -20,18 +20,14 @@ SLOTS = 'slots.safetensors'  # of the optimizer
 
 
 def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -> dict[str, Any]:
-  """Writes a workdir that holds a model from elsewhere, and its receipt.
+  """Writes a workdir that holds a model from elsewhere, and its receipt. Returns the receipt.
+  Raises UserError: what cannot be read or computed, or outputs that differ; nothing is left at
+  `output`.
 
   Args:
     source: 'hf:DIR', 'tf1:PATH' or 'fairseq:PATH'.
     output: the workdir; must not exist, or be empty.
     slots: whether the optimizer's slots of a tf1 checkpoint are taken along, as slots.safetensors.
-
-  Returns:
-    the receipt.
-
-  Raises:
-    UserError: what cannot be read or computed, or outputs that differ; nothing is left at `output`.
   """
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))

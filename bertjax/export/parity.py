@@ -17,15 +17,10 @@ LENGTHS = (17, 32, 9, 1)  # of the texts; the shorter ones are padded
 
 
 class Outputs(NamedTuple):
-  """Outputs of a model at the tokens that are not padding.
+  """Outputs of a model at the tokens that are not padding."""
 
-  Attributes:
-    hidden: outputs of each layer, [tokens, D].
-    logits: name -> [tokens, classes], or [texts, classes] of a label.
-  """
-
-  hidden: list[np.ndarray]
-  logits: dict[str, np.ndarray]
+  hidden: list[np.ndarray]  # outputs of each layer, [tokens, D]
+  logits: dict[str, np.ndarray]  # name -> [tokens, classes], or [texts, classes] of a label
 
 
 class Inputs(NamedTuple):
@@ -33,28 +28,27 @@ class Inputs(NamedTuple):
 
   Attributes:
     token_BT, type_BT, example_BT, language_BT: see types.py.
-    pad: id of the padding.
   """
 
   token_BT: np.ndarray
   type_BT: np.ndarray
   example_BT: np.ndarray
   language_BT: np.ndarray
-  pad: int
+  pad: int  # id of the padding
 
 
 def inputs_of(model: Any, pad: int) -> Inputs:
   """Random ids of all lengths, both segments and, where there are any, all languages."""
   rng = np.random.default_rng(17)
-  lengths = np.minimum(LENGTHS, models.build(model).room or max(LENGTHS))
+  module = models.build(model)
+  lengths = np.minimum(LENGTHS, module.room or max(LENGTHS))
   shape = (len(lengths), int(lengths.max()))
   column_1T = np.arange(shape[1])[None]
   real_BT = column_1T < lengths[:, None]
   token_BT = rng.integers(0, model.vocab_size, shape)
   token_BT[token_BT == pad] = (pad + 1) % model.vocab_size
-  types = model.types if 'types' in model else 2
-  type_BT = np.where(column_1T * 2 > lengths[:, None], 1, 0) if types > 1 else np.zeros(shape, int)
-  languages = model.extra[0][1] if 'extra' in model and model.extra else 1
+  type_BT = (column_1T * 2 > lengths[:, None]) * int(module.has_segments)
+  languages = dict(model.get('extra', ())).get('language', 1)
   language_BT = np.broadcast_to(np.arange(len(lengths))[:, None] % languages, shape)
   clean = lambda x, fill: np.where(real_BT, x, fill).astype(np.int32)
   return Inputs(
@@ -63,10 +57,11 @@ def inputs_of(model: Any, pad: int) -> Inputs:
 
 
 def pad_of(model: Any, pad: int | None) -> int:
-  """The id that pads the texts: the vocabulary's, or the one that positions begin behind."""
+  """Returns the id that pads the texts: the vocabulary's, or the one that positions begin
+  behind."""
   if pad is not None:
     return pad
-  return max(model.position_offset - 1, 0) if 'position_offset' in model else 0
+  return max(model.get('position_offset', 0) - 1, 0)
 
 
 def rounded(params: Any, dtype: str) -> Any:
@@ -115,31 +110,26 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
 
 
 def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> dict[str, Any]:
-  """The probabilities of the likeliest answers, in order, and the log-odds that there is none.
-
-  Of starts that are as likely as each other either may come first.
-  """
+  """Returns the probabilities of the likeliest answers, in order, and the log-odds that there is
+  none. Of starts that are as likely as each other either may come first."""
   both_BKK = start_BK[:, :, None] * end_BKK
   return dict(answers=np.sort(both_BKK.reshape(len(both_BKK), -1)), none=none_B[:, None])
 
 
 def _reads_last(model: Any) -> bool:
   """Returns whether labels read the last token of a text, so that its class pads on the left."""
-  return 'pooling' in model and model.pooling == 'last'
+  return models.build(model).frame == 'cls_last'
 
 
 def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
-  """The rows with their padding before them."""
+  """Returns the rows with their padding before them."""
   left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
   return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
 
 
 def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
   """Runs the class that the directory holds; returns also the keys it missed or did not expect.
-
-  Raises:
-    ImportError: torch or transformers is not installed.
-  """
+  Raises ImportError if torch or transformers is not installed."""
   import torch
   import transformers
 
@@ -153,11 +143,11 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
   place = (lambda x: _on_the_left(x, inputs)) if _reads_last(model) else np.asarray
   tensor = lambda x: torch.tensor(place(x), dtype=torch.long)
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
-  if model.name == 'xlnet' or 'types' in model and model.types:
+  if models.build(model).has_segments:
     given['token_type_ids'] = tensor(inputs.type_BT)
-  if 'extra' in model and model.extra:
+  if 'language' in models.build(model).tables:
     given['langs'] = tensor(inputs.language_BT)
-  if 'answers' in model and model.answers != 'none':
+  if any(head.kind == 'answers' for head in models.heads_of(model)):
     given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
   if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
     given = {key: value[:, None] for key, value in given.items()}
@@ -197,7 +187,7 @@ _LOGITS = dict(
 
 
 def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs:
-  """The outputs of a class under our names; None: of one text without padding."""
+  """Returns the outputs of a class under our names; None: of one text without padding."""
   number = lambda x: x.float().numpy()
   pick = lambda x: number(x)[0] if real_BT is None else number(x)[real_BT]
   found = {}
@@ -223,10 +213,7 @@ def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs
 
 def differences(mine: Outputs, other: Outputs) -> list[dict[str, Any]]:
   """One entry for each layer and head: how far the two are apart, and whether that is too far.
-
-  Raises:
-    UserError: they have other layers or heads.
-  """
+  Raises UserError if they have other layers or heads."""
   if len(mine.hidden) != len(other.hidden) or mine.logits.keys() != other.logits.keys():
     raise UserError(
       f'the class has {len(other.hidden)} layers and the heads {sorted(other.logits)}, our model '

@@ -22,7 +22,7 @@ LIBRARIES = 'bertjax jax numpy orbax-checkpoint safetensors tokenizers torch tra
 
 
 def versions() -> dict[str, str]:
-  """The versions of what took part."""
+  """Returns the versions of what took part."""
   found = dict(python=platform.python_version())
   for name in LIBRARIES:
     try:
@@ -41,12 +41,9 @@ def files(directory: pathlib.Path) -> dict[str, str]:
 def compared(
   directory: pathlib.Path, model: Any, inputs: Any, mine: parity.Outputs
 ) -> dict[str, Any]:
-  """The parity block: our outputs beside those of the class that a directory holds.
-
-  Returns:
-    missing and unexpected keys and the differences; only `skipped` where torch or transformers is
-    not installed.
-  """
+  """Returns the parity block: our outputs beside those of the class that a directory holds. Returns
+  missing and unexpected keys and the differences; only `skipped` where torch or transformers is not
+  installed."""
   try:
     other, keys = parity.theirs(directory, model, inputs)
   except ImportError as error:
@@ -58,7 +55,7 @@ def compared(
 
 
 def compared_ids(directory: pathlib.Path, vocabulary: Vocabulary | None) -> dict[str, Any]:
-  """The tokenizer block: our ids beside those of the tokenizer that a directory holds."""
+  """Returns the tokenizer block: our ids beside those of the tokenizer that a directory holds."""
   if vocabulary is None:
     return dict(skipped='there is no tokenizer: ids were not compared')
   try:
@@ -102,7 +99,7 @@ def resources(started: float, bytes_of_model: int) -> dict[str, float]:
 
 
 def table(receipt: dict[str, Any]) -> Table:
-  """The receipt for people."""
+  """Returns the receipt for people."""
   shown = Table('what', 'absolute', 'relative', 'allowed', title=receipt['title'])
   for each in _rows(receipt['outputs'].get('differences', ())):
     shown.add_row(
@@ -117,7 +114,7 @@ def table(receipt: dict[str, Any]) -> Table:
 
 
 def _rows(differences: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-  """The worst hidden state and every head."""
+  """Returns the worst hidden state and every head."""
   layers = [d for d in differences if d['of'].startswith('hidden state')]
   worst = max(layers, key=lambda d: d['relative'], default=None)
   return [*([worst] if worst else []), *(d for d in differences if d not in layers)]

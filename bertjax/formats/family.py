@@ -64,6 +64,12 @@ class Field(NamedTuple):
   import_: Callable[[Any], Any] | None = None  # theirs -> ours, where it is none of that
 
 
+def named(**fields: tuple[Any, ...]) -> tuple[Field, ...]:
+  """Returns fields of which both sides have the same values, or pairs of them: ours=(theirs,
+  default[, values])."""
+  return tuple(Field(ours, *rest) for ours, rest in fields.items())
+
+
 class Family(NamedTuple):
   """A family of classes."""
 

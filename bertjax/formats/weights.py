@@ -129,7 +129,7 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
   if (directory / NAME).is_file():
     return Tensors([directory / NAME])
   if (directory / TORCH).is_file():
-    state = torch_files.load(directory / TORCH, mmap=True)
+    state = torch_files.load(directory / TORCH)
     return torch_files.arrays(state, str(directory / TORCH), buffers=True)
   raise UserError(
     f'{directory} holds no tensors: expected {NAME}, {INDEX} or {TORCH}, got '

@@ -37,14 +37,10 @@ GROUPS = 16
 
 
 class AdaptiveScores(NamedTuple):
-  """The factors of the logits at some positions, for the head and for each cluster.
-
-  Attributes:
-    head: scores of the words below the first cutoff, then one entry per cluster. The first cluster
-      has the last entry: the original counts them from the end.
-    tails: scores of the words of each cluster.
-    bounds: static; the first word of each cluster, and the number of words.
-  """
+  """The factors of the logits at some positions: `head` scores the words below the first cutoff,
+  then one entry per cluster, from the last cluster to the first as in the original; `tails` the
+  words of each cluster; the static `bounds` are the first word of each cluster, and the number of
+  words."""
 
   head: Scores
   tails: tuple[Scores, ...]
@@ -72,18 +68,8 @@ def adaptive_cross_entropy(scores: AdaptiveScores, target_BP: Array) -> tuple[Ar
 
 
 def inside_cross_entropy(scores: Scores, target_BP: Array, inside_BP: Array) -> tuple[Array, Array]:
-  """`cross_entropy` where `inside_BP`, at the cost of those positions; 0 and 1.0 elsewhere.
-
-  On a mesh (`jax.set_mesh`) each device sorts its own rows.
-
-  Args:
-    scores: see `Scores`.
-    target_BP: int32 ids below vocab_size.
-    inside_BP: bool.
-
-  Returns:
-    nll_BP and right_BP, float32; no gradient flows through right_BP.
-  """
+  """Returns nll_BP and right_BP of `cross_entropy` where `inside_BP`, at the cost of those
+  positions; 0 and 1.0 elsewhere. On a mesh (`jax.set_mesh`) each device sorts its own rows."""
   open_axes = mesh.sizes()
   rows = tuple(axis for axis in mesh.ROWS if open_axes.get(axis, 1) > 1)
   size = scores.vocab_size

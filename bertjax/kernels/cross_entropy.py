@@ -28,14 +28,9 @@ DIVIDE = ('data', 'fsdp', 'tensor')  # axes of the mesh that divide logits: rows
 
 
 class Scores(NamedTuple):
-  """The factors of the logits at some positions: hidden_BPE table_VE^T + bias_V.
-
-  Attributes:
-    hidden_BPE: the head's output for the hidden states, in the compute dtype.
-    table_VE: float32 word table, padded to a multiple of 128 rows.
-    bias_V: float32.
-    vocab_size: static; rows from here on are padding, with logit -inf.
-  """
+  """The factors of the logits at some positions, hidden_BPE table_VE^T + bias_V: hidden states in
+  the compute dtype, a float32 table padded to a multiple of 128 rows, and the static vocab_size,
+  from which on rows are padding with logit -inf."""
 
   hidden_BPE: Array
   table_VE: Array
@@ -118,15 +113,9 @@ def flat_logits(hidden_nE: Array, table_VE: Array, bias_V: Array, padding_V: Any
 
 
 class Chunk(NamedTuple):
-  """K rows of a table, some of each block.
-
-  Attributes:
-    table_KE, bias_K: as in Scores.
-    id_K: int32.
-    padding_K: bool; rows that are no word's.
-    again_K: bool; rows of an earlier chunk. The last one begins so early that all are as long.
-    first: its first tile of each block.
-  """
+  """K rows of a table, some of each block, with their biases and int32 ids. padding_K: rows that
+  are no word's. again_K: rows of an earlier chunk, for the last one begins so early that all are as
+  long. first: the chunk's first tile of each block."""
 
   table_KE: Array
   bias_K: Array

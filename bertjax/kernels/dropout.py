@@ -20,12 +20,8 @@ _GOLDEN = 0x9E3779B9  # 2^32 / golden ratio, spreads consecutive integers
 
 
 class Noise(NamedTuple):
-  """The keys of one step's draws.
-
-  Attributes:
-    seed: uint32 scalar, new at each step.
-    row_B: uint32 [B], global row numbers.
-  """
+  """The keys of one step's draws: a uint32 seed, new at each step, and global row numbers,
+  uint32."""
 
   seed: Array
   row_B: Array
@@ -87,15 +83,9 @@ def threshold(rate: float) -> Array:
 
 
 def dropout(x: Array, rate: float, noise: Noise | None, site: Array) -> Array:
-  """Zeroes each entry of x [B, ...] with probability `rate` and scales the others by 1 / (1 -
-  rate).
-
-  Args:
-    x: any float array with the batch axis first.
-    rate: static probability; 0 returns x.
-    noise: None switches dropout off (evaluation).
-    site: uint32 from `site()`.
-  """
+  """Zeroes each entry of x [B, ...] with probability `rate`, which is static, and scales the others
+  by 1 / (1 - rate); None in place of noise switches it off (evaluation). `site` is from
+  `site()`."""
   if noise is None or rate == 0.0:
     return x
   keep = random_bits(noise, site, x.shape) >= threshold(rate)

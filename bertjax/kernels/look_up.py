@@ -48,11 +48,9 @@ def look_up(table_VE: Array, id_BT: Array) -> Array:
 
 @functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=2)
 def one_of(x: Array, index: Array, axis: int) -> Array:
-  """x at one index of an axis, for each place of the others; index: x's shape without the axis, or
-  one that broadcasts to it.
-
-  Compares all indices with it, which XLA divides along any axes, where it cannot divide a gather.
-  The backward pass compares again: what was found is as large as x.
-  """
+  """Returns x at one index of an axis, for each place of the others; index has x's shape without
+  the axis, or one that broadcasts to it. Compares all indices with it, which XLA divides along any
+  axes, where it cannot divide a gather. The backward pass compares again: what was found is
+  large."""
   at = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis % x.ndim)
   return jnp.sum(jnp.where(at == jnp.expand_dims(index, axis), x, 0), axis)

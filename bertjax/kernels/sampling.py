@@ -24,15 +24,12 @@ def uniform(bits: Array) -> Array:
 
 
 def sample(scores: Scores, uniform_BP: Array, temperature: float = 1.0) -> Array:
-  """Draws an id per position from softmax(logits / temperature).
+  """Draws an id per position from softmax(logits / temperature), int32 [B, P], without a gradient.
 
   Args:
     scores: see `Scores`; padding rows are never drawn.
     uniform_BP: float32 from `uniform`. Probabilities are exact to its 2^-23.
     temperature: static, above 0.
-
-  Returns:
-    int32 [B, P]; no gradient flows through it.
   """
   chunks = ce.chunks_of_a_device(uniform_BP.size, scores.table_VE.shape[0])
   if chunks:

@@ -4,30 +4,25 @@ from typing import Any
 
 from bertjax import registry
 from bertjax.models.layers.heads import Head
+from bertjax.types import Factory
 
 METADATA = ('name', 'family', 'size')  # fields of `config.model` that are none of the module's
 
 
 def build(model: Any) -> Any:
-  """The `layers.contracts.Model` of a `config.model`.
-
-  Raises:
-    UserError: no such model, or what its `make` refuses.
-  """
-  return _factory(model).make(model)
+  """Returns the `layers.contracts.Model` of a `config.model`. Raises UserError: no such model, or
+  what its `make` refuses."""
+  return factory(model).make(model)
 
 
 def heads_of(model: Any) -> tuple[Head, ...]:
-  """The heads of a `config.model`, whose sizes and ids may be left to the vocabulary yet.
-
-  Raises:
-    UserError: no such model.
-  """
-  factory = _factory(model)
-  if not hasattr(factory.options, 'module'):  # somebody's own, with options of another kind
-    return factory.make(model).output_heads
+  """Returns the heads of a `config.model`, whose sizes and ids may be left to the vocabulary yet.
+  Raises UserError: no such model."""
+  made = factory(model)
+  if not hasattr(made.options, 'module'):  # somebody's own, with options of another kind
+    return made.make(model).output_heads
   fields = {key: value for key, value in dict(model).items() if key not in METADATA}
-  return factory.options.module(**fields).output_heads
+  return made.options.module(**fields).output_heads  # pyright: ignore
 
 
 def labels_of(model: Any) -> tuple[str, ...]:
@@ -35,5 +30,6 @@ def labels_of(model: Any) -> tuple[str, ...]:
   return tuple(h.path for h in heads_of(model) if h.kind in ('text', 'token', 'answers'))
 
 
-def _factory(model: Any) -> Any:
+def factory(model: Any) -> Factory:
+  """Returns the MODEL of the module that a `config.model` names."""
   return registry.find('bertjax.models', model['name'], 'config.model.name').MODEL

@@ -134,7 +134,7 @@ class Base(Model, kw_only=True):
 
   @nn.nowrap
   def embeddings_fields(self) -> dict[str, Any]:
-    """The fields of the model's Embeddings."""
+    """Returns the fields of the model's Embeddings."""
     return dict(
       vocab_size=self.vocab_size, positions=self.positions, sinusoid=self.sinusoid,
       types=self.types, width=self.table_width, out_width=self.width,
@@ -145,7 +145,7 @@ class Base(Model, kw_only=True):
 
   @nn.nowrap
   def encoder_fields(self, hidden: bool) -> dict[str, Any]:
-    """The fields of the model's Encoder."""
+    """Returns the fields of the model's Encoder."""
     layer = dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
       dropout=self.dropout, attention_dropout=self.attention_dropout,
@@ -200,18 +200,16 @@ class Bert(Base, AttendingModel):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """Runs the encoder and the heads.
+    """Runs the encoder and the heads. Returns dict with word (the vocabulary's `Scores` at the
+    targets), last_BTD, and label_BGC and token_label_BTC, dicts of float32 logits by label;
+    answers, where there is that head; hidden_LBTD and embedded_BTD if asked, pooled_BGD where there
+    is a pooler.
 
     Args:
       batch: see types.py; reads token, position, type, example, the extra tables' ids, with words
         target_pos and, with labels or a pooler, first.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
-
-    Returns:
-      dict with word (the vocabulary's `Scores` at the targets), last_BTD, and label_BGC and
-      token_label_BTC, dicts of float32 logits by label; answers, where there is that head;
-      hidden_LBTD and embedded_BTD if asked, pooled_BGD where there is a pooler.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
@@ -272,10 +270,9 @@ def make(config) -> Bert:
 def fields(model: type[nn.Module], config) -> dict[str, Any]:
   """Returns the fields of a model from its `config.model`, which also has name, family and size.
 
-  Raises:
-    UserError: heads that do not divide the width, an unknown choice, groups that do not fit, a head
-      of answers beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has
-      said.
+  Raises UserError: heads that do not divide the width, an unknown choice, groups that do not fit, a
+  head of answers beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has
+  said.
   """
   fields = given_fields(model, config)
   choose(fields['attend'], get_args(Attend), 'config.model.attend')

@@ -8,6 +8,7 @@ logit per token. The projections and that last dense keep the framework's defaul
 (Glorot uniform), the rest is the config's.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import flax.linen as nn
@@ -28,10 +29,14 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import Head, WordHead, at_targets, gather_positions
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
+# Fields of `config.model` that a BERT has not.
+OF_TWO_NETS = (
+  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
+)  # fmt: skip
 Generator = Literal['own', 'shared', 'uniform', 'two_tower']
 
 
@@ -135,7 +140,8 @@ class Electra(bert.Base, kw_only=True):
     return dict(word=scores, **self.discriminate(batch, None))
 
   def generate(self, batch: Batch, noise: Noise | None) -> Scores:
-    """The scores of the words at the targets of the batch; two towers: at every token of it."""
+    """Returns the scores of the words at the targets of the batch; two towers: at every token of
+    it."""
     embeddings = self.embeddings
     if self.generator in ('own', 'two_tower') and not self.tied_embeddings:
       embeddings = self.generator_embeddings
@@ -152,11 +158,8 @@ class Electra(bert.Base, kw_only=True):
     return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), table_VE)
 
   def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
-    """Judges the tokens of the batch.
-
-    Returns:
-      rtd_BT, float32 logits of "replaced"; last_BTD; hidden_LBTD and embedded_BTD if asked.
-    """
+    """Judges the tokens of the batch. Returns rtd_BT, float32 logits of "replaced"; last_BTD;
+    hidden_LBTD and embedded_BTD if asked."""
     x_BTE, _ = self.embeddings(batch, None)
     mask = example_mask(batch, self.attend)
     last_BTD, *layers = self.discriminator(x_BTE, mask, noise, hidden)
@@ -200,10 +203,8 @@ class Electra(bert.Base, kw_only=True):
 
   @nn.nowrap
   def generator_flops(self, batch: Batch) -> float:
-    """FLOPs of forward and backward through the generator.
-
-    Its head runs at the targets; that of two towers at every token.
-    """
+    """FLOPs of forward and backward through the generator. Its head runs at the targets; that of
+    two towers at every token."""
     if self.generator == 'uniform':
       return 0.0
     size = generator_size(self)
@@ -231,12 +232,9 @@ def generator_size(model: Any) -> dict[str, int]:
 
 
 def make(config) -> Electra:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: an unknown generator, one without layers, heads that do not divide its width, labels
-      of examples, which have no head here; or as `bert.fields`.
-  """
+  """Builds the model from `config.model`. Raises UserError: an unknown generator, one without
+  layers, heads that do not divide its width, labels of examples, which have no head here; or as
+  `bert.fields`."""
   fields = bert.fields(Electra, config)
   choose(fields['generator'], get_args(Generator), 'config.model.generator')
   wanted = dict(words=True, pooler=False, labels=(), token_labels=(), answers='none')
@@ -253,4 +251,23 @@ def make(config) -> Electra:
   return Electra(**fields)
 
 
-MODEL = Factory(options_of(Electra), make)
+def as_bert(model: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+  """Returns the `config.model` of one net as a BERT of the family electra_net, with more fields."""
+  fields = {key: value for key, value in dict(model).items() if key not in OF_TWO_NETS}
+  return fields | dict(name='bert', family='electra_net') | more
+
+
+def encoder_of(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns one of the two nets as the encoder of a BERT, whose embeddings hold the projection."""
+  projection = dict(projection=net['projection']) if 'projection' in net else {}
+  return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
+
+
+def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
+  others = {key: tree for key, tree in params.items() if key != 'discriminator'}
+  return others | encoder_of(params['embeddings'], params['discriminator'])
+
+
+MODEL = Factory(
+  options_of(Electra), make, Part(lambda model: as_bert(model, words=False), _discriminator)
+)

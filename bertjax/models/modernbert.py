@@ -7,6 +7,7 @@ of this kind: RMSNorm and SwiGLU with rotary positions in every layer are NeoBER
 al. 2025).
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -47,7 +48,7 @@ from bertjax.models.layers.heads import (
 )
 from bertjax.models.layers.positions import bias_table
 from bertjax.models.layers.remat import Remat
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
@@ -194,7 +195,7 @@ class ModernBert(TargetModel, kw_only=True):
 
   @nn.nowrap
   def _layer(self, hidden: bool) -> dict[str, Any]:
-    """The fields of `Block`."""
+    """Returns the fields of `Block`."""
     return dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, gated=self.gated,
       norm=self.norm, norm_eps=self.norm_eps, norm_place='before',
@@ -239,11 +240,8 @@ def normal(std: float) -> Init:
 
 
 def make(config) -> ModernBert:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: heads that do not divide the width, or odd ones where pairs of them turn.
-  """
+  """Builds the model from `config.model`. Raises UserError: heads that do not divide the width, or
+  odd ones where pairs of them turn."""
   fields = given_fields(ModernBert, config)
   size, rest = divmod(fields['width'], fields['heads'])
   if rest or (fields['distances'] == 'rotary' and size % 2):
@@ -255,4 +253,10 @@ def make(config) -> ModernBert:
   return ModernBert(**fields)
 
 
-MODEL = Factory(options_of(ModernBert), make)
+def _with_head(params: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns the parameters where heads of labels get the layers before the word table."""
+  head = {key: params['mlm'][key] for key in ('dense', 'norm')} if 'mlm' in params else {}
+  return {**params, 'head': head} if head else params
+
+
+MODEL = Factory(options_of(ModernBert), make, tuned=Part(select=_with_head))

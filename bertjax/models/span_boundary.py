@@ -3,6 +3,7 @@
 Joshi et al. 2019, section 3.2; facebookresearch/SpanBERT, pair_bert.py.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -27,7 +28,7 @@ from bertjax.models.layers.basic import (
   small_table,
 )
 from bertjax.models.layers.heads import Head, gather_positions
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
@@ -107,15 +108,19 @@ class SpanBert(bert.Bert, kw_only=True):
 
 
 def make(config) -> SpanBert:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: as `bert.fields`; no words to score.
-  """
+  """Builds the model from `config.model`. Raises UserError: as `bert.fields`; no words to score."""
   fields = bert.fields(SpanBert, config)
   if not fields['words']:
     raise UserError('the boundary head scores words: expected config.model.words=True, got False')
   return SpanBert(**fields)
 
 
-MODEL = Factory(options_of(SpanBert), make)
+def _as_bert(model: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the `config.model` without the boundary head."""
+  own = ('boundary_positions', 'boundary_width')
+  fields = {key: value for key, value in model.items() if key not in own}
+  return fields | dict(name='bert', family='bert')
+
+
+# Rows of other plans have no spans for the boundary head.
+MODEL = Factory(options_of(SpanBert), make, Part(_as_bert))

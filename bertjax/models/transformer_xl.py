@@ -143,17 +143,15 @@ class TransformerXL(StreamModel, kw_only=True):
     noise: Noise | None = None,
     hidden: bool = False,
   ):
-    """Runs the layers and the head.
+    """Runs the layers and the head. Returns dict with word, the vocabulary's `Scores` or
+    `AdaptiveScores` at every position; last_BTD; carry, for the next batch; hidden_LBTD and
+    embedded_BTD if asked.
 
     Args:
       batch: see types.py; reads token and example.
       carry: memory of the batch before this one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
-
-    Returns:
-      dict with word, the vocabulary's `Scores` or `AdaptiveScores` at every position; last_BTD;
-      carry, for the next batch; hidden_LBTD and embedded_BTD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embed, scores = self._words(init, dtype)
@@ -230,7 +228,8 @@ class TransformerXL(StreamModel, kw_only=True):
 
   @nn.nowrap
   def _head_flops(self, batch: Batch) -> float:
-    """The head, with an entry for each cluster, is everywhere, a cluster's words where they are."""
+    """Returns the head, with an entry for each cluster, is everywhere, a cluster's words where they
+    are."""
     weight_BP, target_BP = np.asarray(batch['weight_BP']), np.asarray(batch['target_BP'])
     total = 0.0
     for i, (first, last) in enumerate(pairwise((0, *self.cutoffs, self.vocab_size))):
@@ -289,12 +288,9 @@ class TransformerXL(StreamModel, kw_only=True):
 
 
 def make(config) -> TransformerXL:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: an unknown attention, an odd width, a memory for absolute positions, learned
-      positions where none are read or none where they are, or same_length without memory.
-  """
+  """Builds the model from `config.model`. Raises UserError: an unknown attention, an odd width, a
+  memory for absolute positions, learned positions where none are read or none where they are, or
+  same_length without memory."""
   fields = given_fields(TransformerXL, config)
   attention, mem_len = fields['attention'], fields['mem_len']
   choose(attention, get_args(AttentionKind), 'config.model.attention')

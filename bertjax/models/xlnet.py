@@ -50,7 +50,7 @@ from bertjax.models.layers.memory import Memory, Start
 from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.remat import Remat
 from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
 
@@ -104,7 +104,9 @@ class XLNet(Model, kw_only=True):
     noise: Noise | None = None,
     hidden: bool = False,
   ):
-    """Runs the streams and, where there are targets, the head.
+    """Runs the streams and, where there are targets, the head. Returns dict with last_BTD, the
+    content stream; carry, for the next batch; with words word, the vocabulary's `Scores` at the
+    slots or, without targets, at every token; hidden_LBXD and embedded_BXD if asked.
 
     Args:
       batch: see types.py; reads token, type and example; order_q and order_k, without which every
@@ -113,11 +115,6 @@ class XLNet(Model, kw_only=True):
       carry: memory of the batch before this one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
-
-    Returns:
-      dict with last_BTD, the content stream; carry, for the next batch; with words word, the
-      vocabulary's `Scores` at the slots or, without targets, at every token; hidden_LBXD and
-      embedded_BXD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
@@ -252,10 +249,8 @@ class Labelled(XLNet, LabelModel):
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """Runs the model, see `LabelModel`. Reads token, type, example; with labels first, each [CLS].
-
     An example's [CLS] goes through dense, tanh and dropout (zihangdai/xlnet, modeling.py:
-    summarize_sequence).
-    """
+    summarize_sequence)."""
     init = INITS[self.initializer](self.init_std)
     content = {key: x for key, x in batch.items() if not key.endswith('_BP')}
     found = super().__call__(content, (), noise, hidden)
@@ -302,12 +297,9 @@ def glorot_vector(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def make(config) -> XLNet:
-  """Builds the model from `config.model`: with labels the one for fine-tuning.
-
-  Raises:
-    UserError: heads that do not divide the width, an odd width, a memory that remembers nothing,
-      labels beside words, or a head of answers beside others.
-  """
+  """Builds the model from `config.model`: with labels the one for fine-tuning. Raises UserError:
+  heads that do not divide the width, an odd width, a memory that remembers nothing, labels beside
+  words, or a head of answers beside others."""
   fields = given_fields(XLNet, config)
   if fields['width'] % fields['heads'] or fields['width'] % 2:
     raise UserError(
@@ -329,4 +321,5 @@ def make(config) -> XLNet:
   return (Labelled if tuned else XLNet)(**fields)
 
 
-MODEL = Factory(options_of(XLNet), make)
+# Fine-tuning begins with the content stream, without memory.
+MODEL = Factory(options_of(XLNet), make, tuned=Part(lambda model: dict(model, mem_len=0)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bertjax import registry
+from bertjax import models, registry
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import Model
@@ -12,17 +12,18 @@ from bertjax.types import Array, Batch, Context, Objective, Out, Term
 MODELS, KEY = 'bertjax.models', 'config.model.name'
 
 
-def model_of(config: Any, kind: type[Model]) -> Any:
+def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
   """The model of a run, which must be of the kind that its objective trains.
 
   Args:
-    config: the run's.
+    given: `config.model`.
+    objective: `config.objective.name`, for messages.
     kind: a contract of `models/layers/contracts.py`, or the one class that the objective is for.
 
   Raises:
     UserError: there is no such model, its fields do not work, or it is of another kind.
   """
-  name, objective = config.model.name, config.objective.name
+  name = given.name
   module = registry.find(MODELS, name, KEY)
   if not _defines(name, kind):
     fitting = [repr(other) for other in registry.names_in(MODELS) if _defines(other, kind)]
@@ -30,17 +31,17 @@ def model_of(config: Any, kind: type[Model]) -> Any:
       f'config.objective.name={objective!r} needs {KEY}={" or ".join(fitting)}, got {name!r}: '
       'begin with a config file that has both'
     )
-  return module.MODEL.make(config.model)
+  return module.MODEL.make(given)
 
 
-def labels_of(model: Any, key: str = 'labels') -> tuple[tuple[str, int], ...]:
-  """The labels of a `config.model`, or its token_labels; () where it has no such field."""
-  return tuple(model[key]) if key in model else ()
+def labels_of(model: Any, kind: str = 'text') -> tuple[tuple[str, int], ...]:
+  """Returns name and classes of the labels of texts of a `config.model`, or of its tokens."""
+  return tuple((head.name, head.classes) for head in models.heads_of(model) if head.kind == kind)
 
 
 def has_words(model: Any) -> bool:
-  """Returns whether a `config.model` has a head for the vocabulary; yes if it lacks the field."""
-  return 'words' not in model or model.words
+  """Returns whether a `config.model` has a head for the vocabulary."""
+  return any(head.kind == 'word' for head in models.heads_of(model))
 
 
 def require_words(model: Any) -> None:

@@ -27,7 +27,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
-  model = model_of(config, LabelModel)
+  model = model_of(config.model, config.objective.name, LabelModel)
   labels = labels_of(config.model)
   if labels != ((RIGHT, 1),):
     raise UserError(

@@ -81,7 +81,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of` and `classes_of`.
   """
-  model = model_of(config, LabelModel)
+  model = model_of(config.model, config.objective.name, LabelModel)
   classes_of(config)
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
   return of_heads(model, terms, ('classification',))

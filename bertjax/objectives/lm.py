@@ -41,7 +41,7 @@ def make(config) -> Objective:
   Raises:
     UserError: a model that does not take `config.length` columns, or see `model_of`.
   """
-  model = model_of(config, StreamModel)
+  model = model_of(config.model, config.objective.name, StreamModel)
   model.check_length(config.length)
   start = config.objective.memory
 

@@ -63,7 +63,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model without words.
   """
-  model = model_of(config, TargetModel)
+  model = model_of(config.model, config.objective.name, TargetModel)
   require_words(config.model)
   plus = float(config.objective.plus)
 
@@ -80,8 +80,7 @@ def make(config) -> Objective:
     return dict(out, logits_BPV=logits(out['word']))
 
   # A causal position does not see the tokens after it, so none is hidden to be completed.
-  causal = 'attend' in config.model and config.model.attend == 'causal'
-  of_words = () if causal else ('pseudo_perplexity', 'fill_mask')
+  of_words = () if model.causal else ('pseudo_perplexity', 'fill_mask')
   evals = ('loss', 'linear_probe', *of_words)
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 

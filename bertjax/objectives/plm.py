@@ -29,7 +29,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model without words.
   """
-  model = model_of(config, XLNet)
+  model = model_of(config.model, config.objective.name, XLNet)
   require_words(config.model)
   start = config.objective.memory
 

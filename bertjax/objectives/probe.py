@@ -42,7 +42,7 @@ def make(config) -> Objective:
     UserError: see `model_of` and `tag.tags_of`; an encoder with fewer layers than are read.
   """
   given, classes = config.objective, tag.tags_of(config)
-  encoder = model_of(config, TargetModel).clone(token_labels=())
+  encoder = model_of(config.model, config.objective.name, TargetModel).clone(token_labels=())
   needed = DEEP.get(given.features, 1)
   if encoder.layers < needed:
     raise UserError(

@@ -213,7 +213,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of` and `check`.
   """
-  model = model_of(config, Electra)
+  model = model_of(config.model, config.objective.name, Electra)
   check(config)
   settings = config.objective
   pair = _Pair(model, settings, _log_odds(config) if settings.electric else 0.0)

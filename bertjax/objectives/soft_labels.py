@@ -78,7 +78,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`, `classify.classes_of` and `column_of`; later, a file without it.
   """
-  given, model = config.objective, model_of(config, LabelModel)
+  given, model = config.objective, model_of(config.model, config.objective.name, LabelModel)
   classify.classes_of(config)
   column = column_of(config)
 

@@ -60,7 +60,7 @@ def make(config) -> Objective:
   Raises:
     UserError: spans longer than the model's table of places, or see `model_of`.
   """
-  settings, model = config.objective, model_of(config, SpanBert)
+  settings, model = config.objective, model_of(config.model, config.objective.name, SpanBert)
   if 'max_pair_targets' not in config.data.mask:
     raise UserError(
       f'config.data.mask {config.data.mask.name!r} has no spans to predict from their boundary: '

@@ -78,9 +78,9 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
-  model = model_of(config, LabelModel)
-  form = config.model.answers if 'answers' in config.model else 'none'
-  heads = [labels_of(config.model, key) for key in ('labels', 'token_labels')]
+  model = model_of(config.model, config.objective.name, LabelModel)
+  form = next((name for name, _ in labels_of(config.model, 'answers')), 'none')
+  heads = [labels_of(config.model, kind) for kind in ('text', 'token')]
   if heads != [(), ((LABEL, 2),) if form == 'none' else ()]:
     raise UserError(
       f"the objective 'spans' learns two scores of each token: expected config.model.labels=() and "

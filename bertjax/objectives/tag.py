@@ -26,7 +26,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of` and `tags_of`.
   """
-  model = model_of(config, LabelModel)
+  model = model_of(config.model, config.objective.name, LabelModel)
   tags_of(config)
   return of_heads(model, terms, ('tagging',))
 
@@ -38,7 +38,7 @@ def tags_of(config) -> int:
     UserError: a model with a head for words or for other labels, or fewer than two tags.
   """
   name = config.objective.name
-  others, labels = (labels_of(config.model, key) for key in ('labels', 'token_labels'))
+  others, labels = (labels_of(config.model, kind) for kind in ('text', 'token'))
   if [label for label, _ in labels] != [TAG] or others:
     raise UserError(
       f'the objective {name!r} learns tags alone: expected config.model.token_labels='

@@ -18,17 +18,9 @@ def is_source(text: str) -> bool:
 
 
 def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Opening:
-  """Opens 'FORMAT:PATH'.
-
-  Args:
-    text: names the model.
-    where: the key or flag that says it, for messages.
-    into: an empty directory for a vocabulary that is not there as a file that we read; None: a
-      temporary one, which is gone when the program ends.
-
-  Raises:
-    UserError: no such format, nothing there, or nothing that we compute.
-  """
+  """Opens 'FORMAT:PATH', which `where`, a key or flag, names; `into` is an empty directory for a
+  vocabulary that is in no file that we read, None a temporary one. UserError: no such format,
+  nothing there, or nothing that we compute."""
   name, _, path = text.partition(':')
   choose(name, FORMATS, f'the format of {where}')
   if name == 'hf':

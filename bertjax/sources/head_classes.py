@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax import models
-from bertjax.checkpoint import task_heads
 from bertjax.config import timeline
 from bertjax.examples.labelled.common import tag_sets
+from bertjax.objectives.combine import task_heads
 
 Classes = Mapping[str, tuple[str, ...]]  # head, as `task_heads.apart` names it -> its classes
 
@@ -18,8 +18,8 @@ Classes = Mapping[str, tuple[str, ...]]  # head, as `task_heads.apart` names it 
 def of(config: Any) -> dict[str, tuple[str, ...]]:
   """The classes of a run over labelled examples; of any other run there are none."""
   line = timeline.make(config)
-  if line.draws:
-    heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.phases}
+  if line.drawn:
+    heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.drawn}
   else:
     heads = {name: config for name in models.labels_of(config.model)}
   return {head: found for head, own in heads.items() if (found := of_task(own))}

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 import jax
 
 from bertjax import models
-from bertjax.checkpoint import manifest, reading, resume, task_heads
+from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.formats import directory, fresh
 from bertjax.machine import mirror, remote
+from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, model_fields, runs, subtrees, vocab_rows
 from bertjax.sources import foreign as sources
 from bertjax.sources.subtrees import Rows
@@ -69,15 +70,7 @@ def whole(init_from: Any) -> str:
 
 
 def open_source(name: str, key: str = KEY) -> Source:
-  """Opens a model.
-
-  Args:
-    name: a run, or FORMAT:PATH.
-    key: of the config that names it, for messages.
-
-  Raises:
-    UserError: there is none.
-  """
+  """Opens a model: a run or FORMAT:PATH, which `key` of the config names."""
   if not sources.is_source(name):
     if not remote.is_remote(name) and not pathlib.Path(name).is_dir():
       raise UserError(
@@ -121,11 +114,8 @@ class Brought(NamedTuple):
 
 
 def brought(config: Any) -> Brought:
-  """Opens what `config.init_from` of a run names.
-
-  Raises:
-    UserError: there is no such model, or it is of another `config.model.name`.
-  """
+  """Opens what `config.init_from` of a run names. UserError: no such model, or one of another
+  `config.model.name`."""
   name = whole(config.init_from)
   if not name:
     fields, said = model_fields.of_parts(config.init_from, _fields)
@@ -149,11 +139,8 @@ def _fields(name: str) -> Mapping[str, Any]:
 
 
 def _for_run(name: str, config: Any) -> Source:
-  """A whole model as a run takes it: where that learns from labelled examples, its encoder.
-
-  Raises:
-    UserError: as `open_source`, or a model without an encoder.
-  """
+  """Opens a whole model as a run takes it: where that learns from labelled examples, its
+  encoder."""
   source = open_source(name)
   if config.data.reader != 'labelled':
     return source
@@ -191,21 +178,10 @@ def keep_vocabulary(
 def loader(
   config: Any, vocabulary: Vocabulary | None, source: Source | None = None
 ) -> Callable[[Any], tuple[Any, list[str]]]:
-  """Opens the models of `config.init_from`, compares their vocabulary and returns their loader.
-
-  Args:
-    config: the run's.
-    vocabulary: of the run; None where it is not known.
-    source: the whole model, if it has been opened.
-
-  Returns:
-    variables (collections of arrays) -> (variables with it in place, what is worth saying), which
-    refuses a path, structure or shape that does not match, and then changes nothing.
-
-  Raises:
-    UserError: there is no such model, or it is of another vocabulary and `config.remap_vocab` is
-      not set.
-  """
+  """Opens the models of `config.init_from`, compares their vocabulary with the run's (None: not
+  known) and returns variables -> (variables with them in place, lines for people), which changes
+  nothing where a path, structure or shape does not match. `source` is the whole model, if it was
+  opened. UserError: no such model, or another vocabulary without `config.remap_vocab`."""
   name = whole(config.init_from)
   if name:
     source = source or _for_run(name, config)
@@ -242,11 +218,9 @@ def _with_whole(
   heads: Collection[str],
   other_classes: Collection[str],
 ) -> tuple[Any, list[str]]:
-  """Variables with the parameters of a whole model, and what became of which.
-
-  A head for labels that has another number of classes there is none of ours (RTE after MNLI), nor
-  is one of `other_classes`. Of runs on several tasks the heads of tasks of one name are taken.
-  """
+  """Returns variables with the parameters of a whole model, and lines for people. A head of labels
+  with another number of classes there is none of ours (RTE after MNLI), nor is one of
+  `other_classes`."""
   params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
   name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]

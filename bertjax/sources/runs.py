@@ -15,11 +15,12 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
+from bertjax.checkpoint import finite, manifest, reading, resume
 from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror
 from bertjax.models.layers import heads
+from bertjax.objectives.combine import task_heads
 from bertjax.types import FIT
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -77,16 +78,9 @@ class Run(NamedTuple):
 
 
 def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Run:
-  """Finds a run's config, checkpoint and vocabulary.
-
-  Args:
-    workdir: of the run, or one of its checkpoints.
-    step: of the checkpoint; 'best' by the run's `config.best`; None the newest intact one.
-    task: of a run on several, the one whose head is meant; '': none.
-
-  Raises:
-    UserError: no run, no such or no intact checkpoint, one of another step, or no such task.
-  """
+  """Finds config, checkpoint and vocabulary of a workdir, or of one of its checkpoints. `step`: of
+  the checkpoint, 'best' by `config.best`, None the newest intact one; `task`: of a run on several,
+  whose head is meant. UserError: no run, checkpoint or task of that name, or none intact."""
   workdir, fetch = mirror.opened(workdir)
   if (workdir / manifest.NAME).is_file():
     own = workdir.name
@@ -100,12 +94,12 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
   checkpoint = reading.choose(workdir, step, config.best, fetch)
   vocabulary = vocabulary_of(workdir, config)
   line = timeline.make(config)
-  names = tuple(phase.name for phase in line.phases) if line.draws else ()
+  names = tuple(phase.name for phase in line.drawn)
   if task:
     if not names:
       raise UserError(f'--task={task}: {workdir} has one task alone, if any: leave it out')
     choose(task, names, f'--task of {workdir}')
-    config = line.phases[names.index(task)].config
+    config = line.drawn[names.index(task)].config
     return Run(workdir, checkpoint, config, vocabulary, task=task)
   config.model = model_at(config, int(checkpoint.name))
   if names:
@@ -165,18 +159,8 @@ def write_run(
   vocabulary: Vocabulary | None,
   meta: Mapping[str, Any],
 ) -> None:
-  """Writes a workdir with one checkpoint, of step 0.
-
-  Args:
-    output: exists and is empty.
-    config: the whole config, with the model that the parameters are of.
-    params: nested dict of arrays.
-    vocabulary: copied into it.
-    meta: of the checkpoint.
-
-  Raises:
-    UserError: the parameters are not finite.
-  """
+  """Writes a workdir, an empty directory, with one checkpoint of step 0: the whole config with the
+  model of the parameters, its vocabulary, and `meta`. UserError: parameters are not finite."""
   state = dict(variables=dict(params=jax.tree.map(_on_device, dict(params))))
   finite.require(state, 'the model', ': nothing is written, take another one')
   saver = checkpoints_lib.Checkpoints(output / 'checkpoints', 1, config.best)
@@ -200,11 +184,7 @@ class Output:
   """A directory that is there whole or not at all: written as NAME.partial, renamed at the end."""
 
   def __init__(self, path: pathlib.Path):
-    """Makes NAME.partial.
-
-    Raises:
-      UserError: the directory exists and is not empty.
-    """
+    """Makes NAME.partial. UserError: the directory exists and is not empty."""
     self.path = path.absolute()
     if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
       raise UserError(f'{path} exists and is not empty: give another --output, or remove it')

@@ -14,16 +14,7 @@ Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
 
 
 def find(tree: Any, path: str, what: str) -> Any:
-  """The subtree at a path of names.
-
-  Args:
-    tree: nested mappings.
-    path: 'params/encoder'.
-    what: the tree is, for messages.
-
-  Raises:
-    UserError: there is none.
-  """
+  """Returns the subtree of nested mappings, `what` in messages, at a path as 'params/encoder'."""
   for depth, key in enumerate(path.split('/')):
     if not isinstance(tree, Mapping) or key not in tree:
       found = sorted(tree) if isinstance(tree, Mapping) else 'an array'
@@ -41,17 +32,10 @@ def replaced(tree: Mapping, path: Sequence[str], value: Any) -> Any:
 
 
 def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Rows | None) -> Any:
-  """Leaves of source shaped and placed like those of target.
-
-  Args:
-    source, target: of the same structure.
-    layers: picked from the leading axis of leaves under 'layers'; (): all.
-    where: source stands, a name that ends with its path; for messages, and to know words by.
-    rows: which rows of words are taken, where; the others stay those of target. None: all.
-
-  Raises:
-    UserError: another structure or shape.
-  """
+  """Returns leaves of source shaped and placed like those of target, of one structure. `layers`
+  picks from the leading axis of leaves under 'layers', () all; `where` names the source and its
+  path, which tells words; `rows` are those of words that move, None all. UserError: another
+  structure or shape."""
   if jax.tree.structure(source) != jax.tree.structure(target):
     raise UserError(
       f'init_from: {where} holds other parameters than the model; expected '

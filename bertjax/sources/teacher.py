@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from bertjax import dotted, models, sharding
-from bertjax.checkpoint import task_heads
 from bertjax.errors import UserError
+from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, init_from, vocab_rows
 from bertjax.types import TEACHER
 from bertjax.vocab.vocabulary import Vocabulary, check_rows
@@ -25,20 +25,10 @@ KEY = 'config.objective.teacher.source'
 def brought(
   config: Any, known: Mapping[str, Any]
 ) -> tuple[dict[str, Any], init_from.Source, list[str]]:
-  """Opens the teacher of a run.
-
-  Args:
-    config: the run's.
-    known: what the first element was when the run began; {}: it begins.
-
-  Returns:
-    (`model`, its fields of `config.model`, and `sha256` of its parameters; the teacher; lines for
-    people).
-
-  Raises:
-    UserError: no teacher is named, or there is none; or it is not the one that the run began with,
-      or has other classes or the heads of several tasks.
-  """
+  """Opens the teacher of a run; returns (`model`, its fields of `config.model`, and `sha256` of its
+  parameters; the teacher; lines for people). `known` is the first of them as the run began, {}
+  before. UserError: none is named or there, not the one that the run began with, other classes, or
+  heads of several tasks."""
   source = _source(config)
   params = source.params()
   found: dict[str, Any] = dict(model=dict(source.model), sha256=digest(params))
@@ -74,17 +64,9 @@ def without(variables: Any) -> Any:
 
 
 def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
-  """The teacher's parameters.
-
-  Args:
-    config: of the run, resolved.
-    vocabulary: of the run; None where it is not known.
-    abstract: the collection as shapes with shardings.
-
-  Raises:
-    UserError: another vocabulary than the run's, or parameters that it lacks: a head that its
-      source has not.
-  """
+  """Returns the teacher's parameters, placed as `abstract`, for a resolved config. UserError:
+  another vocabulary than the run's, or parameters that it lacks, as a head that its source has
+  not."""
   source = _source(config)
   if source.vocabulary is None:
     check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={source.name},')

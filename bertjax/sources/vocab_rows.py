@@ -15,17 +15,9 @@ def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
 def moved(
   name: str, theirs: Vocabulary | None, ours: Vocabulary | None, remap: bool, key: str
 ) -> tuple[Rows | None, list[str]]:
-  """The rows that move and what is worth saying; None: all stay, the vocabulary is the same.
-
-  Args:
-    name: of the model whose vocabulary is `theirs`.
-    theirs, ours: None where it is not known.
-    remap: whether rows may move.
-    key: of the config that names the model, for messages.
-
-  Raises:
-    UserError: the vocabularies differ, and rows must not move.
-  """
+  """Returns the rows that move and lines for people; rows None: all stay, or a vocabulary is not
+  known. `key` of the config names the model. UserError: the vocabularies differ, and without
+  `remap` rows must not move."""
   if theirs is None or ours is None:
     return None, [f'{name} comes without a vocabulary: that its ids are ours is not checked']
   if same_ids(theirs, ours):

@@ -37,18 +37,13 @@ def directory(
   identity: dict[str, Any],
   build: Callable[[pathlib.Path], dict[str, int]],
 ) -> tuple[pathlib.Path, dict[str, int]]:
-  """Finds the directory with this identity, or builds it under the first root that can be written.
+  """Finds the directory with this identity, or builds it under the first root that can be written;
+  returns it and its figures. Raises NoRoom where there is none and no root can be written.
 
   Args:
     roots: where it may be, best first; made if need be.
     identity: what the contents follow from.
     build: fills an empty directory and returns figures to be kept with it.
-
-  Returns:
-    The directory and its figures.
-
-  Raises:
-    NoRoom: it is not there and no root can be written.
   """
   identity = json.loads(json.dumps(identity))  # as it will be read: tuples are lists there
   name = checksums.digest(identity)[:32]
@@ -87,11 +82,7 @@ class _Damaged(Exception):
 
 
 def _record(path: pathlib.Path) -> dict[str, Any]:
-  """The record of a directory.
-
-  Raises:
-    _Damaged: it cannot be read, or is not as it was written.
-  """
+  """Returns the record of a directory, or raises _Damaged."""
   file = path / RECORD
   try:
     record = json.loads(file.read_bytes())
@@ -125,11 +116,8 @@ def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | Non
 
 
 def _built(root, name, identity, build) -> dict[str, int]:
-  """Builds the directory under a root, unless another process does so first.
-
-  Raises:
-    OSError: the root cannot be written; nothing is left behind there.
-  """
+  """Builds the directory under a root, unless another process does so first. Raises OSError where
+  the root cannot be written; nothing is left behind there."""
   path = root / name
   root.mkdir(parents=True, exist_ok=True)
   wait = lambda holder: logging.warning('waiting for %s, which builds %s', holder, path)
@@ -141,15 +129,14 @@ def _built(root, name, identity, build) -> dict[str, int]:
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f'{_BUILDING}{name}-', dir=root))
     try:
       figures = build(temporary)
-      files = {
-        file.name: (file.stat().st_size, checksums.of_file(file)) for file in temporary.iterdir()
-      }
+      files = {f.name: (f.stat().st_size, checksums.of_file(f)) for f in temporary.iterdir()}
       record = dict(identity=identity, figures=figures, files=files)
       durable.write_json(temporary / RECORD, dict(record, sha256=checksums.digest(record)))
-      if (
-        _found(path, identity) is None
-      ):  # where there are no locks, another one may have been faster
-        _remove(path)  # damaged
+      if _found(path, identity) is None:  # without locks another one may have been faster
+        if path.is_dir() and not path.is_symlink():  # damaged
+          shutil.rmtree(path)
+        else:
+          path.unlink(missing_ok=True)
         os.rename(temporary, path)
     finally:
       shutil.rmtree(temporary, ignore_errors=True)
@@ -157,25 +144,12 @@ def _built(root, name, identity, build) -> dict[str, int]:
 
 
 def _sweep(root: pathlib.Path, mine: str) -> None:
-  """Removes what killed builds left under a root.
-
-  Args:
-    root: where to look.
-    mine: name of the directory whose lock this process holds, or ''.
-  """
+  """Removes what killed builds left under a root; `mine` is the name whose lock is ours, or ''."""
   for left in root.glob(f'{_BUILDING}*'):
     name = left.name.removeprefix(_BUILDING).partition('-')[0]
     if name == mine or locks.is_free(root / f'{name}.lock'):
       _warn(f'{left} was left by a build that was killed: removed')
       shutil.rmtree(left, ignore_errors=True)
-
-
-def _remove(path: pathlib.Path) -> None:
-  """Removes what lies in the place of a directory, be it one or a file."""
-  if path.is_dir() and not path.is_symlink():
-    shutil.rmtree(path)
-  else:
-    path.unlink(missing_ok=True)
 
 
 @functools.cache

@@ -23,25 +23,16 @@ from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 
 class Options(NamedTuple):
-  """The options by which documents become ids.
+  """The options by which documents become ids."""
 
-  Attributes:
-    vocab, lowercase: arguments of `load_vocabulary`.
-    split: 'lines', 'sentences' or 'verbatim'.
-    errors: 'strict' or 'replace', for bytes that are not UTF-8.
-    columns: names of the records' columns.
-    lexicon, segmenter: arguments of `phrases.finder`.
-    skip_bad: True skips malformed documents; False refuses them.
-  """
-
-  vocab: str
+  vocab: str  # and `lowercase`: arguments of `load_vocabulary`
   lowercase: bool | None
-  split: str
-  errors: str
+  split: str  # 'lines', 'sentences' or 'verbatim'
+  errors: str  # 'strict' or 'replace', for bytes that are not UTF-8
   columns: Sequence[str] = ()
-  lexicon: str = ''
+  lexicon: str = ''  # and `segmenter`: arguments of `phrases.finder`
   segmenter: str = ''
-  skip_bad: bool = False
+  skip_bad: bool = False  # malformed documents are left out, not refused
 
 
 # What is counted of each document, as `builder.Stats` adds it up.
@@ -49,29 +40,17 @@ COUNTED = ('bytes', 'empty_sentences', 'replaced', 'broken_pairs', 'spelled_spec
 
 
 class Encoded(NamedTuple):
-  """A batch of D documents.
+  """A batch of D documents of S sentences."""
 
-  Attributes:
-    token_n: int32 ids, unit by unit.
-    length_S: int64 tokens of each unit, > 0.
-    size_D: int64 units of each document; 0 where nothing is left of it.
-    counted: names of COUNTED -> int64 per document.
-    unit_n: uint8, as `phrases.unit_starts` returns it, or None where no units are looked for.
-    column: name -> uint8 per unit; of `language` int32, an index into the languages.
-    languages: names, in the order of their first mention in the batch.
-    bad: number in the batch -> what is wrong, of documents that are left out; their size is 0.
-    whole: whether a part of the store may end behind the batch.
-  """
-
-  token_n: np.ndarray
-  length_S: np.ndarray
-  size_D: np.ndarray
-  counted: Mapping[str, np.ndarray]
-  unit_n: np.ndarray | None = None
-  column: Mapping[str, np.ndarray] = {}
-  languages: Sequence[str] = ()
-  bad: Mapping[int, str] = {}
-  whole: bool = True
+  token_n: np.ndarray  # int32 ids, sentence by sentence
+  length_S: np.ndarray  # int64 tokens of each sentence, > 0
+  size_D: np.ndarray  # int64 sentences of each document; 0 where nothing is left of it
+  counted: Mapping[str, np.ndarray]  # names of COUNTED -> int64 per document
+  unit_n: np.ndarray | None = None  # uint8, as `phrases.unit_starts` returns it, if looked for
+  column: Mapping[str, np.ndarray] = {}  # uint8 per sentence; `language` int32, into `languages`
+  languages: Sequence[str] = ()  # in the order of their first mention in the batch
+  bad: Mapping[int, str] = {}  # number in the batch -> what is wrong, of documents left out
+  whole: bool = True  # a part of the store may end behind the batch
 
   def between(self, first: int, last: int, whole: bool) -> 'Encoded':
     """The documents from `first` to before `last`."""
@@ -98,12 +77,8 @@ def spaced(split: str, vocabulary: Vocabulary) -> bool:
 
 
 def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> Encoded:
-  """Splits and tokenises a batch of documents.
-
-  Raises:
-    UserError: bytes that are not UTF-8, where errors are strict, or columns that do not fit the
-      lines, and such documents are not left out; units of a vocabulary that has no offsets.
-  """
+  """Splits and tokenises a batch of documents. Raises UserError for bytes that are not UTF-8, where
+  errors are strict, and columns that do not fit the lines, unless such documents are left out."""
   fields = [()] * len(documents)
   if options.columns:
     parts = [record.split(documents_lib.SEPARATOR, len(options.columns)) for record in documents]
@@ -189,13 +164,8 @@ def _columns(split, names) -> tuple[dict[str, np.ndarray], list[str]]:
 def encode_all(
   batches: Iterable[list[bytes]], options: Options, workers: int
 ) -> Generator[Encoded, None, None]:
-  """Encodes batches in several processes; yields the results in order, a bounded number ahead.
-
-  Args:
-    batches: documents.
-    options: how.
-    workers: processes, >= 1; one does the work in this process.
-  """
+  """Encodes batches of documents in several processes, or one in this process; yields the results
+  in order, a bounded number ahead."""
   if workers == 1:
     vocabulary = load_vocabulary(options.vocab, options.lowercase)
     yield from (encode(batch, vocabulary, options) for batch in batches)

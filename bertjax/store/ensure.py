@@ -41,19 +41,9 @@ def _run(module: str, flags: dict[str, object]) -> None:
 
 
 def ensure_store(data, seed: int, workdir: str) -> str:
-  """The path of the store of `config.data`, made in the workdir if need be.
-
-  Args:
-    data: `config.data`.
-    seed: of the vocabulary's sample.
-    workdir: the run's directory; its `vocab` and `store` are written.
-
-  Returns:
-    The store's directory.
-
-  Raises:
-    UserError: neither store nor text is named, no vocabulary, or a child process failed.
-  """
+  """Returns the directory of the store of `config.data`, made in the workdir if need be, with a
+  vocabulary whose sample is drawn by the seed. Raises UserError where neither store nor text is
+  named, no vocabulary, or a child process failed."""
   if data.store:
     if data.heldout:
       raise UserError(
@@ -146,11 +136,7 @@ def _flags(data, source: str, vocab, output: pathlib.Path, holdout: float) -> di
 
 
 def text(data) -> str:
-  """Returns the text that `config.data` names: its mixture or its input.
-
-  Raises:
-    UserError: nothing, or two things.
-  """
+  """Returns the text that `config.data` names: its mixture or its input, one of them."""
   named = data.mixture or data.input
   if not named:
     raise UserError(

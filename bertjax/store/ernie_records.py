@@ -27,17 +27,11 @@ _BATCH = 1000  # records
 
 @dataclasses.dataclass
 class Records:
-  """Records of some files, in order.
-
-  Attributes:
-    paths: of the files.
-    vocabulary: that the ids belong to.
-    left_out: what is told of lines that are no records.
-  """
+  """Records of some files, in order, whose ids belong to a vocabulary."""
 
   paths: list[pathlib.Path]
   vocabulary: Vocabulary
-  left_out: LeftOut
+  left_out: LeftOut  # lines that are no records
   columns = ()
   languages = ()
 
@@ -59,12 +53,8 @@ class Records:
     """Does nothing: the source cannot tell how far it was read."""
 
   def encoded(self, skip: int) -> Generator[Encoded, None, None]:
-    """Yields batches of documents, without those that hold the first `skip` documents.
-
-    Raises:
-      UserError: a line that is no record of this vocabulary and may not be left out, by file and
-        line.
-    """
+    """Yields batches of documents, without those that hold the first `skip` documents. Raises
+    UserError with file and line for one that is no record of this vocabulary, unless left out."""
     self.left_out.clear()
     lines = (
       (path, number, line)
@@ -96,14 +86,11 @@ class Records:
     # A unit of several tokens was found; one of a single token is a word.
     longer_n = np.append(label_n[1:] > 0, False)
     unit_n = np.where(label_n > 0, CONTINUES, np.where(longer_n, FOUND, WORD))
-    return Encoded(
-      token_n.astype(np.int32),
-      np.array([segment.shape[1] for segment in segments], np.int64),
-      np.array(sizes, np.int64),
-      {name: np.zeros(len(sizes), np.int64) for name in COUNTED}
-      | dict(bytes=np.array(bytes_D, np.int64)),
-      unit_n=unit_n.astype(np.uint8),
-    )
+    counted = {name: np.zeros(len(sizes), np.int64) for name in COUNTED}
+    counted['bytes'] = np.array(bytes_D, np.int64)
+    length_S = np.array([segment.shape[1] for segment in segments], np.int64)
+    size_D = np.array(sizes, np.int64)
+    return Encoded(token_n.astype(np.int32), length_S, size_D, counted, unit_n.astype(np.uint8))
 
 
 def _read(line: bytes, vocabulary: Vocabulary) -> tuple[list[np.ndarray], bool]:

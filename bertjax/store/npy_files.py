@@ -1,5 +1,6 @@
 """Columns written piece by piece to plain `.npy` files, in memory that does not grow with them."""
 
+import collections
 import os
 import pathlib
 from collections.abc import Iterable
@@ -42,29 +43,21 @@ class Column:
 def write_columns(
   directory: pathlib.Path, pieces: Iterable[tuple[dict[str, np.ndarray], dict[str, int]]]
 ) -> dict[str, int]:
-  """Writes pieces of columns to `directory/NAME.npy`.
-
-  Args:
-    directory: exists.
-    pieces: (columns, counts); all pieces have the same names and dtypes.
-
-  Returns:
-    The sum of the counts over the pieces.
-  """
+  """Writes pieces, (columns, counts) of the same names and dtypes, to `directory/NAME.npy`; returns
+  the sum of the counts."""
   files: dict[str, Column] = {}
-  total: dict[str, int] = {}
+  total: collections.Counter[str] = collections.Counter()
   try:
     for columns, counts in pieces:
       for name, value_n in columns.items():
         if name not in files:
           files[name] = Column(directory / f'{name}.npy', value_n.dtype)
         files[name].append(value_n)
-      for name, count in counts.items():
-        total[name] = total.get(name, 0) + count
+      total.update(counts)
   finally:
     for file in files.values():
       file.close()
-  return total
+  return dict(total)
 
 
 def join_columns(
@@ -72,10 +65,9 @@ def join_columns(
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
   """Returns pieces of columns as one, in memory, and the sum of their counts."""
   parts: dict[str, list[np.ndarray]] = {}
-  total: dict[str, int] = {}
+  total: collections.Counter[str] = collections.Counter()
   for columns, counts in pieces:
     for name, value_n in columns.items():
       parts.setdefault(name, []).append(value_n)
-    for name, count in counts.items():
-      total[name] = total.get(name, 0) + count
-  return {name: np.concatenate(part) for name, part in parts.items()}, total
+    total.update(counts)
+  return {name: np.concatenate(part) for name, part in parts.items()}, dict(total)

@@ -40,11 +40,8 @@ class _Encode(beam.DoFn):
 
 
 def options_of(words: Sequence[str]) -> pipeline_options.PipelineOptions:
-  """Beam's options of a command line, --runner among them.
-
-  Raises:
-    UserError: a word that is none of its flags; Beam would pass over it.
-  """
+  """Returns Beam's options of a command line, --runner among them. Raises UserError for a word that
+  is none of its flags; Beam would pass over it."""
   parser = pipeline_options._BeamArgumentParser(allow_abbrev=False)
   for kind in dict.fromkeys(pipeline_options.PipelineOptions.__subclasses__()):
     kind._add_argparse_args(parser)
@@ -62,13 +59,14 @@ def options_of(words: Sequence[str]) -> pipeline_options.PipelineOptions:
 
 
 def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> None:
-  """Encodes the shards that are not there.
-
-  Raises:
-    UserError: the text of one is refused; or workers write where this process does not see it.
-    concurrent.futures.BrokenExecutor: a worker process died.
-  """
-  missing = _missing(shards)
+  """Encodes the shards that are not there. Raises UserError where the text of one is refused, or
+  workers write where this process does not see it, BrokenExecutor where a worker process died."""
+  there = remote.names(shards[0].directory)
+  named = {shard.name: shard for shard in shards if shard.path.name not in there}
+  missing = list(named.values())
+  for shard in missing:
+    if shard.refusal.name in there:
+      remote.remove(shard.refusal)  # what was refused is tried again
   print(f'{len(shards) - len(missing)} of {len(shards)} shards are there', flush=True)
   if not missing:
     return
@@ -93,22 +91,9 @@ def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> 
     )
 
 
-def _missing(shards: Sequence[Shard]) -> list[Shard]:
-  """Those that are not there; what was refused is tried again."""
-  there = remote.names(shards[0].directory)
-  missing = {shard.name: shard for shard in shards if shard.path.name not in there}
-  for shard in missing.values():
-    if shard.refusal.name in there:
-      remote.remove(shard.refusal)
-  return list(missing.values())
-
-
 def _run(pipeline: beam.Pipeline) -> None:
-  """Runs a pipeline to its end.
-
-  DirectRunner waits for ever for a worker process that was killed; its thread that waits for the
-  process raises, and that is heard here.
-  """
+  """Runs a pipeline to its end. DirectRunner waits for ever for a worker process that was killed;
+  its thread that waits for the process raises, and that is heard here."""
   outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
   def run() -> None:

@@ -40,29 +40,17 @@ COLUMN_REMEDY = dict(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Store:
-  """An opened token store.
+  """An opened token store; its arrays are memory-mapped."""
 
-  Attributes:
-    path: its directory.
-    meta: `store.json`.
-    sentences: int64 [sentences + 1], offsets into the tokens.
-    documents: int64 [documents + 1], offsets into sentences.
-    counts: int64 [V].
-    word_starts: bool [V].
-    parts: the tokens, memory-mapped.
-    units: uint8 beside each part of tokens, or () where units were not looked for.
-    columns: name -> uint8 [sentences].
-  """
-
-  path: pathlib.Path
-  meta: Mapping[str, Any]
-  sentences: np.ndarray
-  documents: np.ndarray
-  counts: np.ndarray
-  word_starts: np.ndarray
-  parts: tuple[np.ndarray, ...]
-  units: tuple[np.ndarray, ...] = ()
-  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  path: pathlib.Path  # its directory
+  meta: Mapping[str, Any]  # `store.json`
+  sentences: np.ndarray  # int64 [sentences + 1], offsets into the tokens
+  documents: np.ndarray  # int64 [documents + 1], offsets into sentences
+  counts: np.ndarray  # int64 [V]
+  word_starts: np.ndarray  # bool [V]
+  parts: tuple[np.ndarray, ...]  # the tokens
+  units: tuple[np.ndarray, ...] = ()  # uint8 beside each part; () if they were not looked for
+  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)  # uint8 [sentences]
 
   @property
   def languages(self) -> Sequence[str]:
@@ -84,11 +72,7 @@ class Store:
     return np.cumsum([0] + [len(part) for part in self.parts])
 
   def column(self, name: str) -> np.ndarray:
-    """Returns one value per sentence, uint8 [sentences].
-
-    Raises:
-      UserError: the store has no such column.
-    """
+    """Returns one value per sentence, uint8 [sentences]; a UserError if there is none."""
     if name not in self.columns:
       said = ', '.join(self.columns) or 'none'
       remedy = COLUMN_REMEDY.get(name, f'Stores have {" and ".join(COLUMN_REMEDY)} at most')
@@ -96,11 +80,8 @@ class Store:
     return self.columns[name]
 
   def numbered(self, languages: Sequence[str]) -> 'Store':
-    """The store with its languages numbered as they stand in `languages`; () leaves it as it is.
-
-    Raises:
-      UserError: a language of the store is not among them, or the store knows none.
-    """
+    """Returns the store with its languages numbered as they stand in `languages`; () changes
+    nothing. Raises UserError where one is not among them, or the store knows none."""
     if not languages or list(languages) == list(self.languages):
       return self
     language_S = self.column('language')
@@ -116,23 +97,12 @@ class Store:
     return dataclasses.replace(self, meta=meta, columns=columns)
 
   def gather(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
-    """Reads ranges of tokens and lays them end to end.
-
-    Args:
-      start_n: int64 [n], first token of each range.
-      length_n: int64 [n], tokens of each range, >= 0. A range lies in one document.
-
-    Returns:
-      int32 [sum of length_n].
-    """
+    """Reads ranges of tokens (int64 [n] each, a range in one document) and lays them end to end,
+    int32 [sum of length_n]."""
     return self._gather(self.parts, np.int32, start_n, length_n)
 
   def gather_units(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
-    """Reads units as `gather` reads tokens: uint8.
-
-    Raises:
-      UserError: they were not looked for when the store was made.
-    """
+    """Reads units as `gather` reads tokens: uint8. Raises UserError where there are none."""
     self.check_units()
     return self._gather(self.units, np.uint8, start_n, length_n)
 
@@ -163,12 +133,8 @@ class Store:
 
 
 def open_store(path: str | pathlib.Path) -> Store:
-  """Opens a token store; reads nothing but `store.json` and the headers of the arrays.
-
-  Raises:
-    UserError: there is no store, it is of another format, `store.json` was changed, or files are
-      missing, cut short or do not fit together.
-  """
+  """Opens a token store; reads nothing but `store.json` and the headers of the arrays. Raises
+  UserError as `read_meta`, or where files are missing, cut short or do not fit together."""
   path = pathlib.Path(path)
   meta = read_meta(path)
   for name, size in meta['files'].items():
@@ -203,53 +169,40 @@ def part_name(kind: str, part: int) -> str:
 
 
 def read_meta(path: pathlib.Path) -> dict[str, Any]:
-  """`store.json`, without a look at the other files.
-
-  Raises:
-    UserError: there is none, it is torn or changed, of another format, or names files outside of
-      the store.
-  """
+  """Returns `store.json`, without a look at the other files. Raises UserError where there is none,
+  it is torn or changed, of another format, or names files outside of the store."""
   file = path / 'store.json'
   if not file.is_file():
     partial = path.with_name(path.name + '.partial')
     hint = f'{partial} is half written: repeat its command to finish it' if partial.exists() else ''
-    if not path.exists():
-      raise UserError(
-        f'there is no store {path}. {hint or "Make it with `python -m bertjax.prepare`"}'
-      )
-    raise UserError(f'{path} is not a token store: it has no store.json. {hint or _REMEDY}')
+    if path.exists():
+      raise UserError(f'{path} is not a token store: it has no store.json. {hint or _REMEDY}')
+    hint = hint or 'Make it with `python -m bertjax.prepare`'
+    raise UserError(f'there is no store {path}. {hint}')
   try:
     meta = json.loads(file.read_text(encoding='utf-8'))
     version = meta['format']
   except (ValueError, KeyError, TypeError) as error:
-    raise UserError(
-      f'{file} is not the description of a token store: {error}. {_REMEDY}'
-    ) from error
+    raise UserError(f'{file} is not the description of a token store: {error}. {_REMEDY}') from None
   if version != FORMAT:
     raise UserError(
       f'{path} has format {version}, this version of bertjax reads format {FORMAT}. '
       f'{_REMEDY}, or use the version of bertjax that wrote it'
     )
-  _check_signature(file, meta)
+  if 'sha256' in meta:  # older ones cannot be judged
+    sha256 = dict(meta['sha256'])
+    said, got = str(sha256.pop(file.name, None)), checksums.digest(dict(meta, sha256=sha256))
+    if got != said:
+      raise UserError(
+        f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '
+        f'{got[:12]}. {_REMEDY}'
+      )
   if not isinstance(meta.get('files'), dict):
     raise UserError(f'{file} is not the description of a token store: it names no files. {_REMEDY}')
   for name in (*meta['files'], *map(column_name, meta.get('columns', ()))):
     if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:
       raise UserError(f'{file} names {name!r}, which is outside of the store. {_REMEDY}')
   return meta
-
-
-def _check_signature(file: pathlib.Path, meta: Mapping[str, Any]) -> None:
-  """Raises UserError where store.json is not what was written; an older one cannot be judged."""
-  if 'sha256' in meta:
-    sha256 = dict(meta['sha256'])
-    said = str(sha256.pop(file.name, None))
-    got = checksums.digest(dict(meta, sha256=sha256))
-    if got != said:
-      raise UserError(
-        f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '
-        f'{got[:12]}. {_REMEDY}'
-      )
 
 
 def _check(store: Store) -> None:
@@ -265,9 +218,8 @@ def _check(store: Store) -> None:
     dtype=([meta['dtype']], sorted({str(part.dtype) for part in store.parts})),
     units=(meta['tokens'] * meta['units'], sum(len(part) for part in store.units)),
   )
-  for name, column_S in store.columns.items():
-    expected[f'column {name}'] = (meta['sentences'], len(column_S))
-  for name, (said, got) in expected.items():
+  columns = {f'column {name}': (meta['sentences'], len(x)) for name, x in store.columns.items()}
+  for name, (said, got) in (expected | columns).items():
     if said != got:
       raise UserError(
         f'{store.path}: store.json says {said} for {name}, the arrays have {got}. {_REMEDY}'

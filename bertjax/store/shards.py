@@ -39,21 +39,13 @@ _RECORD = 'record_D'  # bytes of each record, which blocks are cut by
 
 
 class Shard(NamedTuple):
-  """Files to encode in one piece, and the place for the result.
+  """Files to encode in one piece, and the place for the result."""
 
-  Attributes:
-    files: one file, or the two sides of parallel text.
-    options: see `encode.Options`.
-    besides: other values that the ids depend on, e.g. the sha256 of a lexicon.
-    directory: directory of the results, which all workers see.
-    name: name of the results, as it was found where the command was given.
-  """
-
-  files: Files
+  files: Files  # one file, or the two sides of parallel text
   options: Options
-  besides: Sequence[Any]
-  directory: str
-  name: str
+  besides: Sequence[Any]  # other values that the ids depend on, e.g. the sha256 of a lexicon
+  directory: str  # of the results, which all workers see
+  name: str  # of the results, as it was found where the command was given
 
   @property
   def path(self) -> remote.Place:
@@ -108,12 +100,8 @@ def _name(files: Files, options: Options, vocabulary: Vocabulary, besides: Seque
 
 
 def make(shard: Shard, vocabulary: Vocabulary) -> None:
-  """Encodes a shard; what is wrong with its text is written down, not raised.
-
-  Args:
-    shard: see above.
-    vocabulary: of its options, as it was read here.
-  """
+  """Encodes a shard by its vocabulary, as that was read here; writes down what is wrong with its
+  text, and does not raise it."""
   try:
     name = _name(shard.files, shard.options, vocabulary, shard.besides)
     if name != shard.name:
@@ -167,15 +155,8 @@ def _write(path: remote.Place, write: Callable[[pathlib.Path], Any]) -> None:
 
 
 def joined(shards: Sequence[Shard], skip: int) -> Generator[Encoded, None, None]:
-  """The documents of all shards in order, in blocks as one machine makes them of the whole text.
-
-  Args:
-    shards: all are there.
-    skip: documents to leave out at the beginning, whole blocks.
-
-  Raises:
-    UserError: a shard is damaged.
-  """
+  """Yields the documents of all shards in order, in blocks as one machine makes them of the whole
+  text, but for `skip` documents (whole blocks) at the beginning. Raises UserError for damage."""
   size = 0  # bytes of the block so far
   for shard in shards:
     for batch, record_D in _blocks(shard.path):
@@ -190,11 +171,7 @@ def joined(shards: Sequence[Shard], skip: int) -> Generator[Encoded, None, None]
 
 
 def left_out(shards: Sequence[Shard]) -> LeftOut:
-  """Adds up the lines and records that all shards left out because they were wrong.
-
-  Raises:
-    UserError: a shard is damaged.
-  """
+  """Adds up the lines and records that all shards left out because they were wrong."""
   found = LeftOut(True)
   for shard in shards:
     with _opened(shard.path) as archive:
@@ -209,20 +186,15 @@ def _blocks(path: remote.Place) -> Iterator[tuple[Encoded, np.ndarray]]:
   with _opened(path) as archive:
     for block in range(_json(archive, 'index.json')['blocks']):
       said = _json(archive, f'{block}.json')
-      array = {name: _array(archive, f'{block}/{name}.npy') for name in said['arrays']}
+      read = lambda name, at=block: io.BytesIO(archive.read(f'{at}/{name}.npy'))
+      array = {name: np.load(read(name), allow_pickle=False) for name in said['arrays']}
       batch = Encoded(
-        array['token_n'],
-        array['length_S'],
-        array['size_D'],
-        {name: array[name] for name in COUNTED},
-        array.get('unit_n'),
-        {
-          name.removeprefix('column/'): value
-          for name, value in array.items()
-          if name.startswith('column/')
-        },
-        said['languages'],
-        {int(number): what for number, what in said['bad'].items()},
+        **{name: array[name] for name in ('token_n', 'length_S', 'size_D')},
+        counted={name: array[name] for name in COUNTED},
+        unit_n=array.get('unit_n'),
+        column={k[7:]: x for k, x in array.items() if k.startswith('column/')},
+        languages=said['languages'],
+        bad={int(number): what for number, what in said['bad'].items()},
       )
       yield batch, array[_RECORD]
 
@@ -240,7 +212,3 @@ def _opened(path: remote.Place) -> Iterator[zipfile.ZipFile]:
 
 def _json(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
   return json.loads(archive.read(name))
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-  return np.load(io.BytesIO(archive.read(name)), allow_pickle=False)

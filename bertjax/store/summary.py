@@ -15,14 +15,7 @@ _LINES_ARE = {
 
 
 def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
-  """Prints the table.
-
-  Args:
-    store: finished.
-    vocabulary: of it.
-    split: what a line of the text is.
-    rate: tokens per second.
-  """
+  """Prints the table; `split` says what a line of the text is, `rate` is in tokens per second."""
   meta, stats = store.meta, store.meta['stats']
   held_out = open_store(store.path / 'heldout').meta if (store.path / 'heldout').exists() else None
   unk = vocabulary.special['unk']
@@ -33,17 +26,18 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
   for name in ('documents', 'sentences', 'tokens'):
     table.add_row(name, f'{meta[name]:,}', f'{held_out[name]:,}' if held_out else '')
   table.add_row('unknown tokens', f'{unknown:.4%}')
-  table.add_row('empty documents dropped', f'{stats["empty_documents"]:,}')
-  table.add_row('empty sentences dropped', f'{stats["empty_sentences"]:,}')
-  table.add_row('characters replaced', f'{stats["replaced"]:,}')
-  table.add_row('special tokens that are spelled in the text', f'{stats["spelled_special"]:,}')
   bad = stats['bad_lines'] + stats['bad_documents']
-  if bad:
-    table.add_row('bad lines, records and documents left out', f'{bad:,}')
-  if stats['broken_pairs']:
-    table.add_row('pairs with an empty side dropped', f'{stats["broken_pairs"]:,}')
-  if meta['units']:
-    table.add_row('phrases and entities found', f'{stats["found_units"]:,}')
+  for name, count, shown in (
+    ('empty documents dropped', stats['empty_documents'], True),
+    ('empty sentences dropped', stats['empty_sentences'], True),
+    ('characters replaced', stats['replaced'], True),
+    ('special tokens that are spelled in the text', stats['spelled_special'], True),
+    ('bad lines, records and documents left out', bad, bad),
+    ('pairs with an empty side dropped', stats['broken_pairs'], stats['broken_pairs']),
+    ('phrases and entities found', stats['found_units'], meta['units']),
+  ):
+    if shown:
+      table.add_row(name, f'{count:,}')
   if meta['languages']:
     table.add_row('languages', ', '.join(meta['languages']))
   table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')

@@ -32,11 +32,7 @@ def partial_of(output: pathlib.Path) -> pathlib.Path:
 
 @contextlib.contextmanager
 def owned(output: pathlib.Path) -> Iterator[None]:
-  """Holds a store that is not finished, so that no other process writes to it.
-
-  Raises:
-    UserError: another process is at it; it is named.
-  """
+  """Holds a store that is not finished; raises UserError where another process is at it."""
   if (output / 'store.json').is_file():
     yield
     return
@@ -48,11 +44,8 @@ def owned(output: pathlib.Path) -> Iterator[None]:
 
 
 def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
-  """Returns whether the directory holds the finished store of this identity.
-
-  Raises:
-    UserError: it holds the store of another one; the differences are listed.
-  """
+  """Returns whether the directory holds the finished store of this identity; raises UserError with
+  the differences where it is that of another one."""
   partial = partial_of(output)
   if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
     _give_name(partial, output)  # killed in the last moment
@@ -84,15 +77,8 @@ def refuse_foreign(output: str) -> None:
 
 
 def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
-  """Returns how far a store was written that is to go on; None if nothing of it was.
-
-  Args:
-    path: OUTPUT.partial.
-    identity: of the store that is asked for.
-
-  Raises:
-    UserError: it cannot go on, or it is another store; the differences are listed.
-  """
+  """Returns how far OUTPUT.partial was written that is to go on; None if nothing of it was. Raises
+  UserError where it cannot go on, or is another store than the one that is asked for."""
   file = path / _PROGRESS
   if not path.exists():
     return None
@@ -105,9 +91,8 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
   try:
     progress = json.loads(file.read_bytes())
     parts = [part for side in ('train', 'held_out') for part in progress['parts'][side]]
-    whole = all('sha256' in part for part in parts) and {'identity', 'stats', 'languages'} <= {
-      *progress
-    }
+    whole = {'identity', 'stats', 'languages'} <= {*progress}
+    whole = whole and all('sha256' in part for part in parts)
     whole = whole and 'accents' in progress['identity']['vocabulary']
   except (ValueError, KeyError, TypeError) as error:
     raise UserError(
@@ -120,7 +105,7 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
 
 
 def note_progress(path: pathlib.Path, progress: Mapping[str, Any]) -> None:
-  """Writes how far a store is written, as `read_progress` returns it."""
+  """Writes what `read_progress` returns."""
   durable.write_json(path / _PROGRESS, progress)
 
 
@@ -139,14 +124,12 @@ def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
 def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
   """Raises UserError with every difference in what makes a store."""
   lines = []
-  for key, value in asked.items():
-    if found.get(key) != value:
-      old, new = found.get(key), value
-      if isinstance(old, dict) and isinstance(new, dict):
-        old, new = (
-          {k: v for k, v in a.items() if b.get(k) != v} for a, b in ((old, new), (new, old))
-        )
-      lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
+  for key in (key for key, value in asked.items() if found.get(key) != value):
+    old, new = found.get(key), asked[key]
+    if isinstance(old, dict) and isinstance(new, dict):
+      differing = [name for name in old | new if old.get(name) != new.get(name)]
+      old, new = ({k: v for k, v in each.items() if k in differing} for each in (old, new))
+    lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
   if lines:
     raise UserError(
       f'{path} was begun with something else:\n' + '\n'.join(lines) + '\n'

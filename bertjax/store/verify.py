@@ -11,20 +11,13 @@ HELD_OUT, PLANS = 'heldout', 'plans'
 
 
 def has_checksums(path: pathlib.Path) -> bool:
-  """Returns whether a store can be verified: older ones have no sha256.
-
-  Raises:
-    UserError: as `reader.read_meta`.
-  """
+  """Returns whether a store can be verified: older ones have no sha256."""
   return 'sha256' in reader.read_meta(path)
 
 
 def faults(path: pathlib.Path) -> Iterator[str]:
-  """Yields what is wrong with the files of a store and of its `heldout/`, as it is found.
-
-  Raises:
-    UserError: there is no store, `store.json` is damaged, or it has no checksums.
-  """
+  """Yields what is wrong with the files of a store and of its `heldout/`, as it is found. Raises
+  UserError where there is no store, `store.json` is damaged, or it has no checksums."""
   meta = reader.read_meta(path)
   if 'sha256' not in meta:
     raise UserError(

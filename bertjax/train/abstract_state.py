@@ -25,16 +25,8 @@ def variables_of(objective: Objective, batch: Batch) -> tuple[Any, Any]:
 
 
 def make(parts: Sequence[Phase], phases: Sequence[Phase], devices: sharding.Devices) -> State:
-  """The state of a run.
-
-  Args:
-    parts: the phases of its config.
-    phases: those that run, each with a carry; of losses that are summed it is one.
-    devices: of its mesh.
-
-  Raises:
-    UserError: parts that do not share variables and optimizer state.
-  """
+  """Returns the state of a run as shapes: `parts` are the phases of its config, `phases` those that
+  run, each with a carry. UserError: parts that do not share variables and optimizer state."""
   states, specs = [], []
   for phase in parts:
     variables, axes = variables_of(phase.objective, phase.template)

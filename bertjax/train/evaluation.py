@@ -27,26 +27,27 @@ class EvalSet(NamedTuple):
     name: of the set.
     every: steps between two evaluations; 0: at the end of the run alone.
     evaluation: what it runs.
+    phase: the phase that its scores are named by, where several are side by side; ''.
   """
 
   name: str
   every: int
   evaluation: Evaluation
+  phase: str = ''
 
   def due(self, step: int, last: bool) -> bool:
     """Returns whether this set runs after a step: every `every` steps, and after the last."""
     return last or bool(self.every and step % self.every == 0)
 
-  def score_name(self, score: str, phase: str) -> str:
-    """The name under which a score is logged; phase is '' unless phases are side by
-    side."""
+  def score_name(self, score: str) -> str:
+    """The name under which a score is logged."""
     own = () if self.name == FIRST else (self.name,)
-    parts = ('eval', *([phase] if phase else ()), *own, *(() if own == (score,) else (score,)))
-    return '/'.join(parts)
+    parts = ('eval', self.phase, *own, *(() if own == (score,) else (score,)))
+    return '/'.join(filter(None, parts))
 
 
-def make(subject: Subject) -> tuple[EvalSet, ...]:
-  """The sets of a phase, ready to run.
+def make(subject: Subject, phase: str = '') -> tuple[EvalSet, ...]:
+  """The sets of a phase, ready to run; `phase` is as of `EvalSet`.
 
   Raises:
     UserError: an unknown evaluator or option, one that the objective does not support, or whatever
@@ -65,18 +66,14 @@ def make(subject: Subject) -> tuple[EvalSet, ...]:
         f'{key}: with this model config.objective.name={subject.config.objective.name!r} can be '
         f'judged by {", ".join(subject.objective.evals)}, got type={given.type!r}: leave it out'
       )
-    sets.append(EvalSet(name, given.every, evaluator.make(subject._replace(key=key), options)))
+    made = evaluator.make(subject._replace(key=key), options)
+    sets.append(EvalSet(name, given.every, made, phase))
   return tuple(sets)
 
 
-def score_names(phases: Iterable[Any], side_by_side: bool) -> set[str]:
-  """Every score that the phases' sets may give."""
-  return {
-    s.score_name(score, phase.name if side_by_side else '')
-    for phase in phases
-    for s in phase.evals
-    for score in s.evaluation.names
-  }
+def score_names(sets: Iterable[EvalSet]) -> set[str]:
+  """Every score that these sets may give."""
+  return {s.score_name(score) for s in sets for score in s.evaluation.names}
 
 
 def mean(best: Any, scores: Mapping[str, float]) -> dict[str, float]:
@@ -87,38 +84,29 @@ def mean(best: Any, scores: Mapping[str, float]) -> dict[str, float]:
   return {MEAN: math.fsum(scores[name] for name in names) / len(names)}
 
 
-def due(phases: Iterable[Any], step: int, last: bool) -> bool:
-  """Returns whether any evaluation set of these phases runs after a step."""
-  return any(s.due(step, last) for phase in phases for s in phase.evals)
+def due(sets: Iterable[EvalSet], step: int, last: bool) -> bool:
+  """Returns whether any of these sets runs after a step."""
+  return any(s.due(step, last) for s in sets)
 
 
-def lacking(
-  phases: Iterable[Any], side_by_side: bool, step: int, scores: Mapping[str, float]
-) -> list[str]:
-  """The sets that are due after this step only if it is the last one, and gave none of these."""
-  label = lambda phase: phase.name if side_by_side else ''
-  return [
-    s.name
-    for phase in phases
-    for s in phase.evals
-    if s.evaluation.names and not s.due(step, False)
-    if not any(s.score_name(name, label(phase)) in scores for name in s.evaluation.names)
-  ]
+def lacking(sets: Iterable[EvalSet], step: int, scores: Mapping[str, float]) -> bool:
+  """Returns whether a set is due after this step only if it is the last one, and gave none of
+  these scores."""
+  return any(
+    s.evaluation.names
+    and not s.due(step, False)
+    and not any(s.score_name(name) in scores for name in s.evaluation.names)
+    for s in sets
+  )
 
 
 def run_due(
-  phases: Iterable[Any],
-  side_by_side: bool,
-  variables: Variables,
-  step: int,
-  last: bool,
-  rest: bool = False,
+  sets: Iterable[EvalSet], variables: Variables, step: int, last: bool, rest: bool = False
 ) -> tuple[dict[str, float], list[Any]]:
   """Runs the sets that are due.
 
   Args:
-    phases: whose sets they are: the running one, or all that are side by side.
-    side_by_side: whether phases take turns, or are summed.
+    sets: of the run.
     variables: the model's.
     step: the number of steps taken.
     last: whether these are all; then every set is due.
@@ -128,13 +116,11 @@ def run_due(
     (the scores by the names they are logged under, tables to be shown).
   """
   scores, tables = {}, []
-  for phase in phases:
-    for s in phase.evals:
-      if s.due(step, last) and not (rest and s.due(step, False)):
-        report: Report = s.evaluation.run(variables, step)
-        label = phase.name if side_by_side else ''
-        scores |= {s.score_name(name, label): value for name, value in report.scores.items()}
-        tables += [] if report.table is None else [report.table]
+  for s in sets:
+    if s.due(step, last) and not (rest and s.due(step, False)):
+      report: Report = s.evaluation.run(variables, step)
+      scores |= {s.score_name(name): value for name, value in report.scores.items()}
+      tables += [] if report.table is None else [report.table]
   return scores, tables
 
 
@@ -155,11 +141,10 @@ def scores(
   Returns:
     name -> score, those of `before` among them.
   """
-  rest = before is not None
-  phases, side_by_side = run.judged(run.timeline.at(done - 1)[0]), run.timeline.side_by_side
-  if last and (names := dict.fromkeys(s.name for phase in phases for s in phase.evals)):
-    progress.note(f'Evaluating: {", ".join(names)}')  # all of them, which may take minutes
-  found, tables = run_due(phases, side_by_side, variables, done, last, rest)
+  rest, sets = before is not None, run.evals(done)
+  if last and sets:  # all of them, which may take minutes
+    progress.note(f'Evaluating: {", ".join(dict.fromkeys(s.name for s in sets))}')
+  found, tables = run_due(sets, variables, done, last, rest)
   found |= mean(run.config.best, {**(before or {}), **found})
   shown = ', '.join(f'{k} {v:.4f}' for k, v in found.items())
   if shown or not rest:

@@ -64,14 +64,9 @@ def recalled(
   given: Collection[str] | None = None,
   overrides: Iterable[str] = (),
 ) -> Facts:
-  """Returns the facts of a run that has begun, none of one that has not.
-
-  Args:
-    record: its config.json, as `resume.stored` reads it.
-    workdir: of the run, which keeps the vocabulary.
-    given: keys of the command line; None: every value of the config stands.
-    overrides: keys of the config whose new values stand against what was brought.
-  """
+  """Returns the facts of the run whose config.json is `record`, none before it has begun. The
+  workdir keeps the vocabulary; `given` as of Facts; `overrides` are keys whose new values stand
+  against what a model brought."""
   if record is None:
     return Facts(given)
   kept = NONE.kept() | resume.with_tuples(record.get('facts') or _of_format_10(record))
@@ -111,16 +106,8 @@ class Found(NamedTuple):
 
 
 def look_up(spec: Any, workdir: pathlib.Path | str, begun: bool) -> Found:
-  """Looks up what a run needs before it has its store.
-
-  Args:
-    spec: of the run, with the facts that are known already.
-    workdir: of the run, which keeps the vocabulary that a model brings.
-    begun: whether the run has begun: then it needs `config.init_from` no more.
-
-  Raises:
-    UserError: a source or a teacher that is not there or does not fit.
-  """
+  """Looks up what a run needs before it has its store; one that has begun needs `config.init_from`
+  no more. UserError: a source or a teacher that is not there or does not fit."""
   config, facts = spec.config, spec.facts
   said, opened, taught = [], None, None
   if 'teacher' in config.objective:

@@ -22,16 +22,8 @@ from bertjax.types import TEACHER
 def initial_state(
   run: setup.Run, say: Callable[[str], None] = print, source: init_from.Source | None = None
 ) -> State:
-  """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries.
-
-  Args:
-    run: before its first step.
-    say: shows a line.
-    source: what `config.init_from` names, if it has been opened.
-
-  Raises:
-    UserError: what it names does not fit the run.
-  """
+  """Makes variables from the seed, then of `config.init_from`, opened as `source` if it was, then a
+  fresh optimizer state and carries. UserError: what it names does not fit the run."""
   config = run.config
   fresh_layers.check(config.fresh_layers, config.init_from, run.abstract.variables['params'])
   load = init_from.loader(config, run.vocabulary, source)
@@ -101,11 +93,8 @@ def begin(
   progress: Progress,
   workdir: str,
 ) -> tuple[int, State, dict[str, Any]]:
-  """(steps taken, state, what else was saved) of the newest checkpoint, or from the seed.
-
-  Raises:
-    UserError: the batch of the last step is not the one that the run was trained on.
-  """
+  """Returns (steps taken, state, what else was saved) of the newest checkpoint, or of the seed.
+  UserError: the batch of the last step is not the one that the run was trained on."""
   config, record = run.config, resume.stored(workdir)
   found = checkpoints.restore(saved(run, run.abstract))
   if found is None:
@@ -137,25 +126,17 @@ def begin(
 def moved(
   new: timeline.Timeline, record: Mapping[str, Any] | None, changed: Iterable[str], start: int
 ) -> str:
-  """Compares the steps after `start` with what they were by the config of step `start`.
-
-  Args:
-    new: phases from now on.
-    record: config.json of the run.
-    changed: keys of its config that have changed after that step, or are to.
-    start: the number of steps taken.
-
-  Returns:
-    The learning rate and the phase of the first one that differs, now and before; '': none does.
-  """
+  """Compares the steps after `start` with those of the config of step `start`, as a config.json has
+  it, where keys `changed` say that they may differ; returns learning rate and phase of the first
+  one that differs, now and before, or ''."""
   decisive = [key for key in changed if covers(('total_steps', 'optimizer', 'phases'), key)]
   if record is None or not decisive or start >= new.total:
     return ''
   old = resolve.of_step(record, start).timeline
 
   def at(line: timeline.Timeline, step: int) -> str:
-    number, _ = (new if line.draws else line).at(min(step, line.total - 1))
-    name, config = line.phases[number]
+    number, _ = line.at(min(step, line.total - 1))
+    name, config, _ = line.phases[number]
     return f'{float(schedules.make(config.optimizer.schedule)(step)):.6g} in phase {name!r}'
 
   why = f' (config.total_steps={new.total}, {old.total} before)' * (new.total != old.total)
@@ -198,7 +179,7 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
 def batch_of(run: setup.Run, done: int) -> list[Any]:
   """[phase, index of the batch in it] of step number `done` (from 1)."""
   phase, index = run.at(done)
-  return [phase.name, index]
+  return list(phase.place(index)[:2])
 
 
 def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:

@@ -156,7 +156,7 @@ class Session:
           f'Stopped by {self._stop.reason} after step {done}; the same command resumes'
         )
         return
-      if evaluation.due(self._judged(done), done, last):
+      if evaluation.due(self._run.evals(done), done, last):
         self._evaluate(done, last)
     self._finish()
 
@@ -168,11 +168,10 @@ class Session:
       return
     scores = self._checkpoints.scores(done)
     if scores is None:
-      if evaluation.due(self._judged(done), done, last):
+      if evaluation.due(self._run.evals(done), done, last):
         self._evaluate(done, last)
       return
-    side_by_side = self._run.timeline.side_by_side
-    if last and evaluation.lacking(self._judged(done), side_by_side, done, scores):
+    if last and evaluation.lacking(self._run.evals(done), done, scores):
       scores = self._scores(done, True, scores)  # it only now turns out to be the last step
       self._checkpoints.score(done, scores)
     self._record.scores(done, scores)
@@ -185,7 +184,7 @@ class Session:
     phase, index = self._run.at(done)
     with self._record.time('input'):
       batch, counts = phase.next_batch(index)
-    self._compile(phase, batch)
+    self._compile(phase, index, batch)
     if index == 0:
       self._state = phase.enter(self._state)
     with self._record.time('compute'):
@@ -204,17 +203,17 @@ class Session:
     if said := self._checkpoints.failure():
       self._progress.note(said)
 
-  def _compile(self, phase: Phase, batch: Batch) -> None:
+  def _compile(self, phase: Phase, index: int, batch: Batch) -> None:
     """Once for each length of rows, of which labelled ones have several."""
     if phase.takes(batch):
       return
-    lengths = '-'.join(map(str, sorted({*columns(batch).values()})))
+    name, lengths = phase.place(index).name, '-'.join(map(str, sorted({*columns(batch).values()})))
     own = f' for rows of {lengths}' if readers.of(phase.config.data).unit else ''
-    self._progress.note(f'Compiling the train step of phase {phase.name!r}{own}')
+    self._progress.note(f'Compiling the train step of phase {name!r}{own}')
     with self._record.time('compile'):
       phase.compile(self._run.abstract, batch)
       # Collectives of CPUs give up where one process begins 30 s after another.
-      hosts.barrier(f'compiled/{phase.name}/{lengths}', math.inf)
+      hosts.barrier(f'compiled/{name}/{lengths}', math.inf)
 
   def _claim(self, done: int) -> None:
     """The first step has worked: from now on the workdir is this run's."""
@@ -238,9 +237,6 @@ class Session:
       for watcher in self.watchers:
         meta |= watcher.saved(done, held)
       self._checkpoints.save(done, held, meta, wait=wait)
-
-  def _judged(self, done: int) -> tuple[Phase, ...]:
-    return self._run.judged(self._run.timeline.at(done - 1)[0])
 
   def _scores(self, done: int, last: bool, before: dict[str, float] | None) -> dict[str, float]:
     return evaluation.scores(self._run, done, last, self._state.variables, self._progress, before)

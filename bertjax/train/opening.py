@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from bertjax.config import presets, schema, timeline
+from bertjax.config import presets, timeline
 from bertjax.examples import readers
 from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
@@ -27,7 +27,6 @@ def open_run(
 ) -> tuple[setup.Run, init_from.Source | None]:
   """The run over the store (made first if the config gives text), and what it is to begin with, if
   that was opened; arguments as of `resolve.begin`."""
-  schema.check_keys(config)
   digests.check_start(config)
   tracking.check(config.trackers)
   workdir = place.path
@@ -37,7 +36,7 @@ def open_run(
   data, seed = spec.config.data, spec.config.seed
   reader = readers.of(data)
   if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
-    for phase in spec.timeline.phases:
+    for phase in spec.timeline.parts:
       with timeline.named(phase):
         readers.of(phase.config.data).check(phase.config)
   if remote.is_remote(data.store):
@@ -49,7 +48,7 @@ def open_run(
     hosts.barrier('store', math.inf)  # as long as process 0 lives
     place.fetch_store()
   path = reader.ensure(data, seed, workdir)
-  progress.note(reader.says([phase.config for phase in spec.timeline.phases], path))
+  progress.note(reader.says([phase.config for phase in spec.timeline.parts], path))
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
   run = hosts.first_then_all('plans', lambda: setup.make_run(spec, path, fallback=plans))
@@ -70,6 +69,8 @@ def open_run(
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
-  for warning in presets.warnings(run.config, jax.devices()[0].platform, os.environ):
+  for warning in presets.warnings(
+    run.config.preset, run.config.model.dtype, jax.devices()[0].platform, os.environ
+  ):
     progress.note(warning)
   return run, source

@@ -18,12 +18,8 @@ WARMUP = 3
 
 
 def measure(run: setup.Run, say: Callable[[str], None]) -> int:
-  """Returns the number of steps that fit into `config.minutes` on these devices.
-
-  Args:
-    run: that begins. It cannot be used afterwards: its batches have begun.
-    say: function that shows a line.
-  """
+  """Returns the number of steps that fit into `config.minutes` on these devices. The run cannot be
+  used afterwards: its batches have begun."""
   minutes = run.config.minutes
   say(f'Timing {STEPS} steps, to see how many {minutes:g} minutes have room for')
   slowest = max(map(float, hosts.gather('pace', repr(_seconds(run)))))

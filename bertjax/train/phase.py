@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -11,8 +11,10 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.data_contracts import PREFIX, TrainingRows
+from bertjax.config.combined import Combined
+from bertjax.data_contracts import PREFIX
 from bertjax.examples import loader, readers
+from bertjax.objectives import combine
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet
@@ -26,18 +28,18 @@ class Phase:
   Attributes:
     name: of the phase.
     subject: its config, objective, shapes and stores.
-    examples: the rows to train on.
+    batches: of the rows to train on.
     tx, schedule: the optimizer.
     devices: of the run.
     axes: tree like the parameters with a tuple of logical axis names at every leaf.
     rules: which rules of the optimizer decide which parameters, as a table for people.
     evals: what judges the model while this phase runs.
-    parts: the phases that each of its steps trains together (summed.py); () of any other.
+    parts: those that it trains as one, see `together`; () of any other.
   """
 
   name: str
   subject: Subject
-  examples: TrainingRows
+  batches: loader.Batches | loader.Together
   tx: optax.GradientTransformationExtraArgs
   schedule: Callable
   devices: sharding.Devices
@@ -46,7 +48,7 @@ class Phase:
   rules: str
   parts: tuple['Phase', ...] = ()
   _stream: Iterator | None = None
-  _train: dict[tuple[int, ...], Any] = dataclasses.field(default_factory=dict)  # by columns
+  _train: dict[Any, Any] = dataclasses.field(default_factory=dict)  # by columns
   _abstract: Any = None
   _pass: Any = None
 
@@ -59,6 +61,11 @@ class Phase:
   def objective(self) -> Objective:
     """The training system."""
     return self.subject.objective
+
+  @property
+  def examples(self) -> Any:
+    """The rows to train on, of a phase without parts."""
+    return self.batches.examples  # pyright: ignore
 
   @property
   def template(self) -> Batch:
@@ -81,7 +88,7 @@ class Phase:
 
   def takes(self, batch: Batch) -> bool:
     """Returns whether the step is compiled for the row lengths of this batch."""
-    return tuple(columns(batch).values()) in self._train
+    return tuple(columns(batch).items()) in self._train
 
   def compile(self, abstract: step_lib.State, batch: Batch | None = None) -> None:
     """Compiles the train step, once, with shardings pinned: a leaf that drifts would retrace.
@@ -97,19 +104,17 @@ class Phase:
     """The step for rows as long as these, compiled at its first use: labelled rows have several
     lengths."""
     wide = columns(batch)
-    key = tuple(wide.values())
+    key = tuple(wide.items())
     if key not in self._train:
       watched = bool(self.config.skip_nonfinite or self.config.spike)
       function = self._step_function(watched)
       shardings = jax.tree.map(lambda x: x.sharding, self._abstract)
       rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
-      shapes = {
-        k: (len(v), wide[k], *v.shape[2:]) if k in wide else v.shape
-        for k, v in self.template.items()
-      }
-      abstract = {
-        k: jax.ShapeDtypeStruct(shapes[k], v.dtype, sharding=rows) for k, v in self.template.items()
-      }
+      abstract = {}
+      for name in batch:
+        like = self.template[name]
+        shape = (len(like), wide[name], *like.shape[2:]) if name in wide else like.shape
+        abstract[name] = jax.ShapeDtypeStruct(shape, like.dtype, sharding=rows)
       rate = jax.ShapeDtypeStruct((), np.float32, sharding=self._abstract.step.sharding)
       self._train[key] = self.devices.compile(
         function,
@@ -171,19 +176,53 @@ class Phase:
       hosts = (jax.process_index(), jax.process_count())
       data = self.config.data
       threads = data.threads if readers.of(data).repeats else 0
-      self._stream = loader.train_batches(
-        self.examples, self.config.batch_size, index, hosts, threads
-      )
+      self._stream = loader.stream(self.batches, index, hosts, threads)
     got, batch, counts = next(self._stream)
     assert got == index, f'batches come in order: expected {index}, got {got}'
     return batch, counts
 
   def batch_sha256(self, index: int, hosts: int = 1) -> list[str]:
     """sha256 of the rows of the global batch `index` that each of so many hosts is fed."""
-    batch = loader.batch_at(self.examples, index, self.config.batch_size)
-    rows = self.config.batch_size // hosts
-    parts = [{k: v[i * rows :][:rows] for k, v in batch.items()} for i in range(hosts)]
-    return [loader.batch_sha256(part) for part in parts]
+    batch, _ = self.batches.at(index)
+    parts = [{k: np.split(v, hosts)[i] for k, v in batch.items()} for i in range(hosts)]
+    return [self.sha256(index, part) for part in parts]
+
+  def sha256(self, index: int, rows: Batch) -> str:
+    """sha256 of rows of batch `index`, as of a run on the part alone that is drawn."""
+    drawn = self.batches.place(index).name
+    return loader.batch_sha256(combine.part(rows, drawn) if drawn else rows)
+
+  def place(self, index: int) -> loader.Place:
+    """The rows of batch `index`, with the name of the phase, or of the part that is drawn."""
+    found = self.batches.place(index)
+    return found._replace(name=found.name or self.name)
+
+
+def together(name: str, parts: Sequence[Phase], given: Combined) -> Phase:
+  """Returns the phase that trains others as one; they are judged apart.
+
+  Args:
+    name: of it.
+    parts: phases over the same variables, with one optimizer.
+    given: how.
+  """
+  first, steps = parts[0], None
+  if given.draws:
+    counted = zip(given.draws.examples, parts, strict=True)
+    examples = tuple(number or part.examples.rows for number, part in counted)
+    steps = given.draws._replace(examples=examples).steps
+  rows = {part.name: part.config.batch_size for part in parts}
+  objective = combine.together({p.name: p.objective for p in parts}, given.factors, rows)
+  template = combine.join({p.name: p.template for p in parts})
+  return dataclasses.replace(
+    first,
+    name=name,
+    subject=first.subject._replace(objective=objective, template=template),
+    batches=loader.Together({p.name: cast(loader.Batches, p.batches) for p in parts}, steps),
+    evals=(),
+    parts=tuple(parts),
+    _train={},
+  )
 
 
 def columns(batch: Batch) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Last lines of a finished run: its directory and the next commands."""
 
 from bertjax import models
-from bertjax.checkpoint import task_heads
+from bertjax.objectives.combine import task_heads
 from bertjax.train import setup
 
 
@@ -28,7 +28,7 @@ def show(run: setup.Run, workdir: str, early: str) -> None:
   elif _has_head(run):
     scored = any(each.evaluation.names for phase in run.parts for each in phase.evals)
     which = ' --step=best' if scored else ''
-    which += ' --task=NAME' if run.timeline.draws is not None else ''
+    which += ' --task=NAME' if run.timeline.drawn else ''
     print(
       f'  python -m bertjax.predict --workdir={workdir}{which} --input=FILE\n'
       f'  python -m bertjax.convert --to=hf --workdir={workdir}{which} --output=DIR'

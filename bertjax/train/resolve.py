@@ -49,19 +49,11 @@ class RunSpec(NamedTuple):
 
 
 def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
-  """Resolves a config; changes nothing but what it returns.
-
-  Args:
-    config: as it was given, with its references.
-    facts: as far as they are known.
-
-  Raises:
-    UserError: whatever is wrong with a key of the config, or does not fit the facts.
-  """
+  """Resolves a config, with its references, by the facts that are known; changes nothing.
+  UserError: whatever is wrong with a key, or does not fit the facts."""
   given, config = config, copy.deepcopy(config)
   sections.complete(config)
-  schema.check_keys(config)
-  said = [*_steps(config, facts), *_source(config, facts)]
+  said = [*_steps(config, facts), *(_source(config, facts) if facts.model else ())]
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)
   if facts.teacher:
@@ -69,20 +61,17 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
       model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
     )
   _vocabulary(config.data, facts)
-  line = schema.check(config)
+  line = schema.check_complete(config)
   config = config.copy_and_resolve_references()
   spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data)))
   return with_store(spec, facts) if facts.ids else spec
 
 
 def with_store(spec: RunSpec, facts: Facts) -> RunSpec:
-  """Returns a spec with what its store says, whose facts are the last ones to be known.
-
-  Raises:
-    UserError: the model or its labels do not fit.
-  """
+  """Returns a spec with what its store says, the last facts to be known. UserError: the model or
+  its labels do not fit."""
   config, line = copy.deepcopy((spec.config, spec.timeline))
-  for each in (config, *(phase.config for phase in line.phases)):
+  for each in (config, *(phase.config for phase in line.parts)):
     _store(each.model, each.data.languages, facts)
   if 'task' in readers.of(config.data).reads and 'labels' in config.model:
     _labels(config, line)
@@ -96,18 +85,12 @@ def begin(
   overrides: Iterable[str] | None = None,
 ) -> tuple[RunSpec, init_from.Source | None]:
   """Resolves the config of a run before it has its store, and opens what it begins with.
-
-  Args:
-    config, given: see `resolve` and `Facts`.
-    workdir: of the run.
-    overrides: keys that may have other values than in the run of the workdir; None: compare none,
-      as an evaluation does.
-
-  Raises:
-    UserError: as `resolve` and `check_workdir`; or a source, a teacher or examples that do not fit.
-  """
+  `overrides` are keys that may have other values than in the run of the workdir; None compares
+  none, as an evaluation does. UserError: as `resolve` and `check_workdir`, or a source, a teacher
+  or examples that do not fit."""
   record = resume.stored(workdir)
-  moved = () if overrides is None else check_workdir(workdir, record, config, given, overrides)
+  compares = overrides if record is None else overrides is not None
+  moved = check_workdir(workdir, record, config, given, overrides or ()) if compares else ()
   spec = resolve(config, facts_lib.recalled(record, workdir, given, overrides or ()))
   found = facts_lib.look_up(spec, workdir, record is not None)
   if found.facts != spec.facts:
@@ -122,7 +105,7 @@ def counted(spec: RunSpec) -> RunSpec:
   if not spec.config.epochs or facts.given is None or 'total_steps' in facts.given:
     return spec
   line, counts = spec.timeline, []
-  for phase in line.phases if line.draws else [timeline.PhaseConfig('main', spec.config)]:
+  for phase in line.drawn or [timeline.PhaseConfig('main', spec.config)]:
     with timeline.named(phase):
       counts.append((from_config.count(phase.config), phase.config.batch_size))
   return resolve(spec.given, facts._replace(examples=tuple(counts)))
@@ -135,17 +118,10 @@ def check_workdir(
   given: Collection[str] | None = None,
   overrides: Iterable[str] = (),
 ) -> list[str]:
-  """Compares a config, resolved with the facts of the run in a workdir, with that run's.
-
-  Both have the run's total_steps: with `warmup_steps = total_steps // 100` a longer run is the same
-  run, while a warm-up that was given by hand must stay what it was.
-
-  Returns:
-    What the overrides change, a line for each key.
-
-  Raises:
-    UserError: as `resume.compare`.
-  """
+  """Compares a config, resolved with the facts of the run in a workdir, with that run's, and
+  returns and raises as `resume.compare`. Both have the run's total_steps: with `warmup_steps =
+  total_steps // 100` a longer run is the same run, while a warm-up that was given by hand must stay
+  what it was."""
   if record is not None:
     facts = facts_lib.recalled(record, workdir, {*(given or ()), 'total_steps'}, overrides)
     config = copy.deepcopy(config)
@@ -202,11 +178,10 @@ def _steps(config: Any, facts: Facts) -> list[str]:
 
 def _source(config: Any, facts: Facts) -> list[str]:
   """Sets the fields of config.model, and the languages, that config.init_from brings."""
-  if not facts.model:
-    return []
   name = init_from.whole(config.init_from)
   if name:
     changed = model_fields.bring(config.model, config, facts.model)
+    sections.complete(config)  # a run of an older bertjax may bring it
   else:
     changed = model_fields.set_fields(config.model, facts.model)
   if config.data.reader == 'labelled' and 'language' in dict(config.model.get('extra', ())):
@@ -251,10 +226,10 @@ def _labels(config: Any, line: timeline.Timeline) -> None:
   """Gives heads that have 0 classes as many as their task has; a phase that is drawn has a task and
   heads of its own, which the config then says too."""
   from_config.fill_labels(config.model, config.data.task)
-  for phase in line.phases:
+  for phase in line.parts:
     with timeline.named(phase):
       from_config.fill_labels(phase.config.model, phase.config.data.task)
-    if line.draws:
+    if line.drawn:
       own = config.phases[phase.name]
       known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
       with own.unlocked():

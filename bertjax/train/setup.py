@@ -10,11 +10,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from bertjax import models, registry, sharding
 from bertjax.config import timeline as timeline_lib
 from bertjax.errors import UserError, choose
-from bertjax.examples import readers
+from bertjax.examples import loader, readers
 from bertjax.objectives import labels_of
+from bertjax.objectives.combine import over_all
 from bertjax.optim import optimizer
 from bertjax.store.reader import Store, open_store
-from bertjax.train import abstract_state, evaluation, resolve, summed, tasks
+from bertjax.train import abstract_state, evaluation, resolve
+from bertjax.train import phase as phase_lib
 from bertjax.train import step as step_lib
 from bertjax.train.phase import Phase
 from bertjax.train.step import State
@@ -28,7 +30,7 @@ class Run(NamedTuple):
   Attributes:
     spec: its config, facts and phases.
     timeline: step -> phase.
-    phases: in order; those whose losses are summed are one.
+    phases: in order; those that are trained as one are one.
     store: the training store; of a run that streams, the vocabulary alone.
     vocabulary: what the store's ids mean; None of a store without its files.
     devices: the mesh, and the table of (logical axis, mesh axes).
@@ -55,12 +57,13 @@ class Run(NamedTuple):
 
   @property
   def parts(self) -> tuple[Phase, ...]:
-    """The phases of the config: those that are summed apart."""
+    """The phases of the config: those that are trained as one apart."""
     return tuple(part for phase in self.phases for part in phase.parts or (phase,))
 
-  def judged(self, phase: int) -> tuple[Phase, ...]:
-    """The phases that are evaluated while one runs: it alone, or all that are side by side."""
-    return self.parts if self.timeline.side_by_side else (self.phases[phase],)
+  def evals(self, done: int) -> tuple[evaluation.EvalSet, ...]:
+    """The sets that judge the model after a step: of its phase, or of all that are side by side."""
+    phases = self.parts if self.timeline.side_by_side else (self.at(done)[0],)
+    return tuple(each for phase in phases for each in phase.evals)
 
 
 def make_run(
@@ -87,20 +90,25 @@ def make_run(
   _check_store(store, config.data, config.model)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
-  for phase in timeline.phases:
-    _check(phase, mesh)
+  for part in timeline.parts:
+    _check(part, mesh)
   held_out = _held_out(store)
-  objectives = [_factory(p.config.objective.name).make(p.config) for p in timeline.phases]
-  if timeline.draws:
-    objectives = tasks.objectives(timeline.phases, objectives)
-  made = zip(timeline.phases, objectives, strict=True)
-  phases = tuple(_phase(p, own, store, held_out, placed, fallback) for p, own in made)
-  timeline = timeline.counted([getattr(p.examples, 'rows', 0) for p in phases])
-  _check_best(config.best, phases, timeline.side_by_side)
-  parts = phases
-  if timeline.factors:
-    phases = (summed.phase(parts, timeline.factors),)
-  abstract = abstract_state.make(parts, phases, placed)
+  objectives = {p.name: _factory(p.config.objective.name).make(p.config) for p in timeline.parts}
+  if timeline.drawn:
+    heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
+    objectives = over_all(objectives, heads)
+  parts = {
+    p.name: _phase(p, objectives[p.name], store, held_out, placed, timeline.side_by_side, fallback)
+    for p in timeline.parts
+  }
+  _check_best(config.best, [each for part in parts.values() for each in part.evals])
+  phases = tuple(
+    phase_lib.together(p.name, [parts[own.name] for own in p.combined.parts], p.combined)
+    if p.combined
+    else parts[p.name]
+    for p in timeline.phases
+  )
+  abstract = abstract_state.make([*parts.values()], phases, placed)
   own = store.path / 'vocab'
   vocabulary = read_vocabulary(own) if own.is_dir() else None
   return Run(spec, timeline, phases, store, vocabulary, placed, abstract)
@@ -162,7 +170,8 @@ def _check_store(store: Store, data: Any, model: Any) -> None:
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   config = phase.config
   sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, jax.process_count())
-  _check_columns(config, mesh)
+  if (ways := mesh.shape['sequence']) > 1:
+    _check_columns(config.model, config.length, readers.of(config.data).unit, ways)
   # An evaluation with a model of its own is checked by its objective.
   alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]
   lengths = [config.length, *(s.length for s in alike)]
@@ -174,30 +183,25 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
     )
 
 
-def _check_columns(config: Any, mesh: Mesh) -> None:
+def _check_columns(model: Any, length: int, unit: int, ways: int) -> None:
   """Refuses columns that the mesh does not divide, and models whose columns are not a row's."""
-  ways = mesh.shape['sequence']
-  if ways == 1:
-    return
-  if not models.build(config.model).divides_columns:
+  if not models.build(model).divides_columns:
     raise UserError(
       f'config.mesh.sequence={ways} divides the columns of a row, and '
-      f'config.model.name={config.model.name!r} has others beside them: set it to 1'
+      f'config.model.name={model.name!r} has others beside them: set it to 1'
     )
-  if config.length % ways:
-    raise UserError(
-      f'config.length={config.length} must be a multiple of config.mesh.sequence={ways}'
-    )
-  if (unit := readers.of(config.data).unit) % ways:
+  if length % ways:
+    raise UserError(f'config.length={length} must be a multiple of config.mesh.sequence={ways}')
+  if unit % ways:
     raise UserError(
       f'labelled rows have lengths that are multiples of {unit}, which '
       f'config.mesh.sequence={ways} does not divide: set it to a divisor'
     )
 
 
-def _check_best(best: Any, phases: Sequence[Phase], side_by_side: bool) -> None:
+def _check_best(best: Any, evals: Sequence[evaluation.EvalSet]) -> None:
   """Refuses a metric that no evaluation gives, unless nothing is held out to evaluate on."""
-  known = evaluation.score_names(phases, side_by_side)
+  known = evaluation.score_names(evals)
   if known:
     for name in best.get('mean', ()):
       choose(name, known, 'config.best.mean')
@@ -216,6 +220,7 @@ def _phase(
   store: Store,
   held_out: Store | None,
   devices: sharding.Devices,
+  side_by_side: bool,
   fallback: str | None,
 ) -> Phase:
   config = given.config
@@ -223,7 +228,7 @@ def _phase(
     examples, stream = readers.of(config.data).rows(config, store, fallback)
     row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
-  _check_labels(config, template)
+  _check_labels(config.model, config.data, template)
   variables, axes = abstract_state.variables_of(objective, template)
   axes = axes['params']
   tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
@@ -247,9 +252,10 @@ def _phase(
     shared={},
   )
   with timeline_lib.named(given):
-    evals = evaluation.make(subject)
+    evals = evaluation.make(subject, given.name if side_by_side else '')
   rules = optimizer.describe(config.optimizer, variables['params'], axes)
-  return Phase(given.name, subject, examples, tx, schedule, devices, axes, evals, rules)
+  batches = loader.Batches(examples, config.batch_size)
+  return Phase(given.name, subject, batches, tx, schedule, devices, axes, evals, rules)
 
 
 def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:
@@ -265,17 +271,16 @@ def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any)
   return call
 
 
-def _check_labels(config: Any, template: Batch) -> None:
+def _check_labels(model: Any, data: Any, template: Batch) -> None:
   """Refuses heads for labels that the plan or task does not give; of a task that may be unlabelled
   the objective says whether it needs them."""
-  labels = labels_of(config.model)
-  free = config.data.task.get('unlabelled', False)
+  labels = labels_of(model)
+  free = data.task.get('unlabelled', False)
   there = lambda name: free or f'{name}_BG' in template
   lacking = [name for name, count in labels if not there(name) or not count]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
     known = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
-    data = config.data
     giver = (
       f'the plan {data.plan.name!r}' if 'name' in data.plan else f'the task {data.task.name!r}'
     )

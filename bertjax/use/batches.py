@@ -28,17 +28,17 @@ class Cut(NamedTuple):
   """A batch to be made.
 
   Attributes:
-    index_n: which rows it has.
     count, length: B and T.
   """
 
-  index_n: np.ndarray
+  index_n: np.ndarray  # which rows it has
   count: int
   length: int
 
 
 def bucket(length: int, room: int | None = None) -> int:
-  """The length of a batch whose longest row it is: 8, 10, 12, 14, 16, 20, .., at most `room`."""
+  """Returns the length of a batch whose longest row it is: 8, 10, 12, 14, 16, 20, .., at most
+  `room`."""
   step = max(1 << (max(length - 1, 1).bit_length() - 1), SHORTEST) // STEPS
   rounded = max(-(-length // step) * step, SHORTEST)
   return rounded if room is None else max(min(rounded, room), length)
@@ -74,12 +74,11 @@ class Runner:
     room: int | None,
     tables: Mapping[str, int],
   ):
-    """Args:
-    variables: on the mesh.
-    devices: of the mesh.
-    frame: of the rows.
-    room: the longest row that the model takes.
-    tables: name -> the id of all tokens, for `<name>_BT`.
+    """
+
+    Args:
+      : variables: on the mesh. devices: of the mesh. frame: of the rows. room: the longest row that
+        the model takes. tables: name -> the id of all tokens, for `<name>_BT`.
     """
     self._variables, self._devices, self._frame = variables, devices, frame
     self._room, self._tables = room, tables

@@ -35,16 +35,14 @@ class FineTuned:
   def label(
     self, texts: Sequence[str], seconds: Sequence[str] = (), cut: bool = False, first: int = 1
   ) -> list[Label]:
-    """The class or number of each text, or pair of texts, by the task of a fine-tuned run.
+    """Returns the class or number of each text, or pair of texts, by the task of a fine-tuned run.
+    Raises UserError: a model that was not fine-tuned, pairs where its task has single texts or the
+    other way round, or a text that is too long.
 
     Args:
       texts: any number.
       seconds: of pairs the second texts, as many.
       cut, first: see `bertjax.Model`; of a pair the longer text is cut.
-
-    Raises:
-      UserError: a model that was not fine-tuned, pairs where its task has single texts or the other
-        way round, or a text that is too long.
     """
     if not self.net.can('text') or 'text' not in self.task:
       raise self._unlearned('labelled texts', 'configs/finetune')
@@ -62,14 +60,12 @@ class FineTuned:
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
   ) -> list[list[Tag]]:
-    """The tag of each word of each sentence, by the task of a fine-tuned run.
+    """Returns the tag of each word of each sentence, by the task of a fine-tuned run. Raises
+    UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
 
     Args:
       sentences: of words.
       cut, first: see `bertjax.Model`.
-
-    Raises:
-      UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
     """
     if not self.net.can('token') or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
@@ -92,15 +88,13 @@ class FineTuned:
     ]
 
   def choose(self, asked: Sequence[Question], cut: bool = False, first: int = 1) -> list[Choice]:
-    """The likeliest choice of each question, by the task of a fine-tuned run.
+    """Returns the likeliest choice of each question, by the task of a fine-tuned run. Raises
+    UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
+    text that is too long.
 
     Args:
       asked: each with as many choices as the first.
       cut, first: see `bertjax.Model`; of context and choice the longer is cut.
-
-    Raises:
-      UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
-        text that is too long.
     """
     if not self.net.can('text') or 'choices' not in self.task:
       raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
@@ -120,7 +114,9 @@ class FineTuned:
     best: int | None = None,
     threshold: float | None = None,
   ) -> list[Answer]:
-    """The answer to each question in its text, which may be of any length, by a fine-tuned run.
+    """Returns the answer to each question in its text, which may be of any length, by a fine-tuned
+    run. Raises UserError: a model that was not fine-tuned on questions, other than one text for
+    each, limits below 1, or none where the run has no evaluation of questions.
 
     Args:
       questions: any number; what is longer than the task says is cut.
@@ -128,10 +124,6 @@ class FineTuned:
       longest: tokens of an answer at most; None, here and below: that of the run's own evaluation.
       best: first and last tokens that are paired, see `evals/squad/decoding.py`.
       threshold: odds above which there is no answer, where that may be.
-
-    Raises:
-      UserError: a model that was not fine-tuned on questions, other than one text for each, limits
-        below 1, or none where the run has no evaluation of questions.
     """
     if not self.net.answers or self.task.get('name') != 'spans':
       raise self._unlearned('questions', 'configs/finetune/squad.py')
@@ -189,7 +181,7 @@ class FineTuned:
     return self._runner.run(('label', name), scores, rows)
 
   def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
-    """A row that begins with [CLS], or as the model reads it, with that behind it."""
+    """Returns a row that begins with [CLS], or as the model reads it, with that behind it."""
     if not self.net.frame.stands_last:
       return Row(id_n, second=second)
     return Row(np.roll(id_n, -1), second=max(second - 1, 0))

@@ -38,31 +38,20 @@ _LONGEST = 1 << 24  # bytes of a text
 
 
 class Part(NamedTuple):
-  """Some texts that follow each other.
+  """Some texts that follow each other."""
 
-  Attributes:
-    texts: without their line ends.
-    first: number of the first, from 1.
-    done: how much of the input has been read, 0 to 1; None where its end is not known.
-    seconds: of pairs their second texts; or the questions on the texts.
-    words: of sentences that are words already.
-    asked: questions with choices; the texts are their contexts.
-    ids: of questions on texts.
-    columns: of each line of a table, those that its task names.
-  """
-
-  texts: list[str]
-  first: int
-  done: float | None
-  seconds: Sequence[str] = ()
-  words: Sequence[list[str]] = ()
-  asked: Sequence[questions.Question] = ()
-  ids: Sequence[str] = ()
-  columns: Sequence[Mapping[str, Any]] = ()
+  texts: list[str]  # without their line ends
+  first: int  # number of the first, from 1
+  done: float | None  # how much of the input has been read, 0 to 1; None where its end is not known
+  seconds: Sequence[str] = ()  # of pairs their second texts; or the questions on the texts
+  words: Sequence[list[str]] = ()  # of sentences that are words already
+  asked: Sequence[questions.Question] = ()  # questions with choices; the texts are their contexts
+  ids: Sequence[str] = ()  # of questions on texts
+  columns: Sequence[Mapping[str, Any]] = ()  # of each line of a table, those that its task names
 
 
 def load() -> Any:
-  """The model that the flags name."""
+  """Returns the model that the flags name."""
   from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
   from bertjax.use.model import Model
 
@@ -73,11 +62,8 @@ def load() -> Any:
 
 
 def parts(size: int) -> Iterator[Part]:
-  """The texts of --input, so many at a time; an empty line is an empty text, which is said.
-
-  Raises:
-    UserError: at the call, no such file or no line in it; later, a line that is not UTF-8.
-  """
+  """Returns the texts of --input, so many at a time; an empty line is an empty text, which is said.
+  Raises UserError: at the call, no such file or no line in it; later, a line that is not UTF-8."""
   found = _read(size)
   first = next(found, None)
   if first is None:
@@ -123,11 +109,8 @@ def span_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
 
 
 def _file() -> str:
-  """--input, where it is no plain text: its ending says what it is.
-
-  Raises:
-    UserError: standard input, which has none.
-  """
+  """--input, where it is no plain text: its ending says what it is. Raises UserError: standard
+  input, which has none."""
   name = INPUT.value or '-'
   if name == '-':
     raise UserError(

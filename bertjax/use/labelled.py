@@ -9,7 +9,7 @@ from bertjax.use.answers import Answer, Choice, Label, Tag
 
 
 def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
-  """The likeliest class; without classes the number."""
+  """Returns the likeliest class; without classes the number."""
   if not classes:
     return Label(float(logits_C[0]), {})
   p_C = _softmax(logits_C)
@@ -17,18 +17,18 @@ def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
 
 
 def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:
-  """The likeliest tag of each word."""
+  """Returns the likeliest tag of each word."""
   return [Tag(names[int(p_C.argmax())], float(p_C.max())) for p_C in _softmax(logits_nC)]
 
 
 def choice(logits_G: np.ndarray) -> Choice:
-  """The likeliest of some choices."""
+  """Returns the likeliest of some choices."""
   p_G = _softmax(logits_G)
   return Choice(int(p_G.argmax()), p_G.tolist())
 
 
 def answer(found: Any, threshold: float | None) -> Answer:
-  """The answer to a question, with its share of the likeliest ones.
+  """Returns the answer to a question, with its share of the likeliest ones.
 
   Args:
     found: `bertjax.evals.squad.decoding.Decoded`.

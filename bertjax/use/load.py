@@ -28,48 +28,34 @@ ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows
 
 
 class Found(NamedTuple):
-  """A model before its parameters are read.
+  """A model before its parameters are read."""
 
-  Attributes:
-    source: the checkpoint, or the directory.
-    model: `config.model`, with the vocabulary size filled in.
-    rules: `config.sharding_rules`.
-    vocabulary: of its texts.
-    languages: in the order of their ids; () where nothing says them.
-    language: of the examples that it was fine-tuned on, by name or number; None where nothing says
-      it.
-    task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
-      at most, and of questions the LIMITS of its own evaluation; {} of any other.
-    classes: head -> names of its classes, of a model from elsewhere that says them.
-    tasks: of a run on several of which none was chosen: then it has no heads.
-    sentences: how vectors of texts are made where nothing else is asked for.
-    read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
-      there, which are zeros).
-  """
-
-  source: pathlib.Path
-  model: Any
-  rules: sharding.Rules
-  vocabulary: Vocabulary
-  languages: tuple[str, ...]
+  source: pathlib.Path  # the checkpoint, or the directory
+  model: Any  # `config.model`, with the vocabulary size filled in
+  rules: sharding.Rules  # `config.sharding_rules`
+  vocabulary: Vocabulary  # of its texts
+  languages: tuple[str, ...]  # in the order of their ids; () where nothing says them
+  # of the examples that it was fine-tuned on, by name or number; None where nothing says it
   language: str | int | None
+  # `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows at
+  # most, and of questions the LIMITS of its own evaluation; {} of any other
   task: Mapping[str, Any]
+  # head -> names of its classes, of a model from elsewhere that says them
   classes: Mapping[str, Sequence[str]]
-  tasks: tuple[str, ...]
-  sentences: Sentences
+  tasks: tuple[str, ...]  # of a run on several of which none was chosen: then it has no heads
+  sentences: Sentences  # how vectors of texts are made where nothing else is asked for
+  # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there,
+  # which are zeros)
   read: Callable[[Any], tuple[Any, list[str]]]
 
 
 def find(path: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Found:
-  """Opens a model.
+  """Opens a model. Raises UserError: no model there, none that can read text, or no such task.
 
   Args:
     path: workdir of a run, one of its checkpoints, a directory of transformers, or FORMAT:PATH.
     step: of the checkpoint, or 'best'; None: the newest intact one.
     task: whose head is meant, of a run on several; '': the encoder alone.
-
-  Raises:
-    UserError: no model there, none that can read text, or no such task.
   """
   of_format = foreign.is_source(str(path))
   if of_format or _is_directory(remote.path(path)):
@@ -93,7 +79,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
 
 
 def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[str, Any]:
-  """The task of a model: its run's own, or of a model from elsewhere the one that its head is for.
+  """Returns the task of a model: its run's own, or of a model from elsewhere the one that its head
+  is for.
 
   That is like a `config.data.task` with `length`, but says nothing of files: `text` is (). Limits
   of questions are those of transformers' pipeline. {} of a model without a head for labels.
@@ -119,7 +106,7 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
 
 
 def make_mesh(mesh: Any) -> jax.sharding.Mesh:
-  """A mesh of all devices.
+  """Returns a mesh of all devices.
 
   Args:
     mesh: one that is ready, sizes as in `config.mesh` or as --mesh has them, or None: the devices
@@ -133,15 +120,13 @@ def make_mesh(mesh: Any) -> jax.sharding.Mesh:
 
 
 def language_id(language: str | int | None, languages: Sequence[str], rows: int | None) -> int:
-  """The id of a language in a model's table.
+  """Returns the id of a language in a model's table. Raises UserError if none is given, or one that
+  is unknown.
 
   Args:
     language: by name or number.
     languages: their names, where they are known.
     rows: of the table; None where there is none, and languages only see their own.
-
-  Raises:
-    UserError: none is given, or one that is unknown.
   """
   numbers = f'0 to {rows - 1}' if rows else 'their numbers'
   known = ', '.join(languages) or f'{numbers}, since this model does not say their names'
@@ -157,12 +142,9 @@ def language_id(language: str | int | None, languages: Sequence[str], rows: int 
 def in_language(
   vocabulary: Vocabulary, language: str | int | None, languages: Sequence[str]
 ) -> Vocabulary:
-  """The vocabulary for texts in a language, where it cuts words by its rules; arguments as
-  `language_id`, English if None, which is said.
-
-  Raises:
-    UserError: its words cannot be cut, or a number that has no name.
-  """
+  """Returns the vocabulary for texts in a language, where it cuts words by its rules; arguments as
+  `language_id`, English if None, which is said. Raises UserError if its words cannot be cut, or a
+  number that has no name."""
   if vocabulary.check_language is None:
     return vocabulary
   if language is None:

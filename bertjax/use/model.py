@@ -76,7 +76,8 @@ class Model(FineTuned):
     task: str = '',
     trust_code: Sequence[str] = (),
   ) -> 'Model':
-    """Reads a model.
+    """Reads a model. Raises UserError: no model there, a damaged one, or one that cannot read text;
+    a mesh that does not fit; no language where one is needed; no such task.
 
     Args:
       path: workdir of a run, one of its checkpoints, a directory of transformers, or FORMAT:PATH.
@@ -87,10 +88,6 @@ class Model(FineTuned):
         words by their rules; None: that of the examples that it was fine-tuned on, for the rules.
       task: whose head is meant, of a run on several; '': the encoder alone.
       trust_code: modules of somebody's own that the config of the run may name: they are imported.
-
-    Raises:
-      UserError: no model there, a damaged one, or one that cannot read text; a mesh that does not
-        fit; no language where one is needed; no such task.
     """
     registry.TRUSTED.update(trust_code)
     found = load_lib.find(path, step, task)
@@ -124,16 +121,13 @@ class Model(FineTuned):
   def fill(
     self, texts: Sequence[str], top: int = 5, cut: bool = False, first: int = 1
   ) -> list[list[list[Candidate]]]:
-    """The likeliest tokens for each blank of each text.
+    """Returns the likeliest tokens for each blank of each text. Raises UserError: a model without a
+    head for words, or a causal one; a text without a blank, or too long.
 
     Args:
       texts: each with one or more [MASK], or the vocabulary's own mask token.
       top: how many.
       cut, first: see the class.
-
-    Raises:
-      UserError: a model without a head for words, or a causal one; a text without a blank, or too
-        long.
     """
     self._require_words('fill in blanks')
     if self.net.model.causal:
@@ -163,10 +157,8 @@ class Model(FineTuned):
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
     """Scores each text by its likelihood: see `Score`. Special tokens around it are not scored.
-
-    Raises:
-      UserError: a model without a head for words, or without a mask token; a text that is too long.
-    """
+    Raises UserError: a model without a head for words, or without a mask token; a text that is too
+    long."""
     self._require_words('score texts')
     mask, found = self._texts.mask, self._texts.plain(texts, cut, first)
     if self.net.model.causal:
@@ -192,11 +184,8 @@ class Model(FineTuned):
     return scores
 
   def replaced(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[list[Judged]]:
-    """For each token of each text the probability that another stood there (ELECTRA).
-
-    Raises:
-      UserError: a model without a discriminator; a text that is too long.
-    """
+    """For each token of each text the probability that another stood there (ELECTRA). Raises
+    UserError: a model without a discriminator; a text that is too long."""
     if not self.net.can('replaced'):
       raise UserError(
         f'{self.source}, of config.model.name={self.net.name!r}, has no discriminator to find '
@@ -223,7 +212,9 @@ class Model(FineTuned):
     first: int = 1,
     normalize: bool | None = None,
   ) -> Any:
-    """Vectors of texts or of their tokens.
+    """Vectors of texts or of their tokens. Returns float32 [texts, D]; with 'none' a list of
+    float32 [tokens, D], special tokens included. Raises UserError: no such layer, the 'first' of a
+    causal model, a text that is too long or that has no token at all.
 
     Args:
       texts: any.
@@ -233,13 +224,6 @@ class Model(FineTuned):
       layer: 0 is what enters the first layer, 1 its output; -1 the last one's, -2 that before.
       cut, first: see the class.
       normalize: whether vectors have length 1; None: as declared with that pooling, else no.
-
-    Returns:
-      float32 [texts, D]; with 'none' a list of float32 [tokens, D], special tokens included.
-
-    Raises:
-      UserError: no such layer, the 'first' of a causal model, a text that is too long or that has
-        no token at all.
     """
     how = vectors_lib.chosen(self._sentences, pool, self.source)
     kind: Any = choose(how.pool, get_args(Pool), 'pool')
@@ -268,7 +252,8 @@ class Model(FineTuned):
     return vectors_lib.normalized(made) if scaled else made
 
   def tokens(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[list[str]]:
-    """The tokens whose vectors `embed` with pool='none' gives, as the vocabulary spells them."""
+    """Returns the tokens whose vectors `embed` with pool='none' gives, as the vocabulary spells
+    them."""
     found = self._texts.plain(texts, cut, first)
     return [[self._texts.piece(i) for i in sentence.id_n] for sentence in found]
 

@@ -24,21 +24,13 @@ SPAN = ('left', 'right', 'offset')  # `<name>_BP`, which a boundary head reads
 
 @dataclasses.dataclass(frozen=True)
 class Net:
-  """A model for texts that each stand for themselves.
+  """A model for texts that each stand for themselves."""
 
-  Attributes:
-    name: `config.model.name`.
-    model: the module.
-    heads: those whose parameters are there.
-    room: columns that it takes at most; None: any number.
-    frame: special tokens around a text.
-  """
-
-  name: str
-  model: Model
-  heads: tuple[Head, ...]
-  room: int | None
-  frame: Frame
+  name: str  # `config.model.name`
+  model: Model  # the module
+  heads: tuple[Head, ...]  # those whose parameters are there
+  room: int | None  # columns that it takes at most; None: any number
+  frame: Frame  # special tokens around a text
 
   def can(self, *kinds: str) -> bool:
     """Returns whether it has a head of one of these kinds; see `Head`."""
@@ -79,14 +71,12 @@ class Net:
 
 
 def make(config: Any, special: Mapping[str, int | None]) -> Net:
-  """Builds the model that a `config.model` with a vocabulary size asks for.
+  """Builds the model that a `config.model` with a vocabulary size asks for. Raises UserError if
+  there is no such model, or one that keeps no contract.
 
   Args:
     config: the section.
     special: role -> id.
-
-  Raises:
-    UserError: there is no such model, or one that keeps no contract.
   """
   model = models.build(config)
   if not isinstance(model, Model):
@@ -99,7 +89,7 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
 
 
 def without(net: Net, made: Sequence[str]) -> Net:
-  """The net without the heads whose parameters are not the model's own.
+  """Returns the net without the heads whose parameters are not the model's own.
 
   Args:
     made: paths of parameters that were made, as they were not there.
@@ -129,16 +119,13 @@ def inputs(net: Net) -> dict[str, Any]:
 
 
 def shapes(net: Net) -> Any:
-  """The variables of a net, as partitioning boxes of shapes."""
+  """Returns the variables of a net, as partitioning boxes of shapes."""
   return jax.eval_shape(net.model.init, jax.random.key(0), inputs(net))
 
 
 def layer_number(net: Net, layer: int) -> int:
-  """The number of a layer, from 0 to the number of layers.
-
-  Raises:
-    UserError: there is none.
-  """
+  """Returns the number of a layer, from 0 to the number of layers. Raises UserError if there is
+  none."""
   if not isinstance(layer, int) or not -net.layers - 1 <= layer <= net.layers:
     raise UserError(
       f'the model has {net.layers} layers: expected layer from 0, what enters the first, to '
@@ -148,7 +135,8 @@ def layer_number(net: Net, layer: int) -> int:
 
 
 def vectors(net: Net, pool: Pool, layer: int, variables: Variables, batch: Batch) -> Array:
-  """The vectors of each row, float32 [B, D], or with 'none' of its tokens [B, T, D].
+  """Returns the vectors of each row, float32 [B, D], or with 'none' of its tokens [B, T, D]. Raises
+  UserError: layer 0 of a model that does not tell what enters its first layer.
 
   Args:
     net: the model.
@@ -156,9 +144,6 @@ def vectors(net: Net, pool: Pool, layer: int, variables: Variables, batch: Batch
     layer: see `layer_number`.
     variables: of the model.
     batch: of texts.
-
-  Raises:
-    UserError: layer 0 of a model that does not tell what enters its first layer.
   """
   out = net.read(variables, batch, layer < net.layers)
   if layer == net.layers:

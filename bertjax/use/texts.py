@@ -13,15 +13,12 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 def listed(texts: Iterable[str], first: int = 1) -> list[str]:
-  """Texts as a list.
+  """Texts as a list. Raises UserError if it is none: a text alone would be a list of characters; or
+  a text has half of a surrogate pair, as what a shell hands on of bytes that are no UTF-8.
 
   Args:
     texts: any.
     first: number of the first text, for messages.
-
-  Raises:
-    UserError: it is none: a text alone would be a list of characters; or a text has half of a
-      surrogate pair, as what a shell hands on of bytes that are no UTF-8.
   """
   if isinstance(texts, str):
     raise UserError(f'expected a list of texts, got the text {texts[:40]!r}: write [text]')
@@ -55,37 +52,32 @@ class Texts:
     frame: Frame,
     room: int | None,
   ):
-    """Args:
-    source: of the model, for messages.
-    vocabulary: of the texts.
-    frame: special tokens around a text.
-    room: tokens that the model takes at most, special ones included; None: any number.
+    """
+
+    Args:
+      : source: of the model, for messages. vocabulary: of the texts. frame: special tokens around a
+        text. room: tokens that the model takes at most, special ones included; None: any number.
     """
     self.vocabulary, self.mask = vocabulary, vocabulary.special['mask']
     self._source, self._frame, self._room = source, frame, room
     self._said = False
 
   def plain(self, texts: Iterable[str], cut: bool, first: int, length: int = ANY) -> list[Sentence]:
-    """The texts as they are.
+    """Returns the texts as they are. Raises UserError: as `listed`; without `cut`, a text that is
+    too long.
 
     Args:
       texts: any.
       cut: whether a text that is too long is cut, which is said once.
       first: number of the first text, for messages.
       length: tokens at most, where the model takes more.
-
-    Raises:
-      UserError: as `listed`; without `cut`, a text that is too long.
     """
     found = sentences_lib.encode(listed(texts, first), self.vocabulary.encode_batch, self._frame)
     return self._fitting(found, cut, first, length)
 
   def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
-    """Encodes texts as `plain` does; each has one blank or more.
-
-    Raises:
-      UserError: as `plain`; a text without a blank, a vocabulary without a mask token.
-    """
+    """Encodes texts as `plain` does; each has one blank or more. Raises UserError: as `plain`; a
+    text without a blank, a vocabulary without a mask token."""
     blank = sentences_lib.BLANK
     whole = sentences_lib.encode_blanks(
       listed(texts, first), self.vocabulary.encode_batch, self._frame, self.mask, self.spelled
@@ -107,26 +99,25 @@ class Texts:
     return sentences_lib.BLANK if self.mask is None else self.vocabulary.pieces[self.mask]
 
   def piece(self, number: int) -> str:
-    """A token as the vocabulary spells it; '' for a row of the table that it does not use."""
+    """Returns a token as the vocabulary spells it; '' for a row of the table that it does not
+    use."""
     pieces = self.vocabulary.pieces
     return pieces[number] if number < len(pieces) else ''
 
   def text(self, number: int) -> str:
-    """A token as it stands in a text."""
+    """Returns a token as it stands in a text."""
     if self.vocabulary.type != 'bpe' or number in self.vocabulary.special.values():
       return self.piece(number)
     return self.vocabulary.decode([number]) if self.piece(number) else ''
 
   def check_rows(self, sizes: Sequence[int], room: int | None, cut: bool, first: int) -> None:
-    """Refuses texts that are too long; or, with `cut`, says once that such are cut.
+    """Refuses texts that are too long; or, with `cut`, says once that such are cut. Raises
+    UserError: without `cut`, a text that is too long.
 
     Args:
       sizes: tokens of each, special ones included.
       room: tokens that are read at most; None: any number.
       cut, first: as of `plain`.
-
-    Raises:
-      UserError: without `cut`, a text that is too long.
     """
     for number, size in enumerate(sizes, first):
       if room is None or size <= room:

@@ -29,13 +29,12 @@ class Writer:
   """A file of vectors; a context manager. Leaves nothing behind if it fails."""
 
   def __init__(self, path: pathlib.Path | str, width: int, tokens: bool):
-    """Args:
+    """Raises UserError: another ending, or no such directory.
+
+    Args:
       path: ends in one of ENDINGS, which says the format.
       width: D.
       tokens: whether each text has a vector for each token.
-
-    Raises:
-      UserError: another ending, or no such directory.
     """
     self._path = check(path)
     self._partial = self._path.with_name(f'{self._path.name}.partial')
@@ -102,11 +101,8 @@ class Writer:
 
 
 def check(path: pathlib.Path | str) -> pathlib.Path:
-  """The path of a file of vectors.
-
-  Raises:
-    UserError: an ending that says no format, or no such directory.
-  """
+  """Returns the path of a file of vectors. Raises UserError: an ending that says no format, or no
+  such directory."""
   path = pathlib.Path(path)
   if path.suffix not in ENDINGS:
     raise UserError(f'--output: expected a name that ends in {", ".join(ENDINGS)}, got {path}')
@@ -118,10 +114,7 @@ def check(path: pathlib.Path | str) -> pathlib.Path:
 @functools.cache  # a thing is said once
 def chosen(declared: Sentences, pool: str | None, source: pathlib.Path) -> Sentences:
   """Returns how vectors are made: as declared, or else by the pooling that is given, which is said.
-
-  Raises:
-    UserError: nothing is given, and what is declared is not computed here.
-  """
+  Raises UserError if nothing is given, and what is declared is not computed here."""
   if pool is None and declared.refused:
     raise UserError(
       f'modules.json of {source} declares {declared.refused}, which is not computed here: expected '
@@ -136,7 +129,7 @@ def chosen(declared: Sentences, pool: str | None, source: pathlib.Path) -> Sente
 
 
 def normalized(vectors: Any) -> Any:
-  """The vectors, or lists of them, of length 1; zeros stay."""
+  """Returns the vectors, or lists of them, of length 1; zeros stay."""
   if isinstance(vectors, list):
     return [normalized(each) for each in vectors]
   return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)

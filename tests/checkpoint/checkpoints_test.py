@@ -29,6 +29,7 @@ from mutation import mutation
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, reading
 
+MUTATED = 'bertjax/checkpoint/reading.py'
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
 
 
@@ -188,7 +189,6 @@ def test_other_arrays_are_refused_by_name(make):
 
 @mutation(
   'checkpoints: of equal scores the earliest is the best',
-  'bertjax/checkpoint/reading.py',
   'scored = [(sign * score, step)',
   'scored = [(sign * score, -step)',
 )
@@ -340,7 +340,6 @@ def test_variables_are_read_alone(make, tmp_path, warnings):
 
 @mutation(
   'checkpoints: a file is hashed again for every reader of it',
-  'bertjax/checkpoint/reading.py',
   "stored = reader.metadata(directory / 'state')",
   "stored = reader.metadata(newest(directory) / 'state')",
 )

@@ -4,6 +4,8 @@ from mutation import mutation
 
 from bertjax.checkpoint import history
 
+MUTATED = 'bertjax/checkpoint/history.py'
+
 
 def run(history_=(), **config):
   return dict(config=config, history=list(history_))
@@ -29,7 +31,6 @@ def test_a_change_says_when_and_both_values():
 
 @mutation(
   'history: a step has the config from before its own',
-  'bertjax/checkpoint/history.py',
   "if change['step'] < step:",
   "if change['step'] <= step:",
 )
@@ -43,10 +44,7 @@ def test_each_step_has_the_config_of_its_time():
 
 
 @mutation(
-  'history: a change outlives a resume from before it',
-  'bertjax/checkpoint/history.py',
-  "min(each['step'], start)",
-  "each['step']",
+  'history: a change outlives a resume from before it', "min(each['step'], start)", "each['step']"
 )
 def test_a_resume_from_before_a_change_moves_it_there():
   back = resumed(NEW, 6, **NEW['config'])

@@ -19,6 +19,7 @@ from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, quickstart
 from configs.finetune import glue
 
+MUTATED = 'bertjax/checkpoint/resume.py'
 FACTS = dict(ids=211, pad=0)
 
 
@@ -72,7 +73,6 @@ def test_the_same_config_resumes(workdir):
 
 @mutation(
   'resume: config.json says nothing of the vocabulary',
-  'bertjax/checkpoint/resume.py',
   'config=whole, facts=facts, history=changed)',
   'config=whole, facts={}, history=changed)',
 )
@@ -140,7 +140,6 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
 )
 @mutation(
   'resume: a torn config is a traceback',
-  'bertjax/checkpoint/resume.py',
   '  except ValueError as error:\n    found, reason',
   '  except KeyError as error:\n    found, reason',
 )
@@ -156,7 +155,6 @@ def test_a_torn_config_is_named(tmp_path, text):
 
 @mutation(
   'resume: a run whose checkpoints vanished begins anew',
-  'bertjax/checkpoint/resume.py',
   'if gone or saved and not steps:',
   'if False:',
 )
@@ -212,10 +210,7 @@ def test_every_difference_is_listed_with_both_values(workdir):
 
 
 @mutation(
-  'resume: an override lets everything pass',
-  'bertjax/checkpoint/resume.py',
-  'if not covers(names, each[0])]',
-  'if not names]',
+  'resume: an override lets everything pass', 'if not covers(names, each[0])]', 'if not names]'
 )
 def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
   config = given()
@@ -317,13 +312,11 @@ def test_differences_of_nested_dicts():
 
 @mutation(
   'resume: a vocabulary may change under its name',
-  'bertjax/checkpoint/resume.py',
   "if not covers(names, 'data.vocab'):",
   "if not covers(names, 'data.vocab') and not found:",
 )
 @mutation(
   'resume: the copy of a store has to be as the file',
-  'bertjax/checkpoint/resume.py',
   "if data.reader == 'store' or not data.vocab",
   'if not data.vocab',
 )

@@ -13,11 +13,11 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
+from small_stores import write_store
 
 from bertjax.checkpoint import resume
 from bertjax.config import defaults, schema
 from bertjax.errors import UserError
-from bertjax.store.writer import write_store
 from bertjax.train import setup
 
 ABSENT = type('Absent', (), {'__repr__': lambda self: 'ABSENT'})()  # named alike in every process
@@ -432,8 +432,8 @@ def changed(name: str, changes) -> ConfigDict:
 @mutation(
   'schema: a temperature of nothing',
   'bertjax/config/schema.py',
-  'line.draws is None',
-  'line.draws == 0',
+  'not line.drawn:',
+  'False:',
   case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
 )
 def test_what_cannot_work_is_refused_by_name(name, changes, message, store):

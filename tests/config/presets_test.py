@@ -20,6 +20,10 @@ def config(preset: str, **model):
   return found
 
 
+def warnings(c, *given):
+  return presets.warnings(c.preset, c.model.dtype, *given)
+
+
 @mutation(
   'presets: a preset overrules the command line',
   'bertjax/config/presets.py',
@@ -59,17 +63,17 @@ def test_no_preset_changes_nothing_and_an_unknown_one_is_refused():
 
 
 def test_what_does_not_fit_the_devices_is_said():
-  assert presets.warnings(config(''), 'cpu', {}) == []
-  assert presets.warnings(config('cpu'), 'cpu', {}) == []
+  assert warnings(config(''), 'cpu', {}) == []
+  assert warnings(config('cpu'), 'cpu', {}) == []
   environ = {}
   for preset in ('tpu', 'gpu'):
     presets.apply(config(preset), (), environ)
-  tpu = presets.warnings(config('tpu', dtype='bfloat16'), 'cpu', environ)
+  tpu = warnings(config('tpu', dtype='bfloat16'), 'cpu', environ)
   assert len(tpu) == 1 and 'other devices' in tpu[0]
-  (said,) = presets.warnings(config(''), 'gpu', environ)
+  (said,) = warnings(config(''), 'gpu', environ)
   assert 'float32' in said and '--config.preset=gpu' in said
-  assert presets.warnings(config('gpu', dtype='bfloat16'), 'gpu', environ) == []
-  (said,) = presets.warnings(config('gpu', dtype='bfloat16'), 'gpu', {})
+  assert warnings(config('gpu', dtype='bfloat16'), 'gpu', environ) == []
+  (said,) = warnings(config('gpu', dtype='bfloat16'), 'gpu', {})
   assert 'has not applied' in said and 'xla_gpu_enable_latency_hiding_scheduler' in said
 
 

@@ -11,6 +11,8 @@ from bertjax.errors import UserError
 from bertjax.evals import choice, classification
 from bertjax.evals.held_out import labelled
 
+MUTATED = 'bertjax/evals/classification.py'
+
 
 def logits(found, classes=2):
   return 5.0 * np.eye(classes, dtype=np.float32)[np.array(found)]
@@ -18,7 +20,6 @@ def logits(found, classes=2):
 
 @mutation(
   'classification: F1 of the first class',
-  'bertjax/evals/classification.py',
   'metrics.f1_score(label_n, found_n,',
   'metrics.f1_score(1 - label_n, 1 - found_n,',
 )
@@ -41,7 +42,6 @@ def test_one_class_alone_has_no_correlation():
 
 @mutation(
   'classification: the correlation of ranks is that of numbers',
-  'bertjax/evals/classification.py',
   "('spearman', stats.spearmanr)",
   "('spearman', stats.pearsonr)",
 )
@@ -69,7 +69,6 @@ def subject(label, classes, best='eval/dev/accuracy'):
 
 @mutation(
   'classification: nobody hears of texts that were cut',
-  'bertjax/evals/classification.py',
   'CUT: float(rows.examples.cut)',
   'CUT: 0.0',
   case='classification',
@@ -98,7 +97,6 @@ def test_texts_that_were_cut_are_counted(monkeypatch, module, name, label):
 
 @mutation(
   'classification: classes that were forgotten make a number',
-  'bertjax/evals/classification.py',
   '  _check_best(subject, classes)\n',
   '',
 )

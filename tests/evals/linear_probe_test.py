@@ -12,6 +12,8 @@ from bertjax.evals import linear_probe
 from bertjax.evals.held_out import vectors
 from bertjax.train import evaluation, first_state, setup
 
+MUTATED = 'bertjax/evals/linear_probe.py'
+
 RNG = np.random.default_rng(3)
 
 
@@ -55,14 +57,12 @@ def newton(x_nD, y_n):
 @pytest.mark.parametrize('system', ['bert', pytest.param('electra', marks=pytest.mark.full)])
 @mutation(
   'linear probe: fitted to what it is judged on',
-  'bertjax/evals/linear_probe.py',
   'fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))',
   'fitted(dev_vectors(variables), dev.label[LABEL], dev_vectors(variables))',
   case='bert',
 )
 @mutation(
   'linear probe: columns as they are',
-  'bertjax/evals/linear_probe.py',
   'preprocessing.StandardScaler()',
   "'passthrough'",
   case='bert',
@@ -81,7 +81,7 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
   middle_D, spread_D = train_nD.mean(0), train_nD.std(0)
   w_E = newton((train_nD - middle_D) / spread_D, train_n)
   found_n = (dev_nD - middle_D) / spread_D @ w_E[:-1] + w_E[-1] > 0
-  scores, _ = evaluation.run_due(run.phases, False, variables, 1, True)
+  scores, _ = evaluation.run_due(run.evals(1), variables, 1, True)
   assert scores['eval/linear_probe/accuracy'] == pytest.approx(np.mean(found_n == dev_n))
   assert scores['eval/linear_probe/majority'] == pytest.approx(26 / 39)
   assert 26 / 39 < scores['eval/linear_probe/accuracy'] < 1  # some texts are misleading
@@ -109,7 +109,7 @@ def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
       seen.update({to: train_nD}) or label_n[:39]
     )
     monkeypatch.setattr(linear_probe, 'fitted', keep)
-    evaluation.run_due(run.phases, False, variables, 1, True)
+    evaluation.run_due(run.evals(1), variables, 1, True)
   np.testing.assert_array_equal(seen['en'], seen['1'])
   assert np.abs(seen['en'] - seen['de']).max() > 1e-3
 
@@ -134,10 +134,7 @@ def test_three_classes_are_told_apart():
 
 
 @mutation(
-  'linear probe: a file of one class',
-  'bertjax/evals/linear_probe.py',
-  'if len(np.unique(train.label[LABEL])) < 2:',
-  'if False:',
+  'linear probe: a file of one class', 'if len(np.unique(train.label[LABEL])) < 2:', 'if False:'
 )
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (

@@ -8,6 +8,8 @@ from bertjax.evals.squad import decoding, scores
 from bertjax.examples.labelled.spans import Context, Window
 from bertjax.types import Beam
 
+MUTATED = 'bertjax/evals/squad/decoding.py'
+
 WORDS = 'the cat sat on the mat and the dog sat by it'.split()
 
 
@@ -43,22 +45,15 @@ def decode(rows, logits, best=20, longest=30):
 
 @mutation(
   'squad: an answer ends before it begins',
-  'bertjax/evals/squad/decoding.py',
   '(start_n >= row.column) & (start_n <= end_n)',
   '(start_n >= row.column)',
 )
 @mutation(
   'squad: the question may be the answer',
-  'bertjax/evals/squad/decoding.py',
   '(start_n >= row.column) & (start_n <= end_n)',
   '(start_n <= end_n)',
 )
-@mutation(
-  'squad: the last [SEP] may be in the answer',
-  'bertjax/evals/squad/decoding.py',
-  '& (end_n < stop)',
-  '& (end_n <= stop)',
-)
+@mutation('squad: the last [SEP] may be in the answer', '& (end_n < stop)', '& (end_n <= stop)')
 def test_an_answer_is_in_the_text_and_begins_before_it_ends():
   row = window(0, 12)
   logits = logits_of(row, start={5: 4, 8: 3, -1: 9}, end={2: 9, 5: 3, 12: 9})
@@ -70,10 +65,7 @@ WORDS_AT = context_of(WORDS).begin_n.tolist()
 
 
 @mutation(
-  'squad: answers are one token longer',
-  'bertjax/evals/squad/decoding.py',
-  'end_n - start_n < longest',
-  'end_n - start_n <= longest',
+  'squad: answers are one token longer', 'end_n - start_n < longest', 'end_n - start_n <= longest'
 )
 def test_an_answer_has_no_more_tokens_than_allowed():
   row = window(0, 12)
@@ -84,7 +76,6 @@ def test_an_answer_has_no_more_tokens_than_allowed():
 
 @mutation(
   'squad: all tokens are paired',
-  'bertjax/evals/squad/decoding.py',
   "np.argsort(-logits_T2, axis=0, kind='stable')[:best].T",
   "np.argsort(-logits_T2, axis=0, kind='stable').T",
 )
@@ -100,13 +91,11 @@ def test_only_the_best_of_each_window_are_paired():
 
 @mutation(
   'squad: any window that shows a token may begin with it',
-  'bertjax/evals/squad/decoding.py',
   'most_n = shown_n[start_n - row.column]',
   'most_n = shown_n[start_n - row.column] | True',
 )
 @mutation(
   'squad: windows are ranked one by one',
-  'bertjax/evals/squad/decoding.py',
   "for i in np.argsort(-score_n, kind='stable'):",
   'for i in range(len(score_n)):',
 )
@@ -120,7 +109,6 @@ def test_a_token_begins_an_answer_where_it_has_most_context():
 
 @mutation(
   'squad: of equal windows the later one has most context',
-  'bertjax/evals/squad/decoding.py',
   'score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 0.01 * (stop_W1 - first_W1))',
   'score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 1e-3 * first_W1)',
 )
@@ -150,7 +138,6 @@ def test_most_context_is_that_of_the_original():
 
 @mutation(
   'squad: equal texts are two candidates',
-  'bertjax/evals/squad/decoding.py',
   'candidates.setdefault(text, ',
   'candidates.setdefault(text + str(i), ',
 )
@@ -168,17 +155,9 @@ def test_equal_texts_are_one_candidate_and_ties_go_to_the_better_start():
   assert [c.score for c in found.candidates] == [8.0, 7.0, 6.0, 4.0]
 
 
+@mutation('squad: the score of no answer is the best one', 'null = min(float(', 'null = max(float(')
 @mutation(
-  'squad: the score of no answer is the best one',
-  'bertjax/evals/squad/decoding.py',
-  'null = min(float(',
-  'null = max(float(',
-)
-@mutation(
-  'squad: odds at the threshold are no answer',
-  'bertjax/evals/squad/decoding.py',
-  'self.odds > threshold',
-  'self.odds >= threshold',
+  'squad: odds at the threshold are no answer', 'self.odds > threshold', 'self.odds >= threshold'
 )
 def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the_threshold():
   rows = [window(0, 8), window(4, 12)]
@@ -190,7 +169,6 @@ def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the
 
 @mutation(
   'squad: answers begin with whole words',
-  'bertjax/evals/squad/decoding.py',
   'begin, end = int(context.begin_n[first]),',
   "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first])) + 1,",
 )
@@ -237,19 +215,16 @@ def beam_answers(rows, context, beams, best, longest):
 
 @mutation(
   'squad: ends of the likeliest start go with all starts',
-  'bertjax/evals/squad/decoding.py',
   'np.repeat(start_n, end_nn.shape[1]), end_nn.ravel()',
   'np.repeat(start_n, end_nn.shape[1]), np.tile(end_nn[0], len(start_n))',
 )
 @mutation(
   'squad: starts alone are ranked',
-  'bertjax/evals/squad/decoding.py',
   'said.start_BK[:best, None].astype(np.float64) + said.end_BKK[:best, :best]',
   'said.start_BK[:best, None].astype(np.float64) + 0 * said.end_BKK[:best, :best]',
 )
 @mutation(
   'squad: the odds of no answer are the best of a beam',
-  'bertjax/evals/squad/decoding.py',
   'odds = min(float(beam.none_B)',
   'odds = max(float(beam.none_B)',
 )

@@ -9,6 +9,8 @@ from mutation import mutation
 from bertjax.evals import tagging
 from bertjax.evals.tagging import Tagged
 
+MUTATED = 'bertjax/evals/tagging.py'
+
 # Of one sentence each: true tags, predicted ones, and seqeval's precision, recall and F1.
 CASES = {
   'right': ('B-A I-A O', 'B-A I-A O', (1, 1, 1)),
@@ -27,7 +29,6 @@ CASES = {
 @pytest.mark.parametrize('case', CASES)
 @mutation(
   'tagging: an entity is right where it begins',
-  'bertjax/evals/tagging.py',
   '(number, *each) for number',
   '(number, *each[:2]) for number',
   case='shorter',
@@ -46,10 +47,7 @@ def test_entities_are_scored_as_seqeval_scores_them(case):
 
 
 @mutation(
-  'tagging: entities of all sentences are one set',
-  'bertjax/evals/tagging.py',
-  '(number, *each) for number',
-  'each for number',
+  'tagging: entities of all sentences are one set', '(number, *each) for number', 'each for number'
 )
 def test_entities_are_counted_over_sentences_and_each_in_its_own():
   scores = tagging.entity_scores([['B-A', 'O'], ['O', 'O']], [['O', 'O'], ['B-A', 'O']])
@@ -58,7 +56,6 @@ def test_entities_are_counted_over_sentences_and_each_in_its_own():
 
 @mutation(
   'tagging: words without room are left out of accuracy',
-  'bertjax/evals/tagging.py',
   'sum(tag == found for tag, found in pairs) / len(pairs)',
   'sum(tag == found for tag, found in pairs) / len(nll_n)',
 )

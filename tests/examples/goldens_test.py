@@ -13,6 +13,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from small_stores import write_store
 from toy_store import (
   ANYWHERE,
   DIALOGUES,
@@ -37,7 +38,6 @@ from toy_store import (
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
 DIRECTORY = pathlib.Path(__file__).parents[1] / 'goldens'

@@ -17,7 +17,6 @@ from toy_store import (
   segments,
   spans,
   spoken,
-  store_of,
   xlm,
   xlnet,
   xlnet_store,
@@ -125,9 +124,3 @@ def test_nothing_is_written(tmp_path):
 def test_a_store_without_counts_has_no_random_tokens_of_the_corpus():
   config = spans(mask__random_share=0.0)
   examples_lib.examples_in_memory(without('counts'), config, 64, 0).batch(np.arange(4), True)
-
-
-def test_a_vocabulary_without_unk_has_no_unknown_sequences():
-  store = store_of([[[9] * 12, [8] * 14]] * 2)
-  store.special['unk'] = None
-  assert examples_lib.examples_in_memory(store, distilbert(), 20, 0).rows == 4

@@ -49,9 +49,17 @@ def test_bfloat16_is_rounded_and_read_back(tmp_path):
     np.testing.assert_array_equal(found[name], value.astype(ml_dtypes.bfloat16).astype(np.float32))
 
 
-def test_files_of_torch_are_read_without_running_them(tmp_path):
+@mutation(
+  'weights: files of torch from before 2020 are refused',
+  'bertjax/formats/originals/torch_files.py',
+  'zipped = zipfile.is_zipfile(path)',
+  'zipped = True',
+  case='False',
+)
+@pytest.mark.parametrize('zipped', [True, False])
+def test_files_of_torch_are_read_without_running_them(tmp_path, zipped):
   state = {name: torch.tensor(x) for name, x in TENSORS.items()}
-  torch.save(state, tmp_path / weights.TORCH)
+  torch.save(state, tmp_path / weights.TORCH, _use_new_zipfile_serialization=zipped)
   found = weights.read(tmp_path)
   assert all(np.array_equal(found[name], x) for name, x in TENSORS.items())
 

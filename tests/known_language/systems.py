@@ -42,42 +42,27 @@ TEXTS: dict[str, dict[str, Any]] = dict(
 
 
 class Task(NamedTuple):
-  """What a phase of a run predicts.
-
-  Attributes:
-    readings: of its rows.
-    loss: of `optimum`.
-    shares: term -> how much of the gap between the arm without attention and the optimum a run is
-      to close.
-    short: term -> how much it does close at least, where that is less; docs/learning.md says why.
-  """
+  """What a phase of a run predicts: readings of its rows, and a loss of `optimum`."""
 
   readings: optimum.Readings
   loss: Callable[..., optimum.Sums]
+  # Term -> the share of the gap between the arm without attention and the optimum that a run is to
+  # close; and the one that it does close, where that is less: docs/learning.md says why.
   shares: Mapping[str, float]
   short: Mapping[str, float] = {}
 
 
 class System(NamedTuple):
-  """A recipe of configs/ on a known language.
+  """A recipe of configs/ on a known language."""
 
-  Attributes:
-    config: name of the file, and its argument where that is not `tiny`.
-    text: of the kinds that `known_language.write` makes.
-    length: of a row.
-    tasks: phase -> what it predicts; 'main' is the one phase of a run.
-    fields: overrides of the recipe, by their paths; a whole dictionary where it is named.
-    steps: of the run.
-    alone: overrides of the arm without attention; None: there is no such arm, and the least loss
-      of tokens that see themselves alone stands for it.
-  """
-
-  config: str
-  text: str
-  length: int
-  tasks: Mapping[str, Task]
-  fields: Mapping[str, Any] = {}
+  config: str  # name of the file, and its argument where that is not `tiny`
+  text: str  # of the kinds that `known_language.write` makes
+  length: int  # of a row
+  tasks: Mapping[str, Task]  # phase -> what it predicts; 'main' is the one phase of a run
+  fields: Mapping[str, Any] = {}  # overrides by their paths; a dictionary is replaced whole
   steps: int = 1500
+  # Overrides of the arm without attention; None: the least loss of tokens that see themselves alone
+  # stands for it.
   alone: Mapping[str, Any] | None = {'model.attend': 'self'}
 
 
@@ -182,15 +167,7 @@ def shares_of(name: str, loss: str) -> tuple[float, float]:
 
 
 def config_of(system: System, store: str, seed: int = 0, steps: int = 0, alone: bool = False):
-  """The run of a system.
-
-  Args:
-    system: which.
-    store: of its text.
-    seed: of the run.
-    steps: in place of the system's, if not 0.
-    alone: the arm without attention.
-  """
+  """The run of a system on a store; `steps` stand for its own, `alone` is without attention."""
   name, _, argument = system.config.partition(':')
   config: Any = importlib.import_module(f'configs.{name}').get_config(argument or 'tiny')
   config.data.store, config.seed, config.length = store, seed, system.length

@@ -141,12 +141,7 @@ def by_pairs(config, batch, model) -> float:
 
 
 @pytest.mark.parametrize('name', systems.NAMES)
-@mutation(
-  'flops: the pooler',
-  'bertjax/models/bert.py',
-  'else self.width * self.width',
-  'else 0',
-)
+@mutation('flops: the pooler', 'bertjax/models/bert.py', 'else self.width * self.width', 'else 0')
 @mutation(
   'flops: the memory is not projected',
   'bertjax/models/xlnet.py',

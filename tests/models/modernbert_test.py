@@ -16,6 +16,8 @@ from bertjax.models.layers.flops import attended_pairs
 from bertjax.objectives import mlm
 from configs import modernbert as recipes
 
+MUTATED = 'bertjax/models/modernbert.py'
+
 WINDOW = 4  # of 32 columns
 
 
@@ -97,19 +99,16 @@ def run_both(c, rows, std: float = 0.1):
 )
 @mutation(
   'modernbert: a window one wider',
-  'bertjax/models/modernbert.py',
   '(self.local_theta, self.window + 1))',
   '(self.local_theta, self.window + 2))',
 )
 @mutation(
   'modernbert: local layers turn as global ones',
-  'bertjax/models/modernbert.py',
   '(self.local_theta, self.window + 1))',
   '(self.theta, self.window + 1))',
 )
 @mutation(
   'rotary: distances are doubled',
-  'bertjax/models/modernbert.py',
   "rotary(batch['position_BT'],",
   "rotary(jax.lax.broadcasted_iota('int32', batch['position_BT'].shape, 1) * 2,",
 )
@@ -120,10 +119,7 @@ def run_both(c, rows, std: float = 0.1):
   'number + i, self.kinds[i])',
 )
 @mutation(
-  'modernbert: the stream begins before the first norm',
-  'bertjax/models/modernbert.py',
-  'normed_stream=True',
-  'normed_stream=False',
+  'modernbert: the stream begins before the first norm', 'normed_stream=True', 'normed_stream=False'
 )
 def test_equals_transformers(rows, model):
   """Hidden states, logits, loss and every leaf's gradient; packed rows as if they were apart."""
@@ -148,7 +144,6 @@ def test_parameters_are_as_many_as_theirs(size):
 
 @mutation(
   'modernbert: what is added starts as large as the rest',
-  'bertjax/models/modernbert.py',
   'return self.init_std / (2 * self.layers) ** 0.5',
   'return self.init_std',
 )

@@ -21,26 +21,15 @@ mutation(
 mutation(
   'attention: no scale',
   'bertjax/kernels/relative_attention/reference.py',
-  'scale = q_BTNH.shape[-1] ** -0.5',
-  'scale = 1.0',
+  'biased_BTNH * scale, x, preferred',
+  'biased_BTNH, x, preferred',
 )
 mutation(
-  'model: the other GELU',
-  'configs/bert.py',
-  "activation='gelu_tanh'",
-  "activation='gelu_erf'",
+  'model: the other GELU', 'configs/bert.py', "activation='gelu_tanh'", "activation='gelu_erf'"
 )
+mutation('model: another norm epsilon', 'configs/roberta.py', 'norm_eps=1e-5', 'norm_eps=1e-12')
 mutation(
-  'model: another norm epsilon',
-  'configs/roberta.py',
-  'norm_eps=1e-5',
-  'norm_eps=1e-12',
-)
-mutation(
-  'model: RoBERTa positions from 0',
-  'configs/roberta.py',
-  'position_offset=-1',
-  'position_offset=0',
+  'model: RoBERTa positions from 0', 'configs/roberta.py', 'position_offset=-1', 'position_offset=0'
 )
 
 

@@ -15,6 +15,8 @@ from bertjax.models.layers.positions import sinusoids
 from bertjax.objectives import lm
 from configs import transformer_xl as recipes
 
+MUTATED = 'bertjax/models/transformer_xl.py'
+
 ROWS = 2
 
 
@@ -71,7 +73,6 @@ def test_segments_with_memory_equal_one_pass(pre_norm):
 @pytest.mark.parametrize('same_length, reach', [(False, 2 * 3), (True, 2 * (3 - 1))])
 @mutation(
   'transformer-xl: same_length shows one key more',
-  'bertjax/models/transformer_xl.py',
   'window = self.mem_len if self.same_length',
   'window = self.mem_len + 1 if self.same_length',
 )
@@ -209,19 +210,16 @@ def formula(model, params, token_BT, memory):
 )
 @mutation(
   'transformer-xl: the embedding is not scaled',
-  'bertjax/models/transformer_xl.py',
   "embed(batch['token_BT']) * self.width**0.5",
   "embed(batch['token_BT'])",
 )
 @mutation(
   "transformer-xl: Shaw's bias is not scaled",
-  'bertjax/models/transformer_xl.py',
   'bias_RN[place_R].T * self.head_size**-0.5',
   'bias_RN[place_R].T',
 )
 @mutation(
   'transformer-xl: the first learned positions',
-  'bertjax/models/transformer_xl.py',
   'table[None, self.learned_positions - x_BTD.shape[1] :]',
   'table[None, : x_BTD.shape[1]]',
 )

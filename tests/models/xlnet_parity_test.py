@@ -106,10 +106,7 @@ def test_odd_shapes_equal_transformers(monkeypatch):
 
 
 @mutation(
-  'memory: zeros are not seen',
-  'bertjax/models/layers/memory.py',
-  "int(start == 'zeros')",
-  '0',
+  'memory: zeros are not seen', 'bertjax/models/layers/memory.py', "int(start == 'zeros')", '0'
 )
 @mutation(
   'memory: an epoch clears what zeros have become',
@@ -118,10 +115,7 @@ def test_odd_shapes_equal_transformers(monkeypatch):
   "'start_B' not in batch",
 )
 @mutation(
-  'xlnet: the recipe begins without memory',
-  'configs/xlnet.py',
-  "memory='zeros'",
-  "memory='empty'",
+  'xlnet: the recipe begins without memory', 'configs/xlnet.py', "memory='zeros'", "memory='empty'"
 )
 def test_memory_begins_as_zeros_and_no_epoch_clears_it(monkeypatch):
   """XLNet's own default: transformers with memory of zeros given to it, and then what it left."""

@@ -95,8 +95,8 @@ def test_layers_that_share_their_parameters_have_no_depth():
 @mutation(
   'layer decay: it takes the place of lr_scale',
   'bertjax/optim/optimizer.py',
-  "jax.tree.map(np.multiply, scales, leaves.resolve(by_depth, 'layer_decay'))",
-  "leaves.resolve(by_depth, 'layer_decay')",
+  'scales = jax.tree.map(np.multiply, scales, by_depth)',
+  'scales = by_depth',
 )
 def test_updates_are_those_of_torchs_parameter_groups():
   """AdamW, whose decay has the rate of its parameter as well; lr_scale multiplies it further."""

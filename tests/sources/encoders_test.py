@@ -18,6 +18,8 @@ from bertjax.sources import encoders, init_from
 from configs import electra, spanbert, transformer_xl
 from configs.finetune import text
 
+MUTATED = 'bertjax/sources/init_from.py'
+
 
 def config_of(source, **model):
   c = text.get_config('classes')
@@ -42,13 +44,12 @@ def save(case, path):
 
 @mutation(
   'init_from: a run that begins again takes the whole model for its encoder',
-  'bertjax/sources/init_from.py',
   'source = source or _for_run(name, config)',
   'source = source or open_source(name)',
 )
 @mutation(
   'encoders: the projection stays behind',
-  'bertjax/formats/families/electra_net.py',
+  'bertjax/models/electra.py',
   "projection = dict(projection=net['projection']) if 'projection' in net else {}",
   'projection = {}',
 )
@@ -74,9 +75,9 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
 
 @mutation(
   "encoders: ModernBERT's head is made anew",
-  'bertjax/sources/encoders.py',
-  "  if 'mlm' not in params:",
-  "  if 'mlm' in params:",
+  'bertjax/models/modernbert.py',
+  "for key in ('dense', 'norm')} if 'mlm' in params",
+  "for key in ('dense', 'norm')} if 'mlm' not in params",
 )
 def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
   """The model is theirs; the heads, and what was said for this run, are the config's."""
@@ -164,7 +165,6 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
 
 @mutation(
   'convert: a model that is read in loses the names of its classes',
-  'bertjax/sources/init_from.py',
   'imported = run.imported_classes',
   'imported = {}',
 )

@@ -20,6 +20,7 @@ from bertjax.sources import init_from, model_fields, runs
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, electra, modernbert
 
+MUTATED = 'bertjax/sources/model_fields.py'
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 
@@ -56,10 +57,7 @@ def first_variables(c):
 
 @pytest.mark.parametrize('form', [lambda p: f'hf:{p}', lambda p: (f'hf:{p}',)], ids=['text', 'one'])
 @mutation(
-  'init_from: the fields of the model stay',
-  'bertjax/sources/model_fields.py',
-  '        model[key] = value\n',
-  '        pass\n',
+  'init_from: the fields of the model stay', '        model[key] = value\n', '        pass\n'
 )
 def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
   given = config_of(form(theirs))
@@ -285,7 +283,6 @@ def test_subtrees_say_what_their_model_says(tmp_path):
 )
 @mutation(
   'init_from: a table of words is read by an activation',
-  'bertjax/sources/model_fields.py',
   'if not any(place.startswith(here) or here.startswith(place) for place in places):',
   'if not places:',
   case='embeddings/word-brings5',
@@ -301,7 +298,6 @@ def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
 
 @mutation(
   'init_from: an encoder of rotary distances is read by biases of them',
-  'bertjax/sources/model_fields.py',
   'local_theta distances clamp_len',
   'local_theta clamp_len',
 )

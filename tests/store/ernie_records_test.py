@@ -67,29 +67,22 @@ def test_wrong_records_are_named(tmp_path, line, message):
 
 
 @pytest.mark.parametrize(
-  'flag',
-  [
-    dict(split='lines'),
-    dict(errors='replace'),
-    dict(documents=3),
-    dict(module='my_tasks'),
-    dict(field='body'),
-    dict(columns='role'),
-    dict(languages='zh'),
-    dict(lexicon='words.txt'),
-    dict(segmenter='capitals'),
-  ],
-)
+  'flag, value',
+  dict(
+    split='lines', errors='replace', documents=3, module='my_tasks', field='body', columns='role',
+    languages='zh', lexicon='words.txt', segmenter='capitals',
+  ).items(),
+)  # fmt: skip
 @mutation(
   'records: flags of text are taken and have no effect',
   'bertjax/prepare.py',
   '    if flag.value != flag.default:\n',
   '    if False:\n',
 )
-def test_flags_of_text_are_refused(tmp_path, flag):
+def test_flags_of_text_are_refused(tmp_path, flag, value):
   (tmp_path / 'vocab.txt').write_text('[PAD]\t0\n[CLS]\t1\n[SEP]\t2\n[MASK]\t3\na\nb\nc\n[UNK]\n')
   (tmp_path / 'r.txt').write_bytes(b'1 5 2 6 2;0;0;-1 0 -1 0 -1;1\n')
   given = dict(input=f'ernie1:{tmp_path}/r.txt', vocab=tmp_path / 'vocab.txt')
-  with pytest.raises(ValueError, match=f'--{next(iter(flag))} is of text.*leave it out'):
-    run(output=tmp_path / 's', **given, **flag)
+  with pytest.raises(ValueError, match=f'--{flag} is of text.*leave it out'):
+    run(output=tmp_path / 's', **given, **{flag: value})
   assert not list(tmp_path.glob('s*'))

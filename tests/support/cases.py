@@ -4,10 +4,10 @@ import importlib
 
 import jax
 import numpy as np
+from small_stores import write_store
 
 from bertjax.config import sections
 from bertjax.models.layers import pad_id
-from bertjax.store.writer import write_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
 VOCAB = 211  # padded to 256 rows

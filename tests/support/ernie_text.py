@@ -1,9 +1,9 @@
 """Text for the tests of ERNIE's plans and masking."""
 
 import numpy as np
+from small_stores import write_store
 
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 VOCABULARY = dict(type='t', size=3000, sha256='', special=SPECIAL)

@@ -1,11 +1,11 @@
 """A recipe of every plan and of every masking, and text that suits them all."""
 
 import numpy as np
+from small_stores import write_store
 from toy_store import ANYWHERE, DIALOGUES, WHOLE_DOCUMENTS, random_store, spoken, with_units
 
 from bertjax.examples import recipes
 from bertjax.store.reader import Store, open_store
-from bertjax.store.writer import write_store
 
 LENGTH, ROWS, REUSE = 48, 8, 24
 PLANS = dict(

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import parity
 import state_dicts
+from ml_collections import ConfigDict
 from slow_imports import torch, transformers
 
-from bertjax.formats.families import electra_net
+from bertjax.models import electra
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 from configs.distill import distilbert
@@ -40,7 +41,7 @@ def config(family: str, **model):
   known = {key: value for key, value in (SIZE | STILL).items() if key in c.model}
   c.model.update(known | OWN.get(family, {}) | dict(words=False) | model)
   if family == 'electra':
-    c.model = electra_net.discriminator_of(c.model)
+    c.model = ConfigDict(electra.MODEL.encoder.model(c.model))
   return c
 
 

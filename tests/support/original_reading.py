@@ -24,10 +24,20 @@ class Original(NamedTuple):
   slots: dict[str, Any] | None = None
 
 
+def there(row: Any, shape: tuple[int, ...]) -> Any:
+  """Refuses to make what a checkpoint should hold."""
+  raise AssertionError(f'{row.theirs} is there')
+
+
 def read(
-  program: Any, path: Any, absent: Any, heads: Mapping[str, Any] = {}, slots=False, into=None
+  program: Any,
+  path: Any,
+  absent: Any = there,
+  heads: Mapping[str, Any] = {},
+  slots=False,
+  into=None,
 ) -> Original:
-  """Reads a checkpoint by a module of `convert/originals`, as a model with these `heads`."""
+  """Reads a checkpoint by a module of `formats/originals`, as a model with these `heads`."""
   opened = program.open_checkpoint(path, into)
   model = ConfigDict(opened.model | dict(heads))
   params, made, left_out = opened.take(model, absent)

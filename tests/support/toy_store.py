@@ -174,51 +174,22 @@ def recipe(plan=recipes.BERT_PLAN, mask=recipes.BERT_MASK, **changes):
   return r
 
 
-def roberta(plan=recipes.ROBERTA_PLAN, **changes):
-  """RoBERTa's blocks and masks."""
-  return recipe(plan, recipes.ROBERTA_MASK, **changes)
+def _of(plan, mask):
+  """A function of changes, and of another plan or mask, of these two; see `recipe`."""
+  return lambda plan=plan, mask=mask, **changes: recipe(plan, mask, **changes)
 
 
-def ngrams(plan=recipes.BERT_PLAN, **changes):
-  """BERT's pairs and ALBERT's masks, of 15% of the tokens."""
-  return recipe(plan, recipes.ALBERT_MASK | dict(max_targets=0), **changes)
-
-
-def albert(**changes):
-  """ALBERT's pairs and masks."""
-  return ngrams(recipes.ALBERT_PLAN, **changes)
-
-
-def electra(plan=recipes.BERT_PLAN, **changes):
-  """BERT's pairs and ELECTRA's masks."""
-  return recipe(plan, recipes.ELECTRA_MASK, **changes)
-
-
-def segments(**changes):
-  """ELECTRA's segments and masks."""
-  return electra(recipes.ELECTRA_PLAN, **changes)
-
-
-def spans(plan=recipes.SPANBERT_PLAN, **changes):
-  """SpanBERT's blocks and masks."""
-  return recipe(plan, recipes.SPANBERT_MASK, **changes)
-
-
-def xlm(plan=recipes.ROBERTA_PLAN, mask=recipes.XLM_MASK, **changes):
-  """RoBERTa's blocks and XLM's masks."""
-  return recipe(plan, mask, **changes)
-
-
-def distilbert(plan=recipes.DISTILBERT_PLAN, **changes):
-  """DistilBERT's sequences and masks."""
-  return recipe(plan, recipes.DISTILBERT_MASK, **changes)
-
-
-def ernie(plan=recipes.ERNIE_PLAN | dict(halves=False), **changes):
-  """ERNIE's pairs and masks; every row has its coin."""
-  return recipe(plan, recipes.ERNIE_MASK | dict(block=1), **changes)
-
-
+_NGRAMS = recipes.ALBERT_MASK | dict(max_targets=0)  # 15% of the tokens
+roberta = _of(recipes.ROBERTA_PLAN, recipes.ROBERTA_MASK)
+ngrams = _of(recipes.BERT_PLAN, _NGRAMS)
+albert = _of(recipes.ALBERT_PLAN, _NGRAMS)
+electra = _of(recipes.BERT_PLAN, recipes.ELECTRA_MASK)
+segments = _of(recipes.ELECTRA_PLAN, recipes.ELECTRA_MASK)
+spans = _of(recipes.SPANBERT_PLAN, recipes.SPANBERT_MASK)
+xlm = _of(recipes.ROBERTA_PLAN, recipes.XLM_MASK)
+distilbert = _of(recipes.DISTILBERT_PLAN, recipes.DISTILBERT_MASK)
+# Every row has its coin.
+ernie = _of(recipes.ERNIE_PLAN | dict(halves=False), recipes.ERNIE_MASK | dict(block=1))
 DIALOGUES = dict(name='dialogues', turns=3, fake_prob=0.5)
 WHOLE_DOCUMENTS = dict(name='blocks', break_mode='complete_doc', separator=True)
 ANYWHERE = dict(name='blocks', break_mode='none', separator=True)

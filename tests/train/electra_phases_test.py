@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
+from small_stores import write_store
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.store.writer import write_store
 from bertjax.train import first_state, setup
 from configs import electra_two_stage
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT
+from small_stores import write_store
 from systems import tiny
 
 from bertjax.errors import UserError
-from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
@@ -70,7 +70,7 @@ def test_a_set_of_ones_own_as_the_docs_add_it(rich_store):
 )
 def test_scores_are_named_by_phase_set_and_score(name, score, phase, expected):
   nothing = Evaluation(frozenset(), lambda variables, step: Report({}))
-  assert evaluation.EvalSet(name, 0, nothing).score_name(score, phase) == expected
+  assert evaluation.EvalSet(name, 0, nothing, phase).score_name(score) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,14 @@ def store_with_words(path, special):
 def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   store = store_with_words(tmp_path, dict(pad=0, unk=1, cls=2, sep=3, mask=4))
   config = tiny('roberta')
-  config.evals.fill_mask.sentences = ('cat cat',)
+  config.evals.fill_mask = dict(type='fill_mask', every=0, language='', sentences=('cat cat',))
   with pytest.raises(UserError, match='expected 1 to .* times .MASK.'):
     setup.make_run(config, store, jax.devices()[:1])
   config.evals.fill_mask.sentences = ('cat [MASK] cat', '[MASK]')
-  config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
   state = first_state.initial_state(run)
-  scores, tables = evaluation.run_due(run.phases, False, state.variables, 7, True)
-  assert set(scores) <= evaluation.score_names(run.phases, False) and 'eval/mlm' in scores
+  scores, tables = evaluation.run_due(run.evals(1), state.variables, 7, True)
+  assert set(scores) <= evaluation.score_names(run.evals(1)) and 'eval/mlm' in scores
   assert tables[0].row_count == 2 and 'step 7' in tables[0].title
 
 
@@ -135,7 +134,8 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   'train: evaluation comes before the checkpoint',
   'bertjax/train/loop.py',
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
-  '      if evaluation.due(self._judged(done), done, last):\n        self._evaluate(done, last)\n'
+  '      if evaluation.due(self._run.evals(done), done, last):\n'
+  '        self._evaluate(done, last)\n'
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
 )
 @mutation(
@@ -149,13 +149,13 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
   config, written = short(rich_store), []
   train_loop.run(config, str(tmp_path / 'straight'))
 
-  def fail(phases, interleaved, variables, step, last, rest):
+  def fail(sets, variables, step, last, rest):
     written.append((tmp_path / f'run/checkpoints/{step}/manifest.json').exists())
     raise ValueError('of ours')
 
   with monkeypatch.context() as patch:
     patch.setattr(evaluation, 'run_due', fail)
-    patch.setattr(evaluation, 'due', lambda phases, step, last: last)
+    patch.setattr(evaluation, 'due', lambda sets, step, last: last)
     with pytest.raises(ValueError, match='of ours'):
       train_loop.run(config, str(tmp_path / 'run'))
   assert written == [True]
@@ -169,7 +169,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
 @mutation(
   'train: the sums since the last log are not saved',
   'bertjax/train/watch/record.py',
-  "interval.Interval(meta.get('interval'))",
+  "interval.Interval(_of_phases(run, meta.get('interval')))",
   'interval.Interval()',
 )
 def test_a_resume_between_two_logs_logs_the_same_bits(
@@ -180,10 +180,10 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   train_loop.run(config, str(tmp_path / 'straight'))
   take = evaluation.due
 
-  def cut_off(phases, step, last):
+  def cut_off(sets, step, last):
     if step == 2:
       raise RuntimeError('cut off')
-    return take(phases, step, last)
+    return take(sets, step, last)
 
   with monkeypatch.context() as patch:
     patch.setattr(evaluation, 'due', cut_off)

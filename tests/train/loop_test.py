@@ -146,7 +146,8 @@ def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
   "if (then := meta.get('batch', now))[1] != now[1]:",
 )
 def test_phases_that_would_move_over_steps_already_taken_are_refused():
-  opened = types.SimpleNamespace(at=lambda done: (types.SimpleNamespace(name='short'), done - 1))
+  phase = types.SimpleNamespace(place=lambda index: ('short', index, 8))
+  opened = types.SimpleNamespace(at=lambda done: (phase, done - 1))
   with pytest.raises(
     UserError, match="batch 5 of phase 'long', now it is batch 5 of phase 'short'"
   ):

@@ -17,6 +17,8 @@ from bertjax.train import facts as facts_lib
 from bertjax.train import first_state, pace, resolve
 from bertjax.train.facts import Facts
 
+MUTATED = 'bertjax/train/pace.py'
+
 
 def resolved(config, *given, **facts):
   spec = resolve.resolve(config, Facts(given, **facts))
@@ -53,15 +55,9 @@ def test_a_run_that_has_begun_keeps_its_steps(tmp_path):
   assert facts_lib.recalled(resume.stored(tmp_path), tmp_path).steps == 77
 
 
-@mutation(
-  'pace: minutes are seconds',
-  'bertjax/train/pace.py',
-  '60 * minutes',
-  'minutes',
-)
+@mutation('pace: minutes are seconds', '60 * minutes', 'minutes')
 @mutation(
   'pace: every host goes by itself',
-  'bertjax/train/pace.py',
   "max(map(float, hosts.gather('pace', repr(_seconds(run)))))",
   '_seconds(run)',
 )

@@ -128,9 +128,8 @@ def test_what_waits_for_the_end_is_judged_at_an_early_one():
     return types.SimpleNamespace(run=run, names=())
 
   sets = tuple(evaluation.EvalSet(n, e, judged(n)) for n, e in (('dev', 5), ('end', 0)))
-  phase = types.SimpleNamespace(name='p', evals=sets)
-  evaluation.run_due([phase], False, {}, 10, False)
-  evaluation.run_due([phase], False, {}, 10, True, rest=True)
+  evaluation.run_due(sets, {}, 10, False)
+  evaluation.run_due(sets, {}, 10, True, rest=True)
   assert ran == ['dev', 'end']
 
 
@@ -150,13 +149,8 @@ def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
     return types.SimpleNamespace(run=lambda variables, step: found, names=())
 
   sets = (('dev', 5, {'f1': 0.8}), ('end', 0, {'f1': 0.6}))
-  phase = types.SimpleNamespace(
-    name='p', evals=[evaluation.EvalSet(n, e, judged(s)) for n, e, s in sets]
-  )
-  run = types.SimpleNamespace(
-    config=types.SimpleNamespace(best=best), judged=lambda number: [phase],
-    timeline=types.SimpleNamespace(at=lambda done: (0, 0), side_by_side=False),
-  )  # fmt: skip
+  made = [evaluation.EvalSet(n, e, judged(s)) for n, e, s in sets]
+  run = types.SimpleNamespace(config=types.SimpleNamespace(best=best), evals=lambda done: made)
   progress = types.SimpleNamespace(note=print, show=print)
   first = evaluation.scores(run, 10, False, {}, progress)
   assert first == {'eval/dev/f1': 0.8}
@@ -167,7 +161,7 @@ def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
 def test_patience_without_anything_to_judge_is_refused():
   best = types.SimpleNamespace(metric='eval/x', get=dict(patience=2).get, patience=2)
   with pytest.raises(UserError, match='nothing to evaluate on'):
-    setup._check_best(best, [], False)
+    setup._check_best(best, [])
 
 
 @pytest.fixture(scope='module')

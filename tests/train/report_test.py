@@ -16,7 +16,7 @@ def run_of(config, *params, names=('f1',), draws=None):
   phase = one(evals=[one(evaluation=one(names=names))])
   variables = dict(params=dict.fromkeys(('encoder', *params)))
   return one(
-    config=config, parts=(phase,), timeline=one(draws=draws), abstract=one(variables=variables)
+    config=config, parts=(phase,), timeline=one(drawn=draws), abstract=one(variables=variables)
   )
 
 

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
+from small_stores import write_store
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.evals.held_out import rows
-from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 
@@ -299,7 +299,7 @@ def make_transformer_xl(store, **overrides):
 
 
 def scores(run, variables):
-  return evaluation.run_due(run.phases[:1], False, variables, 1, True)[0]
+  return evaluation.run_due(run.evals(1), variables, 1, True)[0]
 
 
 @mutation(
@@ -316,7 +316,7 @@ def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   assert held_out(run.phases[0]).rows.length == 16
   found = scores(run, state.variables)
   assert np.exp(found['eval/lm']) == pytest.approx(found['eval/perplexity'])
-  assert set(found) <= evaluation.score_names(run.phases, False)
+  assert set(found) <= evaluation.score_names(run.evals(1))
   vanilla = 'model.attention', 'model.mem_len', 'evals.held_out.model.mem_len'  # as the config says
   changes = dict(zip(vanilla, ('absolute', 0, 0), strict=True))
   make_transformer_xl(ended, **changes, **{'evals.held_out.model.same_length': False})

@@ -252,7 +252,7 @@ def test_an_error_of_one_process_ends_the_other_soon(rich_store, tmp_path):
 @mutation(
   'loop: a process that has compiled does not wait for the others',
   'bertjax/train/loop.py',
-  "      hosts.barrier(f'compiled/{phase.name}/{lengths}', math.inf)\n",
+  "      hosts.barrier(f'compiled/{name}/{lengths}', math.inf)\n",
   '',
 )
 def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):

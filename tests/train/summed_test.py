@@ -25,19 +25,19 @@ def run(rich_store):
 @pytest.mark.full
 @mutation(
   'summed: the losses of the second phase count as those of the first',
-  'bertjax/train/summed.py',
+  'bertjax/objectives/combine/__init__.py',
   't._replace(scale=factor * t.scale)',
   't._replace(scale=factors[0] * t.scale)',
 )
 @mutation(
   'summed: all phases have the rows of the first',
-  'bertjax/train/summed.py',
-  "batch['row_B'] + number * rows",
-  "batch['row_B'] + 0 * rows",
+  'bertjax/objectives/combine/__init__.py',
+  "row_B=batch['row_B'] + before",
+  "row_B=batch['row_B']",
 )
 @mutation(
   'summed: the losses of one phase alone',
-  'bertjax/train/summed.py',
+  'bertjax/objectives/combine/__init__.py',
   'terms[name] = {k: t._replace',
   'terms["mrtd"] = {k: t._replace',
 )
@@ -60,7 +60,7 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
     loss, grads = value_and_grad(params)
     losses.append(factor * float(loss))
     expected.append(jax.tree.map(lambda g, factor=factor: factor * np.asarray(g), grads))
-  batch = step_lib.with_rows(loader.batch_at(phase.examples, 0, rows))
+  batch = step_lib.with_rows(phase.batches.at(0)[0])
   carry = state.carry[phase.name]
   found, loss, _, _ = jax.jit(
     lambda variables: step_lib.accumulate(phase.objective, variables, carry, batch, CTX, 1)
@@ -74,15 +74,15 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
 
 @mutation(
   'summed: both phases read the rows of the first',
-  'bertjax/train/summed.py',
-  'name: source.batch(row_n, shuffle) for name, source in self.sources.items()',
-  "name: self.sources['mrtd'].batch(row_n, shuffle) for name in self.sources",
+  'bertjax/examples/loader.py',
+  'found = {key: self._parts[key].at(own, hosts)',
+  "found = {key: self._parts['mrtd'].at(own, hosts)",
 )
 @mutation(
   'loader: tokens of the first phase alone are counted',
   'bertjax/examples/loader.py',
-  "if key.rpartition('/')[2] == name]",
-  "if key.rpartition('/')[2] == name][:1]",
+  '      counts.update(more)\n',
+  '      counts = counts or more\n',
 )
 def test_a_batch_has_a_batch_of_each_phase(run):
   (phase,), rows = run.phases, run.config.batch_size

@@ -50,7 +50,7 @@ def test_one_encoder_learns_every_task(straight):
 
 @mutation(
   'tasks: the head of another task is used',
-  'bertjax/checkpoint/task_heads.py',
+  'bertjax/objectives/combine/task_heads.py',
   '**params[TASKS][task]',
   '**params[TASKS][sorted(params[TASKS])[0]], **params[TASKS]["points"]',
 )
@@ -137,7 +137,7 @@ def test_a_run_begins_with_another_and_its_heads_of_one_name(files, straight, tm
 @mutation(
   'init_from: the classes of several tasks are told by their number alone',
   'bertjax/sources/head_classes.py',
-  'if line.draws:',
+  'if line.drawn:',
   'if False:',
 )
 def test_the_head_of_a_task_with_other_classes_is_made_anew(files, straight, tmp_path):

@@ -38,7 +38,7 @@ def params(run):
 
 
 def phase_of(run, name):
-  (found,) = [phase for phase in run.phases if phase.name == name]
+  (found,) = [phase for phase in run.parts if phase.name == name]
   return found
 
 
@@ -56,9 +56,9 @@ def loss_and_gradient(objective, params, batch):
 @pytest.mark.parametrize('name', NAMES)
 @mutation(
   'tasks: a step of one task reads the heads of another',
-  'bertjax/train/tasks.py',
-  "return dict(variables, params=task_heads.of_task(variables['params'], name))",
-  "return dict(variables, params=task_heads.of_task(variables['params'], next(iter(tasks))))",
+  'bertjax/objectives/combine/__init__.py',
+  "task_heads.of_task(v['params'], name)",
+  "task_heads.of_task(v['params'], next(iter(objectives)))",
   case='stars',
 )
 def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_path, name):
@@ -86,15 +86,15 @@ def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_p
 @pytest.mark.full
 @mutation(
   'tasks: heads of one shape begin alike',
-  'bertjax/train/tasks.py',
+  'bertjax/objectives/combine/__init__.py',
   'jax.random.fold_in(key, zlib.crc32(name.encode()))',
   'jax.random.fold_in(key, 7)',
 )
 @mutation(
   'tasks: the head of a task follows from its place among the others',
-  'bertjax/train/tasks.py',
+  'bertjax/objectives/combine/__init__.py',
   'zlib.crc32(name.encode())',
-  'len(heads)',
+  'len(found)',
 )
 def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_path):
   alone = task_files.config(files, 'stars')
@@ -112,17 +112,22 @@ def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_pat
 
 @mutation(
   'tasks: all are as large as the first',
-  'bertjax/train/setup.py',
-  "getattr(p.examples, 'rows', 0) for p in phases",
-  "getattr(phases[0].examples, 'rows', 0) for p in phases",
+  'bertjax/train/phase.py',
+  'number or part.examples.rows for',
+  'number or parts[0].examples.rows for',
 )
 def test_tasks_are_drawn_by_their_examples_and_have_their_own_scores(run):
-  assert [phase.name for phase in run.phases] == ['names', 'points', 'stars']
-  assert run.timeline.draws.examples == (150, 64, 128)
+  assert [phase.name for phase in run.parts] == ['names', 'points', 'stars']
+  (phase,) = run.phases
+  drawn = [phase.place(index) for index in range(2000)]
+  for name, size in (('names', 150), ('points', 64), ('stars', 128)):
+    own = [place.index for place in drawn if place.name == name]
+    assert own == list(range(len(own)))
+    assert len(own) / 2000 == pytest.approx(size / 342, abs=0.04)
   assert run.config.phases.names.model.token_labels == (('tag', 5),)
   assert run.config.phases.stars.model.labels == (('label', 2),)
   assert run.config.phases.points.model.labels == (('label', 1),)
-  known = evaluation.score_names(run.phases, run.timeline.side_by_side)
+  known = evaluation.score_names(run.evals(1))
   assert set(run.config.best.mean) == {
     'eval/stars/dev/accuracy', 'eval/points/dev/spearman', 'eval/names/dev/f1'
   } < known  # fmt: skip
@@ -155,11 +160,12 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
     ({'phases.stars.model.width': 64}, "phase 'stars' has other parameters"),
     ({'temperature': 0.0}, 'config.temperature: expected'),
     ({'phases.stars.epochs': 2.0}, 'the whole run has one value of it'),
+    ({'phases.stars.microbatches': 2}, 'a step of several phases has one value of it'),
   ],
 )
 @mutation(
   'tasks: encoders of two widths',
-  'bertjax/train/tasks.py',
+  'bertjax/objectives/combine/__init__.py',
   'if shapes(mine) != shapes(first):',
   'if False:',
   case="changes5-phase 'stars' has other parameters",

@@ -82,9 +82,9 @@ TAUGHT = [
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
 @mutation(
   'teachers: the generator of ELECTRA comes along',
-  'bertjax/sources/encoders.py',
-  'TEACHING = dict(electra=_electra, span_boundary=_span_boundary)',
-  'TEACHING = dict(span_boundary=_span_boundary)',
+  'bertjax/models/electra.py',
+  'make, Part(lambda model: as_bert(model, words=False), _discriminator)',
+  'make, tuned=Part(lambda model: as_bert(model, words=False), _discriminator)',
   case='minilm:l6_h384-electra-terms5',
 )
 def test_a_bert_comes_closer_to_a_teacher_of_another_family(

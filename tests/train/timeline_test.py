@@ -5,8 +5,8 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.config import timeline as timeline_lib
+from bertjax.config.combined import Draws
 from configs import bert, bert_lamb
-from configs.finetune import text
 
 mutation(
   'phases: the data index forgets earlier cycles',
@@ -96,26 +96,18 @@ def test_steps_that_are_left_out_are_counted_from_one():
   assert [done for done in range(1, 10) if t.leaves_out(done)] == [3, 5, 6, 7]
 
 
-def drawn(total, temperature, seed=0, **examples):
-  c = text.get_config()
-  c.total_steps, c.seed, c.temperature = total, seed, temperature
-  c.phases = ConfigDict({name: dict(drawn=count) for name, count in examples.items()})
-  return timeline_lib.make(c).counted([7] * len(examples))
-
-
 @pytest.mark.parametrize('temperature', [1.0, 2.0, 1000.0])
 @mutation(
   'phases: the temperature makes small tasks smaller',
-  'bertjax/config/timeline.py',
+  'bertjax/config/combined.py',
   '** (1 / self.temperature)',
   '** self.temperature',
   case='2.0',
 )
 def test_phases_are_drawn_by_size_and_temperature(temperature):
-  sizes = dict(a=100, b=900, c=0)  # of c the rows count
-  t = drawn(20_000, temperature, **sizes)
-  weights = [n ** (1 / temperature) for n in (100, 900, 7)]
-  found = [t.at(step)[0] for step in range(20_000)]
+  sizes = (100, 900, 7)
+  found = Draws(sizes, temperature, 0).steps(20_000)[:, 0].tolist()
+  weights = [n ** (1 / temperature) for n in sizes]
   for phase, weight in enumerate(weights):
     share = weight / sum(weights)
     spread = (share * (1 - share) / 20_000) ** 0.5
@@ -127,25 +119,23 @@ def test_phases_are_drawn_by_size_and_temperature(temperature):
 
 @mutation(
   'phases: the batches of a drawn phase are numbered by the steps of the run',
-  'bertjax/config/timeline.py',
+  'bertjax/config/combined.py',
   'phase, np.arange(len(own))',
   'phase, own',
 )
 @mutation(
   'phases: draws that the seed does not change',
-  'bertjax/config/timeline.py',
+  'bertjax/config/combined.py',
   "counter_rng.root(self.seed, 'phase of a step')",
   "counter_rng.root(0, 'phase of a step')",
 )
 def test_draws_count_each_phase_alone_and_follow_from_seed_and_step():
-  t, longer = drawn(50, 1.0, a=10, b=20), drawn(80, 1.0, a=10, b=20)
-  seen = [t.at(step) for step in range(50)]
+  steps = lambda total, seed=0: Draws((10, 20), 1.0, seed).steps(total).tolist()
+  seen = steps(50)
   for phase in (0, 1):
     mine = [index for p, index in seen if p == phase]
     assert mine == list(range(len(mine))) and mine
-  assert [longer.at(step) for step in range(50)] == seen
-  assert [drawn(50, 1.0, 1, a=10, b=20).at(step) for step in range(50)] != seen
-  assert t.side_by_side and t.interleaved
+  assert steps(80)[:50] == seen and steps(50, 1) != seen
 
 
 def test_only_labelled_examples_are_drawn():

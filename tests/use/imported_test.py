@@ -15,6 +15,8 @@ from bertjax.errors import UserError
 from bertjax.export.importing import import_model
 from bertjax.use.answers import Label
 
+MUTATED = 'bertjax/use/load.py'
+
 TEXTS = ['the cat sat on the mat.', 'a dog barks', 'rain fell on the town all night long']
 PAIRS = ['a dog sat.', 'the cat', 'rain']
 QUESTIONS = ['what sat on the mat', 'what fell on the town all night']
@@ -96,13 +98,11 @@ both = pytest.mark.parametrize('family', ['bert', 'roberta'])
 
 @mutation(
   'use: a model from elsewhere has no names of classes',
-  'bertjax/use/load.py',
   'return found._replace(classes=opened.classes)',
   'return found',
 )
 @mutation(
   'use: a pair of texts has one [SEP] in any family',
-  'bertjax/use/load.py',
   "separators=layouts.separators(found.model.get('family', ''))",
   'separators=1',
   case='roberta',
@@ -169,7 +169,6 @@ def test_blanks_are_filled(made, family):
 
 @mutation(
   'use: a run that was converted has forgotten its classes',
-  'bertjax/use/load.py',
   'classes=run.imported_classes',
   'classes={}',
 )

@@ -19,6 +19,8 @@ from bertjax.use.texts import Texts
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/text/sentences.py'
+
 CLS, SEP, MASK = 2, 3, 4
 TWO = ['w9 [MASK] w10 w77 [MASK] w8', 'w100 [MASK]', 'w12 w13 w14 w15 w16 w17 w18 w19 w20 [MASK]']
 
@@ -74,7 +76,6 @@ def theirs(twin, ids, **keys):
 
 @mutation(
   'use: a blank is looked up one column to the right',
-  'bertjax/text/sentences.py',
   '    blanks.append(len(ids))\n',
   '    blanks.append(len(ids) + 1)\n',
 )
@@ -101,7 +102,6 @@ def test_a_generator_fills_blanks(made):
 
 @mutation(
   'use: tokens are scored where they can be seen',
-  'bertjax/text/sentences.py',
   '    id_n[column] = mask\n',
   '    id_n[column] += 0 * mask\n',
 )
@@ -121,7 +121,6 @@ def test_pseudo_perplexity_is_that_of_a_loop(bert):
 
 @mutation(
   'use: a causal model is asked for the token that it sees',
-  'bertjax/text/sentences.py',
   'return Row(sentence.id_n, [column - 1 for column in columns], targets)',
   'return Row(sentence.id_n, list(columns), targets)',
 )

@@ -33,12 +33,8 @@ class Options(NamedTuple):
 
 
 def open_rows(subject: Subject, options: Options) -> Rows:
-  """The rows of the file.
-
-  Raises:
-    UserError: the file is not of the task, a batch_size that the devices do not divide, or no
-      language where the model needs one.
-  """
+  """Returns the rows of the file. Raises UserError if the file is not of the task, a batch_size
+  that the devices do not divide, or no language where the model needs one."""
   path, key = file_of(subject, options)
   return from_config.open_rows(
     subject.config, path, key, subject.store, options.examples, options.batch_size,
@@ -47,11 +43,8 @@ def open_rows(subject: Subject, options: Options) -> Rows:
 
 
 def file_of(subject: Subject, options: Any) -> tuple[str, str]:
-  """The path of the examples, and the key that names it; `options` has the fields of `Options`.
-
-  Raises:
-    UserError: as `check_batch`.
-  """
+  """Returns the path of the examples, and the key that names it; `options` has the fields of
+  `Options`. Raises UserError: as `check_batch`."""
   check_batch(subject, options.batch_size)
   if options.file:
     return options.file, f'{subject.key}.file'
@@ -59,11 +52,8 @@ def file_of(subject: Subject, options: Any) -> tuple[str, str]:
 
 
 def check_batch(subject: Subject, batch_size: int) -> None:
-  """Refuses what cannot be computed.
-
-  Raises:
-    UserError: a batch_size that the devices do not divide.
-  """
+  """Refuses what cannot be computed. Raises UserError: a batch_size that the devices do not
+  divide."""
   if batch_size % subject.ways:
     raise UserError(
       f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '

@@ -63,7 +63,7 @@ class HeldOut(NamedTuple):
     return loader.eval_batches(self.rows, self.batch_size, self.examples)
 
   def carry(self) -> Any:
-    """The carry before the first batch."""
+    """Returns the carry before the first batch."""
     return self.put(self.objective.carry(self.template))
 
   def first(self, rows: int) -> Iterator[tuple[Batch, int]]:
@@ -77,15 +77,12 @@ class HeldOut(NamedTuple):
 
 
 def options_of(subject: Subject, name: str, key: str) -> Options:
-  """The options of another set of `config.evals`.
+  """Returns the options of another set of `config.evals`. Raises UserError if there is no such set.
 
   Args:
     subject: what is judged.
     name: of a set of type 'loss'.
     key: of the config that names it, for the message.
-
-  Raises:
-    UserError: there is no such set.
   """
   sets = {k: v for k, v in subject.config.evals.items() if v.type == 'loss'}
   found = sets[choose(name, sets, key)]
@@ -93,11 +90,11 @@ def options_of(subject: Subject, name: str, key: str) -> Options:
 
 
 def hold_out(subject: Subject, options: Options) -> HeldOut | None:
-  """The rows of these options; None where the run has none. Sets with equal options share them.
+  """Returns the rows of these options; None where the run has none. Sets with equal options share
+  them.
 
-  Raises:
-    UserError: overrides of fields that are not there or that change the parameters, a batch that
-      the devices do not divide, rows longer than the position table, or overrides for a stream.
+  Raises UserError: overrides of fields that are not there or that change the parameters, a batch
+  that the devices do not divide, rows longer than the position table, or overrides for a stream.
   """
   plain = lambda x: dict(x) if isinstance(x, Mapping) else x
   key = json.dumps([plain(x) for x in options], default=str)

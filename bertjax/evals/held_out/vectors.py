@@ -30,11 +30,8 @@ def task(options: Any, text: tuple[str, ...], label: str, classes: tuple[str, ..
 
 
 def records(path: str, key: str, task: classify.Options, examples: int) -> list[Record]:
-  """The first examples of a file, 0: all; the key names it.
-
-  Raises:
-    UserError: there is none, and as `classify.read`.
-  """
+  """Returns the first examples of a file, 0: all; the key names it. Raises UserError if there is
+  none, and as `classify.read`."""
   found = list(itertools.islice(classify.read(path, task), examples or None))
   if not found:
     raise UserError(f'{key}={path} has no examples')
@@ -44,11 +41,8 @@ def records(path: str, key: str, task: classify.Options, examples: int) -> list[
 def means(
   subject: Subject, rows: Labelled, batch_size: int, language: str
 ) -> Callable[[Variables], np.ndarray]:
-  """Variables -> float32 [rows, D], computed in batches on the devices of the run.
-
-  Raises:
-    UserError: a model with a table of languages, and none is said.
-  """
+  """Variables -> float32 [rows, D], computed in batches on the devices of the run. Raises
+  UserError: a model with a table of languages, and none is said."""
 
   def function(variables: Variables, batch: Batch):
     out = subject.objective.predict(variables, (), _whole(batch, subject.template))
@@ -61,13 +55,13 @@ def means(
 
 
 def masked_mean(last_BTD: Any, example_BT: Any) -> Any:
-  """The means over the tokens of each row, 0 where there is none; float32 [B, D]."""
+  """Returns the means over the tokens of each row, 0 where there is none; float32 [B, D]."""
   weight_BT1 = (example_BT > 0).astype(jnp.float32)[..., None]
   return (last_BTD.astype(jnp.float32) * weight_BT1).sum(1) / jnp.maximum(weight_BT1.sum(1), 1)
 
 
 def _whole(batch: Batch, template: Batch) -> Batch:
-  """The batch with zeros for all else that the objective knows in training."""
+  """Returns the batch with zeros for all else that the objective knows in training."""
   rows, length = batch['token_BT'].shape
   shape = lambda k, x: (rows, length) if k.endswith('_BT') else (rows, *x.shape[1:])
   zeros = {k: jnp.zeros(shape(k, x), x.dtype) for k, x in template.items() if k not in batch}

@@ -27,47 +27,33 @@ NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
 
 
 class Limits(NamedTuple):
-  """Limits of the answers that are considered.
+  """Limits of the answers that are considered."""
 
-  Attributes:
-    best: number of first and of last tokens to pair in a window, and of candidates to keep.
-    longest: most tokens of an answer.
-  """
-
-  best: int
-  longest: int
+  best: int  # number of first and of last tokens to pair in a window, and of candidates to keep
+  longest: int  # most tokens of an answer
 
 
 class Candidate(NamedTuple):
-  """A possible answer.
+  """A possible answer."""
 
-  Attributes:
-    text: of it.
-    begin: its first character.
-    score: sum of the logits of its first and its last token.
-  """
-
-  text: str
-  begin: int
-  score: float
+  text: str  # of it
+  begin: int  # its first character
+  score: float  # sum of the logits of its first and its last token
 
 
 class Decoded(NamedTuple):
-  """The answers found to one question.
+  """The answers found to one question."""
 
-  Attributes:
-    candidates: answers, the likeliest first, no text twice; () if no pair of tokens is one.
-    null: score of having no answer, on the scale of the candidates' scores.
-    odds: of having no answer: by how much that scores more than the best candidate, or with
-      `config.model.answers` its log-odds.
-  """
-
+  # answers, the likeliest first, no text twice; () if no pair of tokens is one
   candidates: tuple[Candidate, ...]
-  null: float
+  null: float  # score of having no answer, on the scale of the candidates' scores
+  # of having no answer: by how much that scores more than the best candidate, or with
+  # `config.model.answers` its log-odds
   odds: float
 
   def answer(self, threshold: float | None) -> str:
-    """The best candidate; '' where there is none, or where the odds are above the threshold.
+    """Returns the best candidate; '' where there is none, or where the odds are above the
+    threshold.
 
     Args:
       threshold: of the odds; None: the question has an answer.
@@ -120,7 +106,7 @@ def _decoded(
 def _null(
   rows: Sequence[Window], said: Sequence[np.ndarray | Beam], candidates: Sequence[Candidate]
 ) -> tuple[float, float]:
-  """The score and the odds of having no answer."""
+  """Returns the score and the odds of having no answer."""
   scores = [each.score for each in candidates] or [NOTHING]
   if isinstance(said[0], Beam):
     odds = min(float(beam.none_B) for beam in said if isinstance(beam, Beam))
@@ -131,7 +117,7 @@ def _null(
 
 
 def _text(context: Context, first: int, last: int) -> tuple[str, int]:
-  """The answer from one token to another, and its first character."""
+  """Returns the answer from one token to another, and its first character."""
   begin, end = int(context.begin_n[first]), int(context.end_n[last])
   return context.text[begin:end], begin
 
@@ -175,8 +161,7 @@ def _fitting(
 def most_context(rows: Sequence[Window]) -> list[np.ndarray]:
   """Returns, for each window of a question, the tokens that it shows with more context than any
   other window: bool, one for each token of its text. A token's context is its shorter side; ties go
-  to the longer window, then to the earlier one.
-  """
+  to the longer window, then to the earlier one."""
   if len(rows) == 1:
     return [np.ones(rows[0].stop - rows[0].first, bool)]
   token_n = np.arange(rows[-1].stop)

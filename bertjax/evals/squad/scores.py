@@ -19,17 +19,11 @@ _ARTICLES = re.compile(r'\b(a|an|the)\b')
 
 
 class Answered(NamedTuple):
-  """A question with its answer.
+  """A question with its answer."""
 
-  Attributes:
-    golds: texts that people gave; () where there is no answer.
-    text: that the model gave, whether it believes in it or not.
-    odds: by how much it believes more that there is no answer.
-  """
-
-  golds: Sequence[str]
-  text: str
-  odds: float
+  golds: Sequence[str]  # texts that people gave; () where there is no answer
+  text: str  # that the model gave, whether it believes in it or not
+  odds: float  # by how much it believes more that there is no answer
 
 
 def words(text: str) -> list[str]:
@@ -43,7 +37,8 @@ def exact(gold: str, text: str) -> float:
 
 
 def f1(gold: str, text: str) -> float:
-  """The harmonic mean of precision and recall of the words; where one has none, whether both do."""
+  """Returns the harmonic mean of precision and recall of the words; where one has none, whether
+  both do."""
   theirs, ours = words(gold), words(text)
   if not theirs or not ours:
     return float(theirs == ours)
@@ -57,21 +52,18 @@ def f1_where_all_have_one(gold: str, text: str) -> float:
 
 
 def best_of(score, golds: Sequence[str], text: str) -> float:
-  """The best score against one of the golds; without any, against ''."""
+  """Returns the best score against one of the golds; without any, against ''."""
   return max(score(gold, text) for gold in [g for g in golds if words(g)] or [''])
 
 
 def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
-  """The scores of some answers, from 0 to 1.
+  """Returns the scores of some answers, from 0 to 1. Returns exact and f1. With a threshold also
+  these two of the questions that have an answer (has_answer_..), the share of the others that get
+  none (no_answer), and best_exact and best_f1, which other thresholds reach, with the thresholds.
 
   Args:
     found: one or more questions.
     threshold: odds above which there is no answer; None: all have one (SQuAD 1.1).
-
-  Returns:
-    exact and f1. With a threshold also these two of the questions that have an answer
-    (has_answer_..), the share of the others that get none (no_answer), and best_exact and best_f1,
-    which other thresholds reach, with the thresholds.
   """
   if threshold is None:
     kinds = dict(exact=exact, f1=f1_where_all_have_one)
@@ -99,10 +91,9 @@ def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float
 def best_threshold(
   score_n: np.ndarray, odds_n: np.ndarray, has_n: np.ndarray, none_n: np.ndarray
 ) -> tuple[float, float]:
-  """The best mean score that a threshold of the odds reaches, and the least such one.
-
-  Equal odds are walked through one by one, as in the evaluation program, which may stop between
-  two of them.
+  """Returns the best mean score that a threshold of the odds reaches, and the least such one. Equal
+  odds are walked through one by one, as in the evaluation program, which may stop between two of
+  them.
 
   Args:
     score_n: of the answers as they are.

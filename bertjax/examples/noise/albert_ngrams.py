@@ -65,17 +65,8 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 
 
 def _cover(words, order_n, length_n, room_E):
-  """Chooses n-grams: one try per iteration and example, for all examples that have room left.
-
-  Args:
-    words: the units.
-    order_n: int64, the words in the order in which they are tried, example by example.
-    length_n: int64, how many words the n-gram that each word starts should have.
-    room_E: int64, of the tokens.
-
-  Returns:
-    bool, for each word whether it is chosen.
-  """
+  """Returns which words are chosen: one n-gram of length_n words is tried per iteration and
+  example."""
   words_E = targets.count(words.example_n, 1, len(room_E))
   try_E, stop_E = starts(words_E), np.cumsum(words_E)
   token_n = np.append(words.first_n, words.first_n[-1:] + words.size_n[-1:])

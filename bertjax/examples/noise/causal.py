@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from bertjax.data_contracts import Masking
+from bertjax.data_contracts import Masking, as_long
 from bertjax.examples.layout import Rows, place
 from bertjax.examples.targets import is_special
 
@@ -18,16 +18,6 @@ from bertjax.examples.targets import is_special
 @dataclasses.dataclass(frozen=True)
 class Options:
   """Nothing is drawn and nothing is to be chosen."""
-
-
-def _check(options: Options, store, length: int) -> None:
-  del options, store, length
-
-
-def slots(options: Options, length: int) -> int:
-  """Returns P: every column is a slot."""
-  del options
-  return length
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
@@ -51,4 +41,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   )
 
 
-MASKING = Masking(Options, (), _check, corrupt, slots)
+MASKING = Masking(Options, (), lambda options, store, length: None, corrupt, as_long)

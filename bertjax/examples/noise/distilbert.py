@@ -54,16 +54,12 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   u_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, candidate_n))
   turn_n = -np.log1p(-u_n) / weight_n
   row_n = rows.row_E[rows.example_n[candidate_n]]
-  drawn_n = targets.lowest(turn_n, row_n // options.block, _numbers(rows, options))
+  tokens_B = np.bincount(rows.row_E, rows.length_E, rows.shape[0])
+  asked_b = np.ceil(options.rate * tokens_B.reshape(-1, options.block).sum(1)).astype(np.int64)
+  drawn_n = targets.lowest(turn_n, row_n // options.block, asked_b)
   limit, index_n = slots(options, rows.shape[1]), candidate_n[drawn_n]
   kept_n, dropped_E = targets.within(rows, limit, index_n, turn_n[drawn_n])
   return targets.decided(rows, options, limit, store, index_n[kept_n], dropped_E)
-
-
-def _numbers(rows: Rows, options: Options) -> np.ndarray:
-  """Returns how many tokens each block asks for, int64."""
-  tokens_B = np.bincount(rows.row_E, rows.length_E, rows.shape[0])
-  return np.ceil(options.rate * tokens_B.reshape(-1, options.block).sum(1)).astype(np.int64)
 
 
 MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, slots, block)

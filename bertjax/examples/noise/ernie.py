@@ -16,7 +16,6 @@ taken of units of two tokens; what exceeds them is dropped and counted.
 """
 
 import dataclasses
-import math
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import layout, targets
 from bertjax.examples.layout import Rows
+from bertjax.examples.noise import xlm
 from bertjax.field_types import Count, Share
 
 _PICK = targets.FREE
@@ -43,15 +43,9 @@ class Options(targets.MaskOptions):
   block: Count = 64
 
 
-def _units(options: Options) -> bool:
-  return options.word_prob > 0
-
-
 def slots(options: Options, length: int) -> int:
   """Returns P: max_targets, or mean and 5 deviations of the targets of `length` tokens."""
-  rate = options.rate
-  most = math.ceil(rate * length + 5 * math.sqrt(_UNIT * rate * (1 - rate) * length))
-  return options.max_targets or min(most, length)
+  return xlm.slots(options, length, _UNIT)
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
@@ -92,4 +86,11 @@ def _coins(rows: Rows, options: Options) -> np.ndarray:
   return counter_rng.uniform(counter_rng.fold(key_B, 0)) < options.word_prob
 
 
-MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, slots, units=_units)
+MASKING = Masking(
+  Options,
+  ('cls', 'sep', 'mask'),
+  targets.check,
+  corrupt,
+  slots,
+  units=lambda options: options.word_prob > 0,
+)

@@ -82,10 +82,6 @@ class _Entities(NamedTuple):
   count_S: np.ndarray
 
 
-def _units(options: Options) -> bool:
-  return options.entity_prob > 0
-
-
 def _check(options: Options, store, length: int) -> None:
   targets.check(options, store, length)
   if options.never_drawn:
@@ -254,4 +250,11 @@ def _mask(chosen_c, left_S, hit_S, begin_S, size_S):
   left_S[hit_S] -= np.bincount(owner_n[taken_n], minlength=len(hit_S))
 
 
-MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, targets.slots, units=_units)
+MASKING = Masking(
+  Options,
+  ('cls', 'sep', 'mask'),
+  _check,
+  corrupt,
+  targets.slots,
+  units=lambda options: options.entity_prob > 0,
+)

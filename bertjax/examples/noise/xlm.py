@@ -20,10 +20,11 @@ from bertjax.examples.layout import Rows
 _PICK = targets.FREE
 
 
-def slots(options: targets.MaskOptions, length: int) -> int:
-  """Returns P: max_targets, or mean and 5 deviations of `length` coins; 67 of 256 at .15."""
+def slots(options: targets.MaskOptions, length: int, unit: float = 1) -> int:
+  """Returns P: max_targets, or mean and 5 deviations of `length` coins, which choose units of so
+  many tokens; 67 of 256 at .15."""
   rate = options.rate
-  most = math.ceil(rate * length + 5 * math.sqrt(rate * (1 - rate) * length))
+  most = math.ceil(rate * length + 5 * math.sqrt(unit * rate * (1 - rate) * length))
   return options.max_targets or min(most, length)
 
 

@@ -7,7 +7,6 @@ from bertjax.data_contracts import Reader
 from bertjax.errors import UserError
 from bertjax.examples.seqio_tasks import row_stream
 from bertjax.store import ensure as ensure_store
-from bertjax.store.reader import Store
 
 
 def _ensure(data: Any, seed: int, workdir: str) -> str:
@@ -20,13 +19,6 @@ def _ensure(data: Any, seed: int, workdir: str) -> str:
   ensure_store.clear_others(data, seed, workdir)
   given = ensure_store.vocabulary(data, ensure_store.text(data), seed, workdir)
   return row_stream.ensure_vocabulary(data, workdir, given)
-
-
-def _rows(
-  config: Any, store: Store, fallback: str | None
-) -> tuple[row_stream.Stream, row_stream.Fixed | None]:
-  del fallback  # no plan
-  return row_stream.open_streams(config, store)
 
 
 def _says(phases: Sequence[Any], path: str) -> str:
@@ -52,7 +44,7 @@ READER = Reader(
   reads=('plan', 'mask', *OF_THE_ROWS, *OF_THE_TEXT),
   ensure=_ensure,
   open=row_stream.open_vocabulary,
-  rows=_rows,
+  rows=lambda config, store, fallback: row_stream.open_streams(config, store),
   says=_says,
   repeats=False,
   of_run=('vocab', 'train_vocab', 'heldout'),

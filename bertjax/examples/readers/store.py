@@ -17,10 +17,6 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Exa
   return made, None
 
 
-def _check(config: Any) -> None:
-  unread_text.check(config.data, examples.tables_of(config.model))
-
-
 OF_RUN = ('store', 'workers', *ensure_store.MADE_OF)
 READER = Reader(
   reads=('plan', 'mask', 'pack', 'language_alpha', 'language_block', *OF_RUN),
@@ -30,5 +26,5 @@ READER = Reader(
   says=lambda phases, path: f'Reading the store {path}',
   text=True,
   of_run=tuple(key for key in OF_RUN if key != 'languages'),  # each phase numbers them
-  check=_check,
+  check=lambda config: unread_text.check(config.data, examples.tables_of(config.model)),
 )

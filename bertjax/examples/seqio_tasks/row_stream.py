@@ -24,7 +24,7 @@ from bertjax.vocab.vocabulary import read_vocabulary
 Batch = dict[str, np.ndarray]
 
 
-class Stream:
+class StreamedRows:
   """Rows by number, asked for in order, give or take the latest ones.
 
   One thread at a time may ask.
@@ -155,7 +155,7 @@ def is_finished(data: Any) -> bool:
   return _example_tasks().registered_examples(data) is not None
 
 
-def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
+def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]:
   """Opens what `config.data.mixture` or `input` of a phase names: a Task of examples, or text.
 
   Returns:
@@ -173,7 +173,7 @@ def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
     for batch in example_tasks.read_rows(provider, skip, **options):
       yield _checked(name, batch, config.length, store.vocabulary_size)
 
-  training = Stream(name, lambda skip: read(skip, seed=config.seed), config.batch_size)
+  training = StreamedRows(name, lambda skip: read(skip, seed=config.seed), config.batch_size)
   atexit.register(training.close)  # while there still is an interpreter for tf.data to call
   if 'validation' not in provider.splits:
     return training, None

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout, named
 from bertjax.formats.tables import Row, dense, heads, layer, norm
 
 
@@ -94,20 +94,14 @@ def layout_of(base: str):
   return layout
 
 
-FIELDS = (
-  Field('vocab_size', 'vocab_size', 30_522),
-  Field('width', 'hidden_size', 768),
-  Field('layers', 'num_hidden_layers', 12),
-  Field('heads', 'num_attention_heads', 12),
-  Field('ffn', 'intermediate_size', 3072),
-  Field('activation', 'hidden_act', 'gelu', ACTIVATIONS),
-  Field('dropout', 'hidden_dropout_prob', 0.1),
-  Field('attention_dropout', 'attention_probs_dropout_prob', 0.1),
-  Field('positions', 'max_position_embeddings', 512),
-  Field('types', 'type_vocab_size', 2),
-  Field('init_std', 'initializer_range', 0.02),
-  Field('norm_eps', 'layer_norm_eps', 1e-12),
-)
+FIELDS = named(
+  vocab_size=('vocab_size', 30_522), width=('hidden_size', 768), layers=('num_hidden_layers', 12),
+  heads=('num_attention_heads', 12), ffn=('intermediate_size', 3072),
+  activation=('hidden_act', 'gelu', ACTIVATIONS), dropout=('hidden_dropout_prob', 0.1),
+  attention_dropout=('attention_probs_dropout_prob', 0.1),
+  positions=('max_position_embeddings', 512), types=('type_vocab_size', 2),
+  init_std=('initializer_range', 0.02), norm_eps=('layer_norm_eps', 1e-12),
+)  # fmt: skip
 # Of a model with learned positions, own layers and a head with a transform.
 PLAIN = dict(
   sinusoid=False, extra=(), attend='example', transform=True, sharing='none', groups=1,

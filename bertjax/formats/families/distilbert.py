@@ -4,7 +4,7 @@ ReLU in place of the tanh before its labels."""
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Layout, named
 from bertjax.formats.tables import layer
 
 
@@ -22,6 +22,12 @@ def layout(model: Any) -> Layout:
   return bert.whole(model, rows, words, tied, labels)
 
 
+FIELDS = named(
+  vocab_size=('vocab_size', 30_522), width=('dim', 768), layers=('n_layers', 6),
+  heads=('n_heads', 12), ffn=('hidden_dim', 3072), activation=('activation', 'gelu', ACTIVATIONS),
+  dropout=('dropout', 0.1), attention_dropout=('attention_dropout', 0.1),
+  positions=('max_position_embeddings', 512), init_std=('initializer_range', 0.02),
+)  # fmt: skip
 FAMILY = Family(
   model='bert',
   recipe='bert',
@@ -33,18 +39,7 @@ FAMILY = Family(
     **bert.tuned_classes('DistilBert'),
   },
   layout=layout,
-  fields=(
-    Field('vocab_size', 'vocab_size', 30_522),
-    Field('width', 'dim', 768),
-    Field('layers', 'n_layers', 6),
-    Field('heads', 'n_heads', 12),
-    Field('ffn', 'hidden_dim', 3072),
-    Field('activation', 'activation', 'gelu', ACTIVATIONS),
-    Field('dropout', 'dropout', 0.1),
-    Field('attention_dropout', 'attention_dropout', 0.1),
-    Field('positions', 'max_position_embeddings', 512),
-    Field('init_std', 'initializer_range', 0.02),
-  ),
+  fields=FIELDS,
   # The class has its eps as a constant; learned and computed positions are a table to it.
   fixed=dict(bert.PLAIN, types=0, norm_eps=1e-12, pooler_activation='relu'),
   theirs=dict(tie_word_embeddings=(True,)),

@@ -7,16 +7,13 @@ The heads of these classes have the erf GELU whatever `hidden_act` says.
 from collections.abc import Mapping
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from bertjax.errors import UserError
 from bertjax.formats.families import bert, electra
 from bertjax.formats.family import Family, Layout
 from bertjax.formats.tables import dense
-from bertjax.models.electra import generator_size
-
-# Fields of `config.model` that a BERT has not.
-OF_TWO_NETS = (
-  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
-)  # fmt: skip
+from bertjax.models.electra import as_bert, encoder_of, generator_size
 
 
 def layout(model: Any) -> Layout:
@@ -45,7 +42,7 @@ def model_of(model: Any) -> Any:
       "the class of transformers holds one generator: expected config.model.generator='own' or "
       f"'shared', got {model.generator!r}"
     )
-  config = _as_bert(model)
+  config = ConfigDict(as_bert(model))
   if model.generator == 'own':
     size = generator_size(model)
     width = model.embedding_width or model.width
@@ -55,39 +52,11 @@ def model_of(model: Any) -> Any:
   return config
 
 
-def discriminator_of(model: Any) -> Any:
-  """Returns the `config.model` of the discriminator in an ELECTRA model, of this family, without a
-  head."""
-  config = _as_bert(model)
-  config.words = False
-  return config
-
-
-def _as_bert(model: Any) -> Any:
-  config = model.copy_and_resolve_references()
-  config.update(dict(name='bert', family='electra_net'))
-  for key in OF_TWO_NETS:
-    del config[key]
-  return config
-
-
 def select(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
   """Returns the parameters of the generator in an ELECTRA model, as those of `model_of`."""
   net = params['generator_net' if model.generator == 'own' else 'discriminator']
   tables = params.get('generator_embeddings', params['embeddings'])
-  return dict(_encoder(tables, net), mlm=params['mlm'])
-
-
-def select_discriminator(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the parameters of the discriminator in an ELECTRA model, as those of
-  `discriminator_of`."""
-  return _encoder(params['embeddings'], params['discriminator'])
-
-
-def _encoder(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns one of the two nets as the encoder of a BERT, whose embeddings hold the projection."""
-  projection = dict(projection=net['projection']) if 'projection' in net else {}
-  return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
+  return dict(encoder_of(tables, net), mlm=params['mlm'])
 
 
 def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:

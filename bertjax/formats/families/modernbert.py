@@ -8,7 +8,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Field, Layout
+from bertjax.formats.family import Family, Layout, named
 from bertjax.formats.tables import Row, dense, heads, norm
 
 
@@ -109,6 +109,23 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
   )  # fmt: skip
 
 
+FIELDS = named(
+  vocab_size=('vocab_size', 50_368), width=('hidden_size', 768), layers=('num_hidden_layers', 22),
+  heads=('num_attention_heads', 12), ffn=('intermediate_size', 1152),
+  positions=('max_position_embeddings', 8192), init_std=('initializer_range', 0.02),
+  norm_eps=('norm_eps', 1e-5), ffn_dropout=('mlp_dropout', 0.0),
+  pooling=('classifier_pooling', 'cls', dict(first=('cls',), mean=('mean',))),
+)  # fmt: skip
+FIXED = dict(
+  activation='gelu_erf', gated=True, norm='layer_norm', biases=False, distances='rotary',
+  attend='example',
+)  # fmt: skip
+THEIRS = dict(
+  hidden_activation=('gelu',), classifier_activation=('gelu',), norm_bias=(False,),
+  attention_bias=(False,), mlp_bias=(False,), decoder_bias=(True,), classifier_bias=(False,),
+  tie_word_embeddings=(True,), sparse_prediction=(False,), embedding_dropout=(0.0,),
+  initializer_cutoff_factor=(3.0, 2.0, None),  # of the start alone
+)  # fmt: skip
 FAMILY = Family(
   model='modernbert',
   recipe='modernbert',
@@ -120,39 +137,9 @@ FAMILY = Family(
     **bert.tuned_classes('ModernBert'),
   },
   layout=layout,
-  fields=(
-    Field('vocab_size', 'vocab_size', 50_368),
-    Field('width', 'hidden_size', 768),
-    Field('layers', 'num_hidden_layers', 22),
-    Field('heads', 'num_attention_heads', 12),
-    Field('ffn', 'intermediate_size', 1152),
-    Field('positions', 'max_position_embeddings', 8192),
-    Field('init_std', 'initializer_range', 0.02),
-    Field('norm_eps', 'norm_eps', 1e-5),
-    Field('ffn_dropout', 'mlp_dropout', 0.0),
-    Field('pooling', 'classifier_pooling', 'cls', dict(first=('cls',), mean=('mean',))),
-  ),
-  fixed=dict(
-    activation='gelu_erf',
-    gated=True,
-    norm='layer_norm',
-    biases=False,
-    distances='rotary',
-    attend='example',
-  ),  # fmt: skip
-  theirs=dict(
-    hidden_activation=('gelu',),
-    classifier_activation=('gelu',),
-    norm_bias=(False,),
-    attention_bias=(False,),
-    mlp_bias=(False,),
-    decoder_bias=(True,),
-    classifier_bias=(False,),
-    tie_word_embeddings=(True,),
-    sparse_prediction=(False,),
-    embedding_dropout=(0.0,),
-    initializer_cutoff_factor=(3.0, 2.0, None),  # of the start alone
-  ),
+  fields=FIELDS,
+  fixed=FIXED,
+  theirs=THEIRS,
   write=write,
   vocab_size=50_368,
   read=read,

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert, xlnet
-from bertjax.formats.family import Family, Field, Layout
+from bertjax.formats.family import Family, Layout, named
 from bertjax.formats.tables import Row, heads, layer, norm
 
 SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
@@ -82,6 +82,17 @@ def languages(count: int) -> tuple[tuple[str, int], ...]:
   return (('language', count),) if count > 1 else ()
 
 
+FIELDS = named(
+  vocab_size=('vocab_size', 30_145), width=('emb_dim', 2048), layers=('n_layers', 12),
+  heads=('n_heads', 16),
+  ffn=('emb_dim', 2048, {}, lambda ffn: ffn // 4, lambda width: 4 * width),
+  activation=('gelu_activation', True, dict(gelu_erf=(True,), relu=(False,))),
+  dropout=('dropout', 0.1), attention_dropout=('attention_dropout', 0.1),
+  positions=('max_position_embeddings', 512), init_std=('embed_init_std', 2048**-0.5),
+  norm_eps=('layer_norm_eps', 1e-12),
+  attend=('causal', False, dict(example=(False,), causal=(True,))),
+  extra=('n_langs', 1, {}, lambda extra: extra[0][1] if extra else 1, languages),
+)  # fmt: skip
 FAMILY = Family(
   model='bert',
   recipe='xlm',
@@ -90,28 +101,12 @@ FAMILY = Family(
   classes={
     'XLMWithLMHeadModel': 'word',
     'XLMModel': '',
-    'XLMForQuestionAnswering': 'answers:xlnet',
     'XLMForQuestionAnsweringSimple': 'token:span',
-    CHOICE: 'text:right',
-    SEQUENCE: 'text:*',
-    'XLMForTokenClassification': 'token:*',
+    **bert.tuned_classes('XLM'),
+    'XLMForQuestionAnswering': 'answers:xlnet',
   },
   layout=layout,
-  fields=(
-    Field('vocab_size', 'vocab_size', 30_145),
-    Field('width', 'emb_dim', 2048),
-    Field('layers', 'n_layers', 12),
-    Field('heads', 'n_heads', 16),
-    Field('ffn', 'emb_dim', 2048, export=lambda ffn: ffn // 4, import_=lambda width: 4 * width),
-    Field('activation', 'gelu_activation', True, dict(gelu_erf=(True,), relu=(False,))),
-    Field('dropout', 'dropout', 0.1),
-    Field('attention_dropout', 'attention_dropout', 0.1),
-    Field('positions', 'max_position_embeddings', 512),
-    Field('init_std', 'embed_init_std', 2048**-0.5),
-    Field('norm_eps', 'layer_norm_eps', 1e-12),
-    Field('attend', 'causal', False, dict(example=(False,), causal=(True,))),
-    Field('extra', 'n_langs', 1, {}, lambda extra: extra[0][1] if extra else 1, languages),
-  ),
+  fields=FIELDS,
   fixed=bert.plain('extra attend', transform=False, types=0, pooler_activation='none'),
   theirs=dict(asm=(False,), is_encoder=(True,), tie_word_embeddings=(True,)),
   write=write,

@@ -4,7 +4,7 @@ layer: `config.model.untie_r`."""
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout, named
 from bertjax.formats.tables import Row, dense, heads, norm
 from bertjax.models.layers.answers import FORMS
 
@@ -71,20 +71,18 @@ def beam(model: Any) -> dict[str, Any]:
 
 
 # Of both kinds of Transformer that transformers computes with these classes.
-COMMON = (
-  Field('vocab_size', 'vocab_size', 32_000),
-  Field('width', 'd_model', 1024),
-  Field('layers', 'n_layer', 24),
-  Field('heads', 'n_head', 16),
-  Field('ffn', 'd_inner', 4096),
-  Field('activation', 'ff_activation', 'gelu', ACTIVATIONS),
-  Field('dropout', 'dropout', 0.1),
-  Field('init_std', 'initializer_range', 0.02),
-  Field('norm_eps', 'layer_norm_eps', 1e-12),
-  Field('mem_len', 'mem_len', 512, export=lambda places: places or None, import_=lambda n: n or 0),
-  Field('clamp_len', 'clamp_len', -1, export=lambda n: n or -1, import_=lambda n: max(n, 0)),
-)
-
+COMMON = named(
+  vocab_size=('vocab_size', 32_000), width=('d_model', 1024), layers=('n_layer', 24),
+  heads=('n_head', 16), ffn=('d_inner', 4096), activation=('ff_activation', 'gelu', ACTIVATIONS),
+  dropout=('dropout', 0.1), init_std=('initializer_range', 0.02),
+  norm_eps=('layer_norm_eps', 1e-12),
+  mem_len=('mem_len', 512, {}, lambda places: places or None, lambda n: n or 0),
+  clamp_len=('clamp_len', -1, {}, lambda n: n or -1, lambda n: max(n, 0)),
+)  # fmt: skip
+THEIRS = dict(
+  attn_type=('bi',), bi_data=(False,), untie_r=(True,), same_length=(False,),
+  tie_word_embeddings=(True,), summary_use_proj=(True,), summary_activation=('tanh',),
+)  # fmt: skip
 FAMILY = Family(
   model='xlnet',
   recipe='xlnet',
@@ -93,27 +91,14 @@ FAMILY = Family(
   classes={
     'XLNetLMHeadModel': 'word',
     'XLNetModel': '',
-    'XLNetForQuestionAnswering': 'answers:xlnet',
     'XLNetForQuestionAnsweringSimple': 'token:span',
-    'XLNetForMultipleChoice': 'text:right',
-    'XLNetForSequenceClassification': 'text:*',
-    'XLNetForTokenClassification': 'token:*',
+    **bert.tuned_classes('XLNet'),
+    'XLNetForQuestionAnswering': 'answers:xlnet',
   },
   layout=layout,
-  fields=(
-    *COMMON,
-    Field('pooling', 'summary_type', 'last', dict(last=('last',))),
-  ),
+  fields=(*COMMON, Field('pooling', 'summary_type', 'last', dict(last=('last',)))),
   fixed=dict(untie_r=True),
-  theirs=dict(
-    attn_type=('bi',),
-    bi_data=(False,),
-    untie_r=(True,),
-    same_length=(False,),
-    tie_word_embeddings=(True,),
-    summary_use_proj=(True,),
-    summary_activation=('tanh',),
-  ),  # fmt: skip
+  theirs=THEIRS,
   write=beam,
   vocab_size=32_000,
 )

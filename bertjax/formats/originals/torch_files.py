@@ -7,13 +7,14 @@ plain containers and `argparse.Namespace`, in which fairseq keeps its options, a
 import argparse
 import pathlib
 import pickle
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError, is_foreign
 
 
-def load(path: pathlib.Path, mmap: bool = False) -> Any:
+def load(path: pathlib.Path) -> Any:
   """Loads a torch file onto the CPU, tensors and plain containers only. Raises UserError if torch
   is not installed, the file cannot be read, or it carries more than that; nothing of it has run."""
   try:
@@ -22,7 +23,8 @@ def load(path: pathlib.Path, mmap: bool = False) -> Any:
     raise UserError(f'{path}: to read it needs PyTorch: pip install torch') from error
   try:
     with torch.serialization.safe_globals([argparse.Namespace]):
-      return torch.load(path, map_location='cpu', weights_only=True, mmap=mmap)
+      zipped = zipfile.is_zipfile(path)  # files of before 2020 are not, and cannot be mapped
+      return torch.load(path, map_location='cpu', weights_only=True, mmap=zipped)
   except FileNotFoundError as error:
     raise UserError(f'{path}: no such file') from error
   except pickle.UnpicklingError as error:

@@ -1,11 +1,15 @@
 """Attention with vector masks and relative terms: one meaning, implementations by name (api.py)."""
 
-from bertjax.kernels.relative_attention.api import IMPLEMENTATIONS as IMPLEMENTATIONS
-from bertjax.kernels.relative_attention.api import KERNELS as KERNELS
-from bertjax.kernels.relative_attention.api import Dropout as Dropout
-from bertjax.kernels.relative_attention.api import Mask as Mask
-from bertjax.kernels.relative_attention.api import Relative as Relative
-from bertjax.kernels.relative_attention.api import Segment as Segment
-from bertjax.kernels.relative_attention.api import default as default
-from bertjax.kernels.relative_attention.api import relative_attention as relative_attention
-from bertjax.kernels.relative_attention.api import visible as visible
+from bertjax.kernels.relative_attention.api import (
+  IMPLEMENTATIONS,
+  KERNELS,
+  default,
+  relative_attention,
+)
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, Segment
+from bertjax.kernels.relative_attention.reference import visible
+
+__all__ = (
+  'IMPLEMENTATIONS', 'KERNELS', 'Dropout', 'Mask', 'Relative', 'Segment', 'default',
+  'relative_attention', 'visible',
+)  # fmt: skip

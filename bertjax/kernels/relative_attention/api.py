@@ -16,12 +16,7 @@ from collections.abc import Iterator
 import jax
 from absl import logging
 
-from bertjax.kernels.relative_attention.operands import Dropout as Dropout
-from bertjax.kernels.relative_attention.operands import Mask as Mask
-from bertjax.kernels.relative_attention.operands import Operands, check
-from bertjax.kernels.relative_attention.operands import Relative as Relative
-from bertjax.kernels.relative_attention.operands import Segment as Segment
-from bertjax.kernels.relative_attention.reference import visible as visible
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, check
 from bertjax.kernels.relative_attention.sharded import sharded
 
 Array = jax.Array
@@ -55,15 +50,14 @@ def relative_attention(
   dropout: Dropout | None = None,
   impl: str | None = None,
 ) -> Array:
-  """softmax(score) v over the visible keys, with the scores of `Relative` and softmax in float32.
+  """Returns softmax(score) v over the visible keys, [B, T, N, H] in the dtype of v; scores are
+  those of `Relative`, softmax is in float32. A query that sees nothing has zeros and passes no
+  gradient.
 
   Args:
     q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: see `Operands`.
     impl: one of IMPLEMENTATIONS, which is used or raises; None: this machine's kernel, or xla where
       there is none or it declines, which is said once for each reason.
-
-  Returns:
-    [B, T, N, H] in the dtype of v. A query that sees nothing has zeros and passes no gradient.
 
   Raises:
     ValueError: shapes disagree, a table is too short for the distances, or the mesh does not divide

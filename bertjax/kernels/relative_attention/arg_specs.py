@@ -29,14 +29,11 @@ class Shape(NamedTuple):
 
   Attributes:
     rows, queries, memory, heads, size: B, T, M, N, H; S = M + T.
-    order: '' none, 'causal', or 'permuted': XLNet's halves, of which the first does not see the
-      second.
-    window: as in `Mask`; globals_: the first key is global.
-    see_self: as in `Mask`.
+    order: '', 'causal', or 'permuted': XLNet's halves, of which the first does not see the second.
+    window, see_self, scale: as in `Mask` and `Relative`; globals_: the first key is global.
     table: '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse.
     bias: the table is a bias, not projected positions.
     segment: with XLNet's segment term.
-    scale: as in `Relative`.
     rate: dropout of the probabilities in training.
   """
 

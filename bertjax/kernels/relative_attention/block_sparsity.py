@@ -14,12 +14,8 @@ _FAR = 2**30
 
 
 class Visits(NamedTuple):
-  """For each block of queries the blocks of keys to visit, in order; or the other way round.
-
-  Attributes:
-    count_BI: int32, how many.
-    index_BIJ: int32, which, then the last one again; a block that does not change is not fetched.
-  """
+  """For each block of queries the number of blocks of keys to visit, int32, and which, then the
+  last one again (a block that does not change is not fetched); or the other way round."""
 
   count_BI: Array
   index_BIJ: Array

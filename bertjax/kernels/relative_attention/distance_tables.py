@@ -17,17 +17,13 @@ def distances(queries: int, keys: int) -> np.ndarray:
 def span(
   table: Array, far: int, first: Array | int, width: int, direction_B: Array | None = None
 ) -> Array:
-  """Rows of a table for the distances first, first - 1, .. first - width + 1.
+  """Returns rows of a table [R, ...] for the distances first, first - 1, .. first - width + 1:
+  [width, ...], or [B, width, ...] with directions. Distances that the table lacks have zeros.
 
   Args:
-    table: [R, ...], the row of distance d is far - d.
-    far: the distance of row 0.
-    first: the first distance wanted, static or traced; at most far + width.
-    width: number of rows to return.
+    table: the row of distance d is far - d.
+    first: static or traced; at most far + width.
     direction_B: +1 or -1; -1 asks for the negated distances.
-
-  Returns:
-    [width, ...], or [B, width, ...] with directions. Distances that the table lacks have zeros.
   """
   pads = [(width, width)] + [(0, 0)] * (table.ndim - 1)
 

@@ -37,16 +37,14 @@ class Mask:
           0   . . . .      a row that sees nothing returns zeros and passes no gradient
 
   Attributes:
-    example_q_BT: int32 example ids of the queries.
-    example_k_BS: int32 example ids of the keys; 0 for memory that holds nothing yet.
+    example_q_BT, example_k_BS: int32 ids; 0 for padding and for memory that holds nothing yet.
     order_q_BT, order_k_BS: int32, or None for both.
     global_q_BT, global_k_BS: bool, or None for both; needs a window.
     window: static, or None. Transformer-XL's same_length is causal with a window of mem_len.
-    see_self: static; a query sees its own column whatever the orders say (XLNet's content stream).
-    causal: static; no query sees a later column, and nothing is computed for them.
-    whole: static; each row of queries, and of keys, is one example in its first columns and padding
-      behind it: a promise of the code that makes the rows. The vectors tell it only at run time,
-      and implementations that know lengths but no ids need it before. Nothing checks the promise.
+    see_self: static (XLNet's content stream).
+    causal: static; nothing is computed for later columns.
+    whole: static; a promise that nothing checks: each row of queries, and of keys, is one example
+      in its first columns and padding behind it. Implementations that know lengths alone need it.
   """
 
   example_q_BT: Array
@@ -68,14 +66,9 @@ class Mask:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Dropout:
-  """Dropout on the attention probabilities, drawn by the counter hash of `kernels/dropout.py`.
-
-  Attributes:
-    rate: static.
-    noise: seed of the step and the global row numbers.
-    site: uint32.
-    head: the global number of the first head here, where heads are spread over devices.
-  """
+  """Dropout on the attention probabilities, drawn by the counter hash of `kernels/dropout.py`: a
+  static rate, the step's seed and rows, the uint32 site, and the global number of the first head
+  here."""
 
   rate: float = dataclasses.field(metadata=dict(static=True))
   noise: dropout_lib.Noise
@@ -86,13 +79,8 @@ class Dropout:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Segment:
-  """XLNet's relative segments: a query adds its product with one of two vectors.
-
-  Attributes:
-    z_NH: bias of the query in this term (r_s_bias).
-    embedding_2NH: the vectors for the same segment and for another one (seg_embed).
-    segment_q_BT, segment_k_BS: int32; memory has 0.
-  """
+  """XLNet's relative segments: a query with bias z_NH (r_s_bias) adds its product with one of two
+  vectors, for the same segment and for another one (seg_embed). int32 segments; memory has 0."""
 
   z_NH: Array
   embedding_2NH: Array
@@ -115,12 +103,11 @@ class Relative:
     Transformer-XL    rows for K - 1 .. 0 (clamp_len repeats a row's value)   far = K - 1
 
   Attributes:
-    r_RNH: projected position table, or None.
-    bias_NR: float32 table over distances, in the rows of r (`distance_tables.py`), or None.
-    u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias), or None.
-    segment: or None.
-    direction_B: int32, or None. Rows with -1 hold their text in reverse, so their distances change
-      sign; then the table has all of S - 1 .. 1 - S.
+    r_RNH, bias_NR: projected position table, and float32 biases in its rows (`distance_tables.py`).
+    u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias).
+    segment: see `Segment`.
+    direction_B: int32. Rows with -1 hold their text in reverse, so their distances change sign;
+      then the table has all of S - 1 .. 1 - S.
     far: static; the distance of the first row.
     scale: static; None is H^-0.5. T5 has 1.
   """

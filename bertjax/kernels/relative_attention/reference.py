@@ -13,13 +13,8 @@ Array = jax.Array
 
 
 class Place(NamedTuple):
-  """The place of a block of queries and keys in the operation.
-
-  Attributes:
-    first: its first query.
-    low: its first key.
-    queries, keys: T and S of the operation; the queries are the last of the keys' columns.
-  """
+  """The place of a block in the operation: its first query, its first key, and T and S of the
+  operation, whose queries are the last of the keys' columns."""
 
   first: Array | int
   low: int
@@ -33,7 +28,7 @@ class Place(NamedTuple):
 
 
 def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) -> Array:
-  """The mask as bool [B, T, S]; for the reference, counts and tests only.
+  """Returns the mask as bool [B, T, S]; for the reference, counts and tests only.
 
   Args:
     mask: of the keys and of the queries wanted.

@@ -17,15 +17,13 @@ HEADS = ('tensor', 'sequence')  # axes of the mesh that divide heads
 
 
 def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[..., Array]:
-  """An implementation that runs on each device's share of the current mesh (`jax.set_mesh`).
+  """Returns an implementation that runs on each device's share of the current mesh
+  (`jax.set_mesh`); it raises ValueError where the mesh does not divide the rows or the heads.
 
   Args:
     attend: the implementation, for one device.
-    single: whether axes of one device are taken over too. A library's own rule for dividing its
-      kernel is asked where any axis is left to XLA, as some are within a `shard_map` over others.
-
-  Raises (when called):
-    ValueError: the mesh does not divide the rows or the heads.
+    single: axes of one device are taken over too. A library's own rule for dividing its kernel is
+      asked where any axis is left to XLA, as some are within a `shard_map` over others.
   """
 
   def over_mesh(x: Operands) -> Array:

@@ -36,13 +36,8 @@ def block_size(queries: int, keys: int) -> int:
 
 
 def spans(mask: Mask, near: int | None, queries: int, keys: int) -> list[tuple[slice, slice]]:
-  """Runs of queries, and of the keys that one of each run may see: what is beyond is not computed.
-
-  Args:
-    mask: of the operation; a causal one or a window without global tokens leaves keys out.
-    near: see `Operands.nearest`.
-    queries, keys: of the operation.
-  """
+  """Returns runs of queries, and of the keys that one of each run may see: what is beyond is not
+  computed, under a causal mask or a window without global tokens; `near` is `Operands.nearest`."""
   window = mask.window if mask.global_q_BT is None else None
   hides = near is not None or window is not None
   count = min(max(queries // SPAN, 1), SPANS) if hides else 1

@@ -22,13 +22,9 @@ Array = jax.Array
 
 
 class AdaptiveWords(nn.Module):
-  """Call `embed` of ids and `scores` of hidden states.
-
-  Attributes:
-    cutoffs: the first id of each cluster; ids are ordered by frequency.
-    div_val: factor by which each cluster is narrower than the one before.
-    projection_std: of the projections at the start (proj_init_std).
-  """
+  """Call `embed` of ids and `scores` of hidden states. `cutoffs` are the first ids of the clusters,
+  each narrower than the one before by the factor div_val; ids are ordered by frequency.
+  projection_std is that of the projections at the start (proj_init_std)."""
 
   vocab_size: int
   width: int
@@ -94,12 +90,8 @@ class AdaptiveWords(nn.Module):
 
 
 def check(vocab_size: int, width: int, cutoffs: tuple[int, ...], div_val: int) -> None:
-  """Checks the fields of `config.model`.
-
-  Raises:
-    UserError: cutoffs that do not ascend below the vocabulary's size, or a width that does not
-      divide.
-  """
+  """Raises UserError for cutoffs that do not ascend below the vocabulary's size, and a width that
+  does not divide."""
   if list(cutoffs) != sorted({*cutoffs}) or not (0 < cutoffs[0] and cutoffs[-1] < vocab_size):
     raise UserError(
       f'config.model.cutoffs must ascend between 0 and the {vocab_size} words of the vocabulary, '

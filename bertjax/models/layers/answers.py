@@ -39,14 +39,12 @@ class Form(NamedTuple):
   """The differences between the answer heads of the originals.
 
   Attributes:
-    width: width of the dense layers; 0: that of the encoder.
-    activation: activation of the dense layers.
-    norm: whether the states of ends are normalised before they are scored.
-    bias: whether the last layer of `none` has a bias.
-    initializer: initializer of the kernels; None: that of the encoder.
-    last_separator: whether the [SEP] behind the text may be a start or an end.
-    by_window: True: a window without the answer learns `none`; False: only a question without an
-      answer does.
+    width, activation: of the dense layers; width 0 is that of the encoder.
+    norm: the states of ends are normalised before they are scored.
+    bias: the last layer of `none` has a bias.
+    initializer: of the kernels; None: that of the encoder.
+    last_separator: the [SEP] behind the text may be a start or an end.
+    by_window: a window without the answer learns `none`; else a question without an answer does.
     beam: number of starts, and of ends of each, that are kept outside of training.
   """
 
@@ -73,13 +71,8 @@ FORMS = dict(
 
 
 class Given(NamedTuple):
-  """The scores in training, float32.
-
-  Attributes:
-    start_BT: that the answer starts at a token.
-    end_BT: that it ends there, if it starts where it does.
-    none_B: that there is none, as log-odds.
-  """
+  """The scores in training, float32: that the answer starts at a token, that it ends there if it
+  starts where it does, and as log-odds that there is none."""
 
   start_BT: Array
   end_BT: Array
@@ -87,13 +80,8 @@ class Given(NamedTuple):
 
 
 class Beside(nn.Module):
-  """An affine map of two vectors side by side, of which one is beside many of the other.
-
-  Attributes:
-    width: of the output.
-    initializer: of the kernel, whose first rows are those of x.
-    dtype: to compute in.
-  """
+  """An affine map of two vectors side by side, of which one is beside many of the other; the first
+  rows of its kernel are those of x."""
 
   width: int
   initializer: Init
@@ -112,15 +100,11 @@ class Beside(nn.Module):
 
 
 class AnswerHead(nn.Module):
-  """The head of `config.model.answers`.
+  """The head of `config.model.answers`, a name of FORMS.
 
   Attributes:
-    form: a name of FORMS.
     text_type: segment of the text; the question is in another.
-    norm_eps: of the norm.
-    initializer: of the encoder.
     dropout: rate of that before the last layer of `none`.
-    dtype: to compute in.
   """
 
   form: str
@@ -132,16 +116,9 @@ class AnswerHead(nn.Module):
 
   @nn.compact
   def __call__(self, x_BTD: Array, batch: Batch, noise: Noise | None) -> Given | Beam:
-    """Scores the answers of rows with one question each.
-
-    Args:
-      x_BTD: states of the tokens.
-      batch: reads type, example and first, which is where [CLS] stands; in training span_start.
-      noise: keys of the dropout; None in evaluation.
-
-    Returns:
-      `Given` where the batch has span_start, else the `Beam`.
-    """
+    """Scores the answers of rows with one question each: `Given` where the batch has span_start,
+    else the `Beam`. Reads type, example and first, which is where [CLS] stands, and in training
+    span_start."""
     form = FORMS[self.form]
     init = form.initializer or self.initializer
     one = lambda name, bias=True: Dense((1,), ('embed', 'label'), init, bias=bias, name=name)
@@ -185,14 +162,8 @@ def _masked(score: Array, allowed: Array) -> Array:
 
 
 def check(fields: Mapping[str, Any]) -> None:
-  """Refuses a head that there is not, and one beside others.
-
-  Args:
-    fields: of `config.model`.
-
-  Raises:
-    UserError: no such form, or the model has words or labels, too.
-  """
+  """Raises UserError for a form in `config.model` that there is not, and one beside words or
+  labels."""
   choose(fields['answers'], get_args(Answers), 'config.model.answers')
   others = {key: fields[key] for key in ('words', 'labels', 'token_labels') if fields[key]}
   if fields['answers'] != 'none' and others:
@@ -203,13 +174,8 @@ def check(fields: Mapping[str, Any]) -> None:
 
 
 def flops(form: str, width: int, batch: Batch) -> float:
-  """FLOPs of forward and backward through the head in training.
-
-  Args:
-    form: `config.model.answers`.
-    width: of the encoder.
-    batch: of the host.
-  """
+  """Returns FLOPs of forward and backward through the head in training; form is
+  `config.model.answers`, width the encoder's."""
   if form == 'none':
     return 0.0
   inner = FORMS[form].width or width

@@ -40,14 +40,9 @@ def named_tables(extra: Iterable[tuple[str, int]], attend: str) -> tuple[str, ..
 
 
 def second_text(batch: Batch, read_BSD: jax.Array, bias_NR: jax.Array | None = None) -> Context:
-  """Returns the context of a decoder's layers: each column of the second text sees those before it,
-  and all of the first text, of its own example.
-
-  Args:
-    batch: reads out_example_BU and example_BT.
-    read_BSD: what the encoder makes of the first text.
-    bias_NR: as in `Context`.
-  """
+  """Returns the context of a decoder's layers: each column of the second text, out_example_BU, sees
+  those before it, and all of the first text of its own example, of which read_BSD is what the
+  encoder makes; bias_NR is as in `Context`."""
   mine_BU, theirs_BT = batch['out_example_BU'], batch['example_BT']
   mask, other = Mask(mine_BU, mine_BU, causal=True), Mask(mine_BU, theirs_BT)
   return Context(mask, bias_NR=bias_NR, other_BSD=read_BSD, other_mask=other)

@@ -18,11 +18,8 @@ Array = jax.Array
 
 
 class Rotary(NamedTuple):
-  """Cosines and sines of the angles by which queries and keys turn (Su et al. 2021).
-
-  Attributes:
-    cos_BTH, sin_BTH: float32; H is half the head size.
-  """
+  """float32 cosines and sines of the angles by which queries and keys turn (Su et al. 2021); H is
+  half the head size."""
 
   cos_BTH: Array
   sin_BTH: Array
@@ -44,17 +41,9 @@ def rotate(x_BTNH: Array, turns: Rotary) -> Array:
 
 
 def projections(params: Any, x_LBTD: Array, dtype: Any) -> dict[str, Array]:
-  """Queries, keys and values, made again outside of the layers: attention may run in a kernel that
-  keeps none of them, and a step that reads none keeps none.
-
-  Args:
-    params: of the `Attention` of some layers, stacked.
-    x_LBTD: what these layers read.
-    dtype: to compute in.
-
-  Returns:
-    query, key and value, [L, B, T, N, H] each.
-  """
+  """Returns query, key and value, [L, B, T, N, H] each, from the stacked parameters of the
+  `Attention` of some layers and what these read. They are made again outside of the layers:
+  attention may run in a kernel that keeps none of them, and a step that reads none keeps none."""
 
   def project(name: str) -> Array:
     kernel_LDNH, bias_LNH = (params[name][leaf].astype(dtype) for leaf in ('kernel', 'bias'))
@@ -66,11 +55,8 @@ def projections(params: Any, x_LBTD: Array, dtype: Any) -> dict[str, Array]:
 
 def whole_columns(x_BTNH: Array) -> Array:
   """Gives each device all columns of some heads where a mesh divides columns: an all-to-all before
-  attention, and its inverse after it (Jacobs et al. 2023, DeepSpeed-Ulysses).
-
-  Raises:
-    UserError: the number of heads is not a multiple of the devices that divide them.
-  """
+  attention, and its inverse after it (Jacobs et al. 2023, DeepSpeed-Ulysses). Raises UserError
+  where the devices do not divide the heads."""
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or mesh.shape.get('sequence', 1) == 1:
     return x_BTNH
@@ -90,9 +76,8 @@ class Attention(nn.Module):
   `attend` with the keys and values of another stream, `out`.
 
   Attributes:
-    heads, head_size: N and H; N * H need not be D.
-    width: D, of what comes out.
-    initializer: of the projections; and of the last one, where that has its own.
+    heads, head_size, width: N, H and D; N * H need not be D.
+    initializer, out_initializer: of the projections; of the last one, or None.
     dropout: of the probabilities.
     bias: whether the projections have one.
     positions: whether there is a table of distances to project.
@@ -131,19 +116,13 @@ class Attention(nn.Module):
     noise: Noise | None,
     layer: Array,
   ) -> Array:
-    """Attends from x to what it sees.
+    """Attends from x_BTD to what it sees, and projects: [B, T, D].
 
     Args:
-      x_BTD: the queries' inputs.
       seen_BSD: memory and input, in this order; or another text, where the mask has no distances.
-      mask: the keys that each query sees.
-      relative: terms by distance or segment, or None.
+      mask, relative, noise: as of the operation; None where there is none.
       turns: of queries and keys alike, which are then the same columns; or None.
-      noise: keys of the dropout of the probabilities, or None.
       layer: number of the layer.
-
-    Returns:
-      [B, T, D], projected.
     """
     q_BTNH, k_BSNH, v_BSNH = self.query(x_BTD), self.key(seen_BSD), self.value(seen_BSD)
     if turns is not None:

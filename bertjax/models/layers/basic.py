@@ -33,11 +33,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class TorchInit:
-  """Tables normal; kernels and biases uniform within 1/sqrt(inputs), as torch's Linear has them.
-
-  Attributes:
-    std: of the tables.
-  """
+  """Tables normal with this std; kernels and biases uniform within 1/sqrt(inputs), as torch's
+  Linear has them."""
 
   std: float
 
@@ -70,16 +67,9 @@ def param(module: nn.Module, name: str, axes: Sequence[str | None], shape, init:
 
 
 class Dense(nn.Module):
-  """Affine map of the last axes of x onto `shape`, computed as one 2-D matrix product.
-
-  Attributes:
-    shape: output axes, e.g. (N, H) for queries.
-    axes: logical names of (input axes..., output axes...).
-    inputs: number of trailing axes of x that are contracted.
-    init: kernel initializer.
-    dtype: compute dtype.
-    bias: without it, a linear map.
-  """
+  """Affine map of the last `inputs` axes of x onto `shape`, e.g. (N, H) for queries, computed as
+  one 2-D matrix product in `dtype`; `axes` are the logical names of (input axes..., output
+  axes...)."""
 
   shape: tuple[int, ...]
   axes: tuple[str, ...]
@@ -109,7 +99,6 @@ class Norm(nn.Module):
   Attributes:
     scale_std: the scale starts at normal draws around 1 (Transformer-XL).
     kind: 'layer_norm' (Ba et al. 2016); 'rms_norm' takes no mean off (Zhang and Sennrich 2019).
-    bias: whether there is one.
   """
 
   eps: float

@@ -46,24 +46,19 @@ class Block(nn.Module):
   says `relative`, `attend`, `content` or `entered` anew.
 
   Attributes:
-    heads, ffn: N and F.
-    scale: see `Attention`.
+    heads, ffn, head_size: N, F and H; head_size 0 is D / N.
     activation: of the feed-forward, a key of ACTIVATIONS.
-    norm_eps, dropout: of what attention and feed-forward add.
-    attention_dropout: of the probabilities.
-    initializer: of kernels and tables.
+    dropout, ffn_dropout, inner_dropout, attention_dropout: of what attention adds, of what the
+      feed-forward adds (None: as dropout), behind its activation, and of the probabilities.
+    initializer, out_initializer: of kernels and tables; of what is added to the residual, or None.
     hidden: also return the layer's output.
-    head_size: H; 0: D / N.
     gated: the activation is multiplied by a second projection (Shazeer 2020: GEGLU, SwiGLU).
-    inner_dropout: within the feed-forward, behind the activation.
-    ffn_dropout: of what the feed-forward adds; None: as `dropout`.
     norm_place: 'after' the sum (Vaswani et al. 2017), 'before' what is added, or 'none'.
-    norm, norm_std: see `Norm`.
-    norm_bias, attention_bias, ffn_bias: whether they have biases.
+    norm, norm_eps, norm_std, norm_bias: see `Norm`.
+    attention_bias, ffn_bias: whether they have biases.
     enters: this is layer 0 of a model whose residual stream begins behind the first norm
       (ModernBERT, whose embeddings have a norm and whose layer 0 has none before attention).
-    out_initializer: of what is added to the residual; None: as `initializer`.
-    positions: whether attention projects `Context.table_RD`.
+    positions, scale: see `Attention`; positions projects `Context.table_RD`.
     reuse_len: number of columns that memory keeps, from the first; None: all.
     cross: attention to `Context.other_BSD` between the two.
     nested: the feed-forward's parameters lie in a module of their own, as Transformer-XL's do.
@@ -100,14 +95,12 @@ class Block(nn.Module):
   def __call__(
     self, x_BTD: Array, context: Any, noise: Noise | None, memory_BMD: Array | None, layer: Array
   ):
-    """Runs the layer.
+    """Runs the layer number `layer`, with the keys of its dropout or None.
 
     Args:
       x_BTD: its input.
       context: inputs of all layers, a `Context` or a subclass's own type.
-      noise: keys of the dropout, or None.
       memory_BMD: inputs of this layer that are remembered, or None.
-      layer: its number.
 
     Returns:
       x, and (the layer's new memory or None, x again or None).
@@ -153,14 +146,8 @@ class Block(nn.Module):
   def attend(
     self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Any, noise, layer: Array
   ) -> Array:
-    """Returns the output of attention, before its dropout and the residual.
-
-    Args:
-      attention: of this layer.
-      x_BTD: the layer's input.
-      seen_BSD: memory and input, normed where the norm stands before.
-      context, noise, layer: of the call.
-    """
+    """Returns the output of attention, before its dropout and the residual; seen_BSD is memory and
+    input, normed where the norm stands before."""
     relative = self.relative(attention, context, seen_BSD.shape[1])
     normed_BTD = seen_BSD[:, -x_BTD.shape[1] :]
     return attention(normed_BTD, seen_BSD, context.mask, relative, context.rotary, noise, layer)
@@ -221,13 +208,8 @@ def feed_forward(
   out_initializer: Init,
   dtype: Any,
 ) -> Array:
-  """Up, activation, dropout, down, dropout, as children of the module that calls it.
-
-  Args:
-    prefix: of their names.
-    dropouts: rates behind the activation and at the end.
-    others: as in `Block`.
-  """
+  """Up, activation, dropout, down, dropout, as children of the module that calls it, whose names
+  begin with `prefix`; the two dropouts are those behind the activation and at the end."""
   dense = lambda name, shape, axes, init: Dense(
     shape, axes, init, bias=bias, dtype=dtype, name=f'{prefix}{name}'
   )
@@ -248,5 +230,5 @@ def no_shorter(other_BSD: Array, mask: Mask, queries: int) -> tuple[Array, Mask]
 
 
 def same(x: Array) -> Array:
-  """x."""
+  """Returns x."""
   return x

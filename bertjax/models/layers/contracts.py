@@ -64,11 +64,7 @@ class Model(nn.Module):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """Model FLOPs of a forward and backward pass through all of it; see `layers/flops.py`.
-
-    Args:
-      batch: of the host, as the objective gets it.
-    """
+    """Model FLOPs of a forward and backward pass on a host batch; see `layers/flops.py`."""
     raise NotImplementedError
 
   @nn.nowrap
@@ -88,11 +84,8 @@ class Model(nn.Module):
     return jax.tree.map(leaf, carry, self.carry(len(start_B)))
 
   def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
-    """Runs the model on a batch alone, without memory or dropout: for export and use.
-
-    Returns:
-      what `__call__` returns; with hidden also hidden_LBTD and embedded_BTD.
-    """
+    """Runs the model on a batch alone, without memory or dropout: for export and use. Returns what
+    `__call__` does; with hidden also hidden_LBTD and embedded_BTD."""
     return self(batch, hidden=hidden)
 
   def word_scores(self, batch: Batch) -> Any:
@@ -127,35 +120,17 @@ class LabelModel(Model):
 
 
 class TargetModel(LabelModel):
-  """Scores the vocabulary at the targets of a batch, too: the model of `objectives/mlm.py`."""
-
-  def __call__(
-    self, batch: Batch, noise: Noise | None = None, hidden: bool = False
-  ) -> dict[str, Any]:
-    """Runs the model; see `LabelModel`.
-
-    Returns:
-      the same dict; with `words` also word, the `Scores` of the vocabulary at the targets.
-    """
-    raise NotImplementedError
+  """Scores the vocabulary at the targets of a batch, too: the model of `objectives/mlm.py`. With
+  `words` the dict also has word, the `Scores` of the vocabulary at the targets."""
 
 
 class AttendingModel(TargetModel):
-  """Tells what its layers attend with, too: the model of `objectives/relations.py`.
-
-  It has the fields layers, width and heads.
-  """
+  """Tells what its layers attend with, too: the model of `objectives/relations.py`. It has the
+  fields layers, width and heads."""
 
   def projections(self, out: Mapping[str, Any], layers: Sequence[int]) -> dict[str, Array]:
-    """Queries, keys and values of some layers.
-
-    Args:
-      out: what `__call__` returned, with hidden, of the same parameters.
-      layers: from 0.
-
-    Returns:
-      query, key and value, [layers, B, T, N, H] each.
-    """
+    """Returns query, key and value of some layers, counted from 0: [layers, B, T, N, H] each, from
+    what `__call__` returned, with hidden, of the same parameters."""
     raise NotImplementedError
 
 

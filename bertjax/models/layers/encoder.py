@@ -21,16 +21,9 @@ Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
 def scanned(block: type[Block], layers: int, remat: str) -> Any:
-  """A stack of blocks as one scan over (x, what all get, noise, memory, number of the layer).
-
-  Args:
-    block: the class, which returns x, and (its new memory or None, its output or None).
-    layers: L.
-    remat: policy for the parts of a layer that the backward pass keeps, a `Remat`.
-
-  Returns:
-    The class of the stack. Memories have their layers on axis 1, outputs and parameters on axis 0.
-  """
+  """Returns the class of a stack of blocks: one scan over (x, what all get, noise, memory, number
+  of the layer), whose derivative keeps what `remat` says. Memories have their layers on axis 1,
+  outputs and parameters on axis 0."""
   return nn.scan(
     remat_lib.module(block, remat),
     variable_axes={'params': 0},
@@ -143,15 +136,9 @@ class Encoder(nn.Module):
     return x_BTD, (jnp.concatenate(outputs) if outputs else None)
 
   def _parameters(self, init: Callable[[Array], Any]) -> tuple[list[Any], Any]:
-    """Declares the parameters.
-
-    Args:
-      init: of one layer.
-
-    Returns:
-      What each block shares between its visits, group by group, and the stack of the parts that
-      every layer has for itself.
-    """
+    """Declares the parameters, `init` being that of one layer. Returns what each block shares
+    between its visits, group by group, and the stack of the parts that every layer has for
+    itself."""
 
     def some(key: Array, names: Sequence[str]):
       params = init(key)
@@ -187,15 +174,8 @@ def _in_order(hidden: Sequence[Array], x_BTD: Array) -> Array:
 
 
 def pattern(kinds: Sequence[int], least: int = 0) -> tuple[int, int]:
-  """The shortest way to write kinds as a beginning and repetitions of a period.
-
-  Args:
-    kinds: of each layer.
-    least: so many layers at least stand before the first period.
-
-  Returns:
-    how many stand there, and the length of the period: [0, 1, 1, 0, 1, 1, 0] is (1, 3) for least=1.
-  """
+  """Returns the shortest way to write kinds as a beginning of `least` layers or more and
+  repetitions of a period: the lengths of both. [0, 1, 1, 0, 1, 1, 0] is (1, 3) for least=1."""
   count = len(kinds)
   fitting = [
     (lead + period, lead, period)
@@ -218,12 +198,8 @@ def layer_groups(layers: int, groups: int) -> np.ndarray:
 
 
 def check_sharing(sharing: str, layers: int, groups: int, inner_groups: int) -> None:
-  """Checks these fields of `config.model`.
-
-  Raises:
-    UserError: an unknown sharing, groups where layers share no whole blocks, or more groups than
-      layers, some of which no layer would visit.
-  """
+  """Raises UserError for an unknown sharing, groups where layers share no whole blocks, or more
+  groups than layers, some of which no layer would visit."""
   choose(sharing, get_args(Sharing), 'config.model.sharing')
   if sharing != 'all' and (groups, inner_groups) != (1, 1):
     raise UserError(

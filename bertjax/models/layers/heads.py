@@ -98,13 +98,12 @@ class Transform(nn.Module):
 
 
 class WordHead(nn.Module):
-  """Scores of the vocabulary at gathered positions, over the tied word table and a bias.
+  """Scores of the vocabulary at gathered positions, over a word table whose rows beyond vocab_size
+  are padding.
 
   Attributes:
-    vocab_size: rows of the table beyond it are padding.
     transform: dense -> activation -> norm to the width of the table first (BERT); without it the
-      hidden states meet the table as they are (XLM).
-    norm, biases: of these.
+      hidden states meet the table as they are (XLM). norm, biases: of these.
     word_bias: the words have a bias; GPT's and T5's have none.
     factor: of the hidden states before they meet the table; T5's with a tied one is D^-0.5.
   """

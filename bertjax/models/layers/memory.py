@@ -23,12 +23,8 @@ Start = Literal['empty', 'zeros']
 
 
 class Memory(NamedTuple):
-  """One memory of every layer, a model's `carry`.
-
-  Attributes:
-    hidden_BLMD: inputs of the layers, in compute dtype.
-    example_BM: int32 example ids of these places; 0 where nothing is remembered.
-  """
+  """One memory of every layer, a model's `carry`: the layers' inputs in compute dtype, and the
+  int32 example ids of these places, 0 where nothing is remembered."""
 
   hidden_BLMD: Array
   example_BM: Array
@@ -59,14 +55,9 @@ def remembered(
 
 
 def push(memory_BM: Array, new_BT: Array, keep: int | None = None) -> Array:
-  """The last M places of the memory followed by the first `keep` new ones, axis 1; no gradient.
-
-  Args:
-    memory_BM: [B, M, ...].
-    new_BT: [B, T, ...].
-    keep: XLNet remembers reuse_len places of its input, the next batch begins behind them; None:
-      all, as Transformer-XL.
-  """
+  """Returns the last M places of the memory [B, M, ...] followed by the first `keep` new ones [B,
+  T, ...]; no gradient. XLNet keeps reuse_len places of its input, for the next batch begins behind
+  them; None: all, as Transformer-XL."""
   length = memory_BM.shape[1]
   both = jnp.concatenate([memory_BM, new_BT[:, :keep].astype(memory_BM.dtype)], 1)
   return jax.lax.stop_gradient(both[:, both.shape[1] - length :])

@@ -19,11 +19,9 @@ BUCKETS, FURTHEST = 32, 128  # of T5
 
 
 def sinusoids(place_R: np.ndarray, width: int, clamp: int = 0, in_turn: bool = False) -> np.ndarray:
-  """sin and cos of place / 10000^(2k / width), float32 [R, width].
+  """sin and cos of place / 10000^(2k / width), float32 [R, width], of integers of either sign.
 
   Args:
-    place_R: integers of either sign.
-    width: of the table.
     clamp: the largest distance told apart, either way; 0 for none (clamp_len).
     in_turn: sin and cos of each frequency in turn, as Vaswani et al. 2017 write them; else all
       sines come first, as in Transformer-XL and XLNet.
@@ -54,14 +52,9 @@ class DistanceTable(nn.Module):
 def query_biases(
   module: nn.Module, names: str, shape: tuple[int, int], init: Init
 ) -> tuple[Array, ...]:
-  """The biases of a query, [N, H] each: u for content, w for position and z for segment.
-
-  Args:
-    module: whose parameters they are (r_w_bias, r_r_bias and r_s_bias of the originals).
-    names: of those that there are, a letter each.
-    shape: (N, H).
-    init: of each.
-  """
+  """Returns the biases of a query, [N, H] each, parameters of the module: u for content, w for
+  position, z for segment (r_w_bias, r_r_bias, r_s_bias of the originals), a letter of `names`
+  each."""
   return tuple(param(module, name, ('heads', 'head'), shape, init) for name in names)
 
 

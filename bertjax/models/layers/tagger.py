@@ -20,15 +20,12 @@ class Tagger(nn.Module):
   """Tags from the outputs of an encoder's layers.
 
   Attributes:
-    features: the input. embeddings: input of the first layer; last, second_to_last: the
-      output of a layer; sum: that of all; sum_last_four, concat_last_four; mix: the mean of all and
-      of the embeddings with learned weights, and a learned factor (Peters et al. 2018, equation 1).
+    features: the input. embeddings: input of the first layer; last, second_to_last: the output of a
+      layer; sum: that of all; sum_last_four, concat_last_four; mix: the mean of all and of the
+      embeddings with learned weights, and a learned factor (Peters et al. 2018, equation 1).
     kind: the network on it: a linear map, or LSTMs in both directions and a linear map.
-    width: of an LSTM in one direction.
-    layers: of LSTMs.
+    width, layers: of an LSTM in one direction, and their number.
     dropout: rate of that on the features.
-    classes: C.
-    initializer: of the linear map.
   """
 
   features: Features
@@ -43,17 +40,8 @@ class Tagger(nn.Module):
   def __call__(
     self, hidden_LBTD: Array, embedded_BTD: Array, size_B: Array, noise: Noise | None
   ) -> Array:
-    """Scores the tags of every token.
-
-    Args:
-      hidden_LBTD: outputs of the encoder's layers.
-      embedded_BTD: input of the first layer.
-      size_B: int32, tokens of each row; columns from there on are padding.
-      noise: keys of the dropout; None in evaluation.
-
-    Returns:
-      float32 logits [B, T, C].
-    """
+    """Returns float32 logits of every token [B, T, C] from the outputs of the encoder's layers and
+    the input of the first; columns of a row from size_B, int32, on are padding."""
     x_BTD = self._read(hidden_LBTD.astype(jnp.float32), embedded_BTD.astype(jnp.float32))
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTD, noise)
     if self.kind == 'bilstm':

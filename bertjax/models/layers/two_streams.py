@@ -24,13 +24,8 @@ Array = jax.Array
 
 
 class Slots(NamedTuple):
-  """The places of the predicted slots in their rows.
-
-  Attributes:
-    slot_BT: the slot of each column; P where it has none.
-    column_BP: the column of each slot.
-    used_BP: bool.
-  """
+  """The slot of each column, P where it has none; the column of each slot; and True for used
+  slots."""
 
   slot_BT: Array
   column_BP: Array
@@ -124,12 +119,8 @@ pick.defvjp(lambda y, slots: (pick(y, slots), slots), lambda slots, d: (spread(d
 
 
 def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
-  """Counts the (query, key) pairs that content and query stream see, in a host batch.
-
-  Args:
-    batch: a host batch with orders.
-    memory: places that every row remembers.
-  """
+  """Counts the (query, key) pairs that content and query stream see, in a host batch with orders
+  whose rows remember `memory` places."""
   order_q_BT, order_k_BT = (np.asarray(batch[f'order_{side}_BT']) for side in 'qk')
   real_BT = np.asarray(batch['example_BT']) > 0
   row_B1 = np.arange(len(real_BT))[:, None] * (4 * real_BT.shape[1])

@@ -86,7 +86,10 @@ def pair_of(config: Any, kind: type[Model]) -> Pair:
   Raises:
     UserError: as `model_of`; no teacher, one of another kind, or one whose rows are shorter.
   """
-  student, given = model_of(config, kind), config.objective.teacher.model
+  student, given = (
+    model_of(config.model, config.objective.name, kind),
+    config.objective.teacher.model,
+  )
   if not given:
     raise UserError(
       f'{KEY}.teacher has no model: it is that of {KEY}.teacher.source, which a run opens first'
@@ -118,7 +121,7 @@ def check_vocabulary(config: Any) -> None:
 def refuse_heads(config: Any) -> None:
   """Refuses a student with heads, where the objective teaches its layers alone."""
   refuse_words(config)
-  if heads := labels_of(config.model) + labels_of(config.model, 'token_labels'):
+  if heads := labels_of(config.model) + labels_of(config.model, 'token'):
     raise UserError(
       f'the objective {config.objective.name!r} teaches no label: expected config.model.labels=() '
       f'and token_labels=(), got {heads!r}'

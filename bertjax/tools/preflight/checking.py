@@ -9,10 +9,10 @@ import numpy as np
 from bertjax import sharding
 from bertjax.config import timeline
 from bertjax.errors import UserError
+from bertjax.objectives import combine
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.tools.preflight import compiled_step, estimate, proposal, topology
-from bertjax.train import summed
 from bertjax.types import Batch
 
 COMPILED = (
@@ -41,18 +41,18 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
   if batch_size is not None and length is not None:
     return [Phase('main', own_step.sized(config, batch_size, length), None)]
   found, line = {}, timeline.make(config)
-  own = {
-    p.name: own_step.sized(p.config, p.config.batch_size, p.config.length) for p in line.phases
-  }
-  if line.factors:
-    return [Phase('+'.join(own), own_step.side_by_side(own, line.factors), line.total)]
-  for (name, sized), lasts in zip(own.items(), line.lengths, strict=True):
+  own = {p.name: own_step.sized(p.config, p.config.batch_size, p.config.length) for p in line.parts}
+  whole = line.phases[0].combined
+  if whole and not whole.draws:
+    return [Phase('+'.join(own), own_step.side_by_side(own, whole.factors), line.total)]
+  lengths = (1,) * len(own) if whole else line.lengths
+  for (name, sized), lasts in zip(own.items(), lengths, strict=True):
     # What a step is compiled from: of the data the rows alone, and the rate is an argument.
     known = sized.to_dict()
     known['optimizer'].pop('schedule')
     key = json.dumps([known[name] for name in COMPILED], default=str)
     name, sized, before = found.get(key, Phase(name, sized, 0))
-    found[key] = Phase(name, sized, before + line.total * lasts // sum(line.lengths))
+    found[key] = Phase(name, sized, before + line.total * lasts // sum(lengths))
   weight = lambda phase: phase.config.batch_size * phase.config.length
   return sorted(found.values(), key=weight)
 
@@ -60,7 +60,7 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
 def batch_of(config: Any) -> Batch:
   """Returns a batch of made-up text; its rows repeat where there are many."""
   if each := own_step.phases_of(config):
-    return summed.join({name: batch_of(c) for name, c in each.items()})
+    return combine.join({name: batch_of(c) for name, c in each.items()})
   rows = config.batch_size
   few = config.copy_and_resolve_references()
   few.batch_size = min(rows, SAMPLE)

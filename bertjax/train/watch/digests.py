@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from bertjax import dotted
 from bertjax.errors import UserError
-from bertjax.examples import loader, readers
+from bertjax.examples import readers
 from bertjax.machine import hosts
 from bertjax.train.watch import Step, Watcher
 
@@ -121,9 +121,10 @@ class Digests(Watcher):
   def saved(self, done: int, state: Any) -> dict[str, Any]:
     """Name and sha256 of the last batch, the vocabulary's, and that of the variables."""
     assert self._last is not None
+    phase, index = self._last.phase, self._last.index
     return dict(
-      batch=[self._last.phase.name, self._last.index],
-      fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(self._last.batch)),
+      batch=phase.place(index)[:2],
+      fed_sha256=hosts.gather(f'fed/{done}', phase.sha256(index, self._last.batch)),
       replicas_sha256=check_replicas(done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
     )

@@ -7,6 +7,7 @@ import jax
 
 from bertjax.metrics import curves, goodput, interval, ledger, tracking, writer
 from bertjax.metrics.progress import Progress
+from bertjax.objectives import combine
 from bertjax.train import setup
 from bertjax.train.watch import Step, Watcher
 
@@ -31,7 +32,7 @@ class Record(Watcher):
       self._opened = stack.pop_all()
     self._starts = goodput.Record(workdir, start, progress.note)
     self._ledger = ledger.Ledger(jax.devices(), meta.get('ledger'))
-    self._interval = interval.Interval(meta.get('interval'))
+    self._interval = interval.Interval(_of_phases(run, meta.get('interval')))
     self.time = self._ledger.time
     self.close = self._opened.close
 
@@ -90,3 +91,13 @@ class Record(Watcher):
       curves.plot([self._workdir])
     except OSError as error:
       self._progress.note(f'curves.png was not drawn: {error}')
+
+
+def _of_phases(run: setup.Run, saved: Any) -> Any:
+  """Returns what `Interval.state` has saved, also of a bertjax whose drawn tasks were phases."""
+  sums = dict(saved['sums']) if saved else {}
+  for phase in run.phases:
+    parts = {p.name: sums.pop(p.name) for p in phase.parts if p.name in sums and p is not phase}
+    if parts:
+      sums[phase.name] = combine.join(parts)
+  return saved and dict(saved, sums=sums)

@@ -200,16 +200,16 @@ def good(found: Mapping[str, Any] | None) -> bool:
 def where(run: setup.Run, done: int) -> tuple[str, int, tuple[int, int]]:
   """(phase, number of its batch, first and last row of it) of a step, counted from 1."""
   phase, index = run.at(done)
-  first = index * phase.config.batch_size
-  return phase.name, index, (first, first + phase.config.batch_size - 1)
+  name, index, rows = phase.place(index)
+  return name, index, (index * rows, (index + 1) * rows - 1)
 
 
 def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
   """Describes a step that was taken: phase, batch, figures, norms and text, as JSON values."""
   name, index, rows = where(run, done)
-  phase, _ = run.at(done)
+  phase, number = run.at(done)
   if hosts.count() > 1 and readers.of(run.config.data).repeats:
-    batch = loader.batch_at(phase.examples, index, phase.config.batch_size)
+    batch, _ = phase.batches.at(number)
   figures = {key: float(found[key]) for key in ('loss', 'grad_norm', 'lr')}
   terms = phase.objective.finish(
     {k: (np.float64(total), np.float64(weight)) for k, (total, weight) in found['sums'].items()}

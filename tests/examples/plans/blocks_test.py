@@ -105,23 +105,6 @@ def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
   assert np.sum((token_n[1:] == SEP) & (token_n[:-1] == SEP)) == 29
 
 
-@pytest.mark.parametrize('mode', MODES)
-def test_nothing_is_dropped(mode):
-  """The blocks end to end are the whole stream, sentences longer than a block included."""
-  store = random_store(20, words=40, distinct=True)
-  ours, count = blocks_of(store, mode, 12)
-  documents = stream(store) if mode == 'complete_doc' else separated(stream(store))
-  assert sum(ours, []) == [t for document in documents for s in document for t in s]
-  assert count['cut_sentences'] > 0
-  if mode != 'none':
-    assert count['cut_sentences'] == (np.diff(store.sentences) + 1 > 11).sum()
-
-
-def test_one_sentence_and_one_document():
-  store = random_store(1, sentences=1)
-  assert blocks_of(store, 'complete', 64)[0] == stream(store)[0]
-
-
 @pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
 @pytest.mark.parametrize('window', [5, 40, 1000])
 @mutation(

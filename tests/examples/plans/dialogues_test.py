@@ -12,13 +12,13 @@ import pytest
 from ernie_text import VOCABULARY
 from mutation import mutation
 from prepare_runs import run
+from small_stores import write_store
 from toy_store import DIALOGUES, ernie
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import dialogues
 from bertjax.objectives import mlm
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.train import setup
 from bertjax.train import step as step_lib
 from bertjax.types import Context

@@ -105,9 +105,3 @@ def test_counts():
   assert count['two_segments'] == sum(bool(b) for _, b in pairs)
   assert count['truncated_tokens'] == len(store.tokens) - sum(len(a) + len(b) for a, b in pairs)
   assert (column['length'] <= 48).all() and (column['length'] == 48).mean() > 0.3
-
-
-def test_every_token_appears_where_nothing_is_truncated():
-  store = random_store(40, distinct=True)
-  column, _ = planned(store, 4096)
-  assert sorted(sum((a + b for a, b in instances(store, column)), [])) == store.tokens.tolist()

@@ -40,24 +40,6 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
   assert sorted(ours) == sorted(sum(passes, []))
 
 
-def test_every_token_appears_where_nothing_is_truncated():
-  """What a random next leaves over is put back, so that only truncation loses text."""
-  store = random_store(40, distinct=True)
-  column = planned(store, recipe(plan__dupe_factor=1, plan__short_prob=0.0), 4096)
-  seen = {token for a, b, _ in instances(store, column) for token in a + b}
-  assert seen == set(store.tokens.tolist())
-
-
-def test_labels_tell_next_from_random():
-  store = random_store(30, distinct=True)
-  document_of = np.repeat(np.arange(30), np.diff(store.sentences[store.documents]))
-  for a, b, label in instances(store, planned(store, recipe(), 64)):
-    same = document_of[a[0] - 5] == document_of[b[0] - 5]
-    assert same == (label == 0)
-    if label == 0:
-      assert b[0] > a[-1]
-
-
 def test_passes_and_seeds_differ_and_repeat():
   store = random_store(50)
   one, again = (
@@ -81,15 +63,6 @@ def test_truncation_counts_are_those_of_one_by_one():
           x, y = (x - 1, y) if x > y else (x, y - 1)
         lost = pairs.truncated(np.array([a]), np.array([b]), limit)
         assert (a - lost[0][0], b - lost[1][0]) == (x, y), (a, b, limit)
-
-
-def test_truncation_takes_from_both_ends():
-  store = random_store(200, words=60, distinct=True)
-  column = planned(store, recipe(plan__dupe_factor=1), 32)
-  begins = set((store.sentences + 5).tolist())
-  cut_front = np.array([a[0] not in begins for a, _, _ in instances(store, column)])
-  assert 0.5 < cut_front.mean() < 1.0
-  assert (column['length'] <= 32).all()
 
 
 LEFT_OUT = 2

@@ -69,6 +69,12 @@ def unknown_store(share=0.3):
   'pieces if keep else',
   file='bertjax/examples/examples.py',
 )
+@mutation(
+  'sequences: a stored plan has what was left out',
+  'yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out',
+  'yield column, count | left_out',
+  file='bertjax/examples/examples.py',
+)
 def test_sequences_are_those_of_the_original(length):
   store = unknown_store()
   rows, _ = made(store, recipe(), length)
@@ -116,19 +122,3 @@ def test_a_sequence_knows_its_language():
   sentence_n = np.searchsorted(store.sentences, examples.column['start'], 'right') - 1
   language_S = store.columns['language']
   np.testing.assert_array_equal(examples.column['group'], language_S[sentence_n])
-
-
-@mutation(
-  'sequences: a stored plan has what was left out',
-  'yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out',
-  'yield column, count | left_out',
-  file='bertjax/examples/examples.py',
-)
-def test_several_sequences_share_a_row_and_a_run_says_what_is_left_out():
-  store = unknown_store()
-  examples = examples_lib.examples_in_memory(store, recipe(pack=8), 64, 0)
-  batch = examples.batch(np.arange(examples.rows), shuffle=False)
-  assert (batch['example_BT'].max(1) > 1).mean() > 0.8
-  assert examples.examples == len(original(store, 64))
-  assert {'cut_sentences', 'short_sequences', 'unknown_sequences'} <= examples.stats.keys()
-  assert examples.stats['fill'] > 0.9

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import SPECIAL, random_store, spans, spec_of
+from toy_store import random_store, spans, spec_of
 
-from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import spanbert_blocks
 from bertjax.store.npy_files import join_columns
 
@@ -64,16 +63,3 @@ def test_no_block_is_lost_where_that_is_mended():
   size = np.diff(store.sentences)
   assert count['lost_blocks'] == 0
   assert column['length'].sum() - 2 * len(column['length']) == size[size <= length - 2].sum()
-
-
-def test_rows_are_their_sentences_between_cls_and_sep():
-  store = random_store(60, distinct=True)
-  config = spans(mask__mask_share=0.0, mask__random_share=0.0)
-  batch = examples_lib.examples_in_memory(store, config, 64, 0).batch(np.arange(30), shuffle=False)
-  column, _ = planned(store, config, 64)
-  for row in range(30):
-    real = batch['token_BT'][row][batch['example_BT'][row] > 0]
-    start, length = column['start'][row], column['length'][row]
-    assert real[0] == SPECIAL['cls'] and real[-1] == SPECIAL['sep'] and len(real) == length
-    np.testing.assert_array_equal(real[1:-1], store.tokens[start : start + length - 2])
-  assert not batch['type_BT'].any()

@@ -121,15 +121,6 @@ def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
     assert examples.column['group'][row] == 256 * x + y
 
 
-def test_long_pairs_are_left_out_and_counted():
-  store = spoken(random_store(60), pairs=30)
-  every = pairs_of(store)
-  _, examples = batch_of(store, length=16)
-  long = sum(len(a) + len(b) + 4 > 16 for a, b, *_ in every)
-  assert 0 < long < 30
-  assert examples.stats['long_pairs'] == long and examples.rows == 30 - long
-
-
 def test_every_pair_of_languages_is_read_in_its_turn():
   config = tlm(language_alpha=0.0, language_block=4)
   examples = examples_lib.examples_in_memory(spoken(random_store(300), pairs=200), config, 64, 0)

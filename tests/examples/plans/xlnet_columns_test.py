@@ -1,8 +1,5 @@
 """XLNet's rows against the original's loops, run with the same draws."""
 
-import gzip
-import re
-
 import numpy as np
 import pytest
 from mutation import mutation
@@ -11,9 +8,6 @@ from toy_store import XLNET_EOD, xlnet, xlnet_store
 from bertjax import counter_rng
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
-from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
-from bertjax.vocab.vocabulary import load_vocabulary
 
 MUTATED = 'bertjax/examples/plans/xlnet_columns.py'
 
@@ -156,67 +150,3 @@ def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   first = [b['token_BT'][0, :REUSE] for b in batches]
   text = np.concatenate(first)[: int(store.sentences[store.documents[1]])]
   np.testing.assert_array_equal(text, store.tokens[: len(text)])
-
-
-@pytest.fixture(scope='module')
-def wikipedia(shared, tmp_path_factory):
-  """Articles of WikiText-2 in XLNet's own vocabulary."""
-  vocabulary = load_vocabulary(shared / 'tokenizers' / 'xlnet')
-  with gzip.open(shared / 'text_en' / 'wikitext2' / 'wiki.valid.raw.gz', 'rt') as file:
-    lines = [line.strip() for line in file if line.strip()][:1500]
-  ids = [sentence.tolist() for sentence in vocabulary.encode_batch(lines)]
-  starts = [i for i, line in enumerate(lines) if re.fullmatch('= [^=].* =', line)] + [len(ids)]
-  documents = [ids[a:b] for a, b in zip(starts, starts[1:], strict=False)]
-  path = tmp_path_factory.mktemp('wikipedia') / 'store'
-  write_store(path, documents, vocabulary.meta, vocabulary.word_starts)
-  return open_store(path), vocabulary
-
-
-def published(**changes):
-  sizes = dict(plan__reuse_len=256, mask__reuse_len=256, mask__perm_size=256)
-  return xlnet(**(sizes | changes))
-
-
-def test_rows_of_real_text_keep_the_layout(wikipedia):
-  """The published recipe: each part has its targets, and each column goes on."""
-  store, vocabulary = wikipedia
-  config = published()
-  examples = examples_lib.examples_in_memory(store, config, 512, SEED, rows=8)
-  batch = examples.batch(np.arange(examples.rows), shuffle=True)
-  token, types = batch['token_BT'], batch['type_BT']
-  cls, sep, eod = (store.special[name] for name in ('cls', 'sep', 'eod'))
-  assert (cls, sep, eod) == (3, 4, 7) and vocabulary.pieces[eod] == '<eod>'
-  assert (token[:, -1] == cls).all() and (token[:, -2] == sep).all()
-  assert ((token == sep).sum(1) == 2).all() and ((token == cls).sum(1) == 1).all()
-  assert (types[:, -1] == 2).all() and (np.diff(types) >= 0).all()
-  assert (types[:, :257] == 0).all()
-  used = batch['weight_BP'] > 0
-  assert used.shape[1] == 85 and (used.sum(1) >= 80).all()
-  first = (used & (batch['target_pos_BP'] < 256)).sum(1)
-  assert (first == 43).all()  # there are no special tokens to be drawn in the first part
-  # What a row reads ahead as A is what the next row of its column begins with.
-  step = token.reshape(-1, 8, 512)
-  lengths = (types == 0).sum(1).reshape(-1, 8) - 257
-  for s, lane in np.ndindex(len(step) - 1, 8):
-    size = lengths[s, lane]
-    assert (step[s, lane, 256 : 256 + size] == step[s + 1, lane, :size]).all()
-  # Backward columns hold the forward ones from their ends; steps overlap where both reach.
-  text = lambda lane: step[:, lane, :256].ravel()
-  ahead, back = text(0), text(4)[::-1]
-  tail = examples.rows // 8 * 256
-  assert len(ahead) == tail
-  joint = ' '.join(map(str, ahead)), ' '.join(map(str, back[:300]))
-  assert joint[1] in joint[0]
-  assert {eod} <= set(token.ravel().tolist())
-
-
-def test_most_targets_begin_a_word(wikipedia):
-  store, _ = wikipedia
-  config = published(plan__both_directions=False)
-  examples = examples_lib.examples_in_memory(store, config, 512, SEED, rows=8)
-  batch = examples.batch(np.arange(examples.rows), shuffle=True)
-  column, used = batch['target_pos_BP'], batch['weight_BP'] > 0
-  begins = np.diff(column, axis=1, prepend=-2) > 1
-  starts = store.word_starts[batch['target_BP']]
-  # A span begins where a word does; the filler, about a sixth, anywhere.
-  assert starts[used & begins].mean() > 0.85 + 0.1 * store.word_starts[batch['token_BT']].mean()

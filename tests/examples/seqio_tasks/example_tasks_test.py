@@ -14,12 +14,13 @@ from ml_collections import ConfigDict
 from mutation import mutation
 from prepare_runs import run
 from slow_imports import corpora, example_tasks, registered, row_stream, seqio, tf, windows
+from small_stores import write_store
 
+from bertjax.config import sections
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes  # fmt: skip
 from bertjax.examples.readers import seqio as seqio_reader
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import albert, bert, electra, ernie, roberta, spanbert
@@ -246,7 +247,7 @@ class Counting:
 )
 def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
   source = Counting()
-  rows = row_stream.Stream('s', source, keep=8)
+  rows = row_stream.StreamedRows('s', source, keep=8)
   ask = lambda first, stop: rows.batch(np.arange(first, stop), True)['example_BT'][:, 0].tolist()
   for first, stop in ((0, 1), (0, 8), (8, 16), (8, 16), (16, 20), (20, 24), (16, 24), (28, 36)):
     assert ask(first, stop) == list(range(first, stop))
@@ -258,7 +259,7 @@ def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
 
 
 def test_a_stream_that_ends_says_so():
-  rows = row_stream.Stream('finite', Counting(end=20), keep=8)
+  rows = row_stream.StreamedRows('finite', Counting(end=20), keep=8)
   with pytest.raises(ValueError, match='finite ends after 20 rows'):
     rows.batch(np.arange(24), True)
 
@@ -266,6 +267,7 @@ def test_a_stream_that_ends_says_so():
 def stream_config(vocab, **data):
   c = bert.get_config('test')
   c.batch_size, c.length = 8, LENGTH
+  sections.complete(c)
   c.data.update(dict(split='lines', plan=dict(dupe_factor=2), vocab=vocab, reader='seqio') | data)
   return c
 

@@ -38,10 +38,6 @@ ARGS = dict(
 )  # fmt: skip
 
 
-def absent(row, shape):
-  raise AssertionError(f'{row.theirs} is there')
-
-
 @functools.cache
 def oracle() -> 'transformers.RobertaForMaskedLM':
   """transformers' RoBERTa with large random weights; its only segment row is a constant."""
@@ -121,7 +117,7 @@ NEW = dict(
 def test_roberta(names, more, tmp_path):
   state = state_of(oracle(), **names)
   state[names.get('prefix', 'encoder.') + 'sentence_encoder.version'] = torch.tensor([3.0])
-  original = original_reading.read(fairseq, save(tmp_path, state, **more), absent)
+  original = original_reading.read(fairseq, save(tmp_path, state, **more))
   m = original.model
   assert (m['heads'], m['dropout'], m['attention_dropout']) == (3, 0.2, 0.3)
   assert (m['positions'], m['position_offset'], m['family']) == (POSITIONS, 2, 'roberta')
@@ -161,11 +157,11 @@ def test_a_pickle_that_carries_more_is_refused_and_does_not_run(tmp_path):
   sprung = tmp_path / 'sprung'
   file = save(tmp_path, state_of(oracle()), extra_state=Trap(sprung))
   with pytest.raises(ValueError, match=r'model\.pt carries more than tensors.*mkdir'):
-    original_reading.read(fairseq, file, absent)
+    original_reading.read(fairseq, file)
   assert not sprung.exists()
   file = save(tmp_path, state_of(oracle()), args=pathlib.PurePosixPath('x'))
   with pytest.raises(ValueError, match='carries more than tensors.*pathlib'):
-    original_reading.read(fairseq, file, absent)
+    original_reading.read(fairseq, file)
 
 
 @pytest.mark.parametrize('keep', [0, 100, 0.5, 0.99], ids=str)
@@ -174,7 +170,7 @@ def test_a_file_that_is_cut_off_is_named(keep, tmp_path):
   size = file.stat().st_size
   file.write_bytes(file.read_bytes()[: keep if keep in (0, 100) else int(keep * size)])
   with pytest.raises(ValueError, match=r'model\.pt (cannot be read|carries more)'):
-    original_reading.read(fairseq, file, absent)
+    original_reading.read(fairseq, file)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +194,7 @@ def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
   state = state_of(oracle())
   change(state)
   with pytest.raises(ValueError, match=message):
-    original_reading.read(fairseq, save(tmp_path, state), absent)
+    original_reading.read(fairseq, save(tmp_path, state))
 
 
 @pytest.mark.parametrize(
@@ -211,13 +207,13 @@ def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
 def test_what_is_none_of_it_is_refused(key, message, tmp_path):
   torch.save({key: {'a': torch.ones(1)}}, tmp_path / 'model.pt')
   with pytest.raises(ValueError, match=message):
-    original_reading.read(fairseq, tmp_path, absent)
+    original_reading.read(fairseq, tmp_path)
 
 
 def test_a_head_that_is_not_there_is_made_where_it_is_asked_for(tmp_path):
   state = {n: t for n, t in state_of(oracle()).items() if 'lm_head' not in n}
   file = save(tmp_path, state)
-  assert not original_reading.read(fairseq, file, absent).model['words']
+  assert not original_reading.read(fairseq, file).model['words']
   made = original_reading.read(
     fairseq, file, lambda row, s: np.ones(s, np.float32), dict(words=True)
   )
@@ -273,7 +269,7 @@ def scores(original, vocabulary) -> np.ndarray:
 @pytest.mark.full
 @pytest.mark.weights
 def test_trained_weights_give_the_scores_of_their_readme(sapiens, tmp_path):
-  original = original_reading.read(fairseq, sapiens / 'checkpoint_vh.pt', absent)
+  original = original_reading.read(fairseq, sapiens / 'checkpoint_vh.pt')
   vocabulary = load_vocabulary(original.vocabulary)
   assert vocabulary.size == 25 and original.assumed == []
   found = scores(original, vocabulary)
@@ -283,7 +279,7 @@ def test_trained_weights_give_the_scores_of_their_readme(sapiens, tmp_path):
   assert best == BEST
 
   # The other checkpoint has no printed scores: it likes a light chain better than the first does.
-  light = original_reading.read(fairseq, sapiens / 'checkpoint_vl.pt', absent, into=tmp_path)
+  light = original_reading.read(fairseq, sapiens / 'checkpoint_vl.pt', into=tmp_path)
   other = scores(light, vocabulary)
   at = np.arange(len(BEST)), [vocabulary.pieces.index(letter) - 4 for letter in BEST]
   assert np.log(found[at]).mean() > np.log(other[at]).mean() + 0.5

@@ -1,4 +1,4 @@
-"""What is particular to the TPU kernel: visits, meshes, v4's rotation, refusals, compilation."""
+"""What is particular to the TPU kernel: meshes, v4's rotation, refusals, compilation."""
 
 import importlib.util
 import os
@@ -13,9 +13,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.kernels.relative_attention import Mask, Relative, relative_attention, sharded
-from bertjax.kernels.relative_attention.block_sparsity import seen, visits
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
-from bertjax.kernels.relative_attention.tpu import layout
 from bertjax.kernels.relative_attention.tpu import tile as tile_lib
 
 
@@ -25,71 +23,19 @@ def attend(operands):
     return tpu_forward.attend(operands, kind='TPU v5 lite', interpret=True)
 
 
-def visited(case: cases.Case, block: int):
-  """The blocks that hold something by the written-out mask, and those that are visited."""
-  built = cases.build(case)
-  shape, _, integers = layout.pack(cases.operands(built, built.values), block)
-  seen_BTS = cases.seen(built.mask, shape.near)
-  rows, (q_blocks, k_blocks) = case.rows, shape.blocks
-  padded = np.zeros((rows, q_blocks * block, k_blocks * block), bool)
-  padded[:, : case.queries, : case.keys] = seen_BTS
-  held_BQK = padded.reshape(rows, q_blocks, block, k_blocks, block).any((2, 4))
-  count_BQ, index_BQK = (np.asarray(x) for x in integers.visits)
-  visited_BQK = np.zeros_like(held_BQK)
-  for b, q in np.ndindex(rows, q_blocks):
-    visited_BQK[b, q, index_BQK[b, q, : count_BQ[b, q]]] = True
-  return held_BQK, visited_BQK, index_BQK
-
-
-@pytest.mark.parametrize('name', ['xlnet', 'transformer_xl', 'longformer'])
-def test_every_block_that_holds_something_is_visited(name):
-  held_BQK, visited_BQK, _ = visited(cases.BY_NAME[name], 8)
-  assert (visited_BQK | ~held_BQK).all()
-
-
-@mutation(
-  'tpu kernel: every block is visited',
-  'bertjax/kernels/relative_attention/block_sparsity.py',
-  'may_BIJ &= inside_BIJ',
-  'pass',
-)
-@mutation(
-  'tpu kernel: blocks of later keys are visited',
-  'bertjax/kernels/relative_attention/block_sparsity.py',
-  'may_BIJ &= (most_IJ >= near)[None]',
-  'pass',
-)
-def test_blocks_that_hold_nothing_are_not_visited():
-  """Causal with a window: the band alone. Packed examples and padding: each its own blocks."""
-  case = cases.Case('band', queries=64, order='causal', window=9)
-  held_BQK, visited_BQK, index_BQK = visited(case, 8)
-  assert (visited_BQK == held_BQK).mean() > 0.95 and visited_BQK.mean() < 0.3
-  assert visited_BQK.sum() <= 2 * (3 * 8)
-  # A block that does not change is not fetched again: the list goes on with its last one.
-  changes = (np.diff(index_BQK, axis=-1) != 0).sum(-1) + 1
-  assert (changes == np.maximum(visited_BQK.sum(-1), 1)).all()
-  example = jnp.asarray([[1] * 8 + [2] * 16 + [0] * 8])
-  count_BQ, _ = visits(seen(Mask(example, example), 0, None, 8, 8))
-  np.testing.assert_array_equal(count_BQ, [[1, 2, 2, 0]])
-
-
 def test_rotation_without_the_strided_one():
   x = jnp.arange(16 * 32, dtype=jnp.float32).reshape(16, 32)
-  want = np.stack([np.roll(row, -(15 - i)) for i, row in enumerate(np.asarray(x))])
+  turned = lambda sign: np.stack([np.roll(row, sign * (15 - i)) for i, row in enumerate(x)])
+  ways = {(False, False): -1, (False, True): -1, (True, False): 1}  # (back, strided)
 
   def kernel(x_ref, *refs):
-    for ref, (back, strided) in zip(
-      refs, ((False, False), (False, True), (True, False)), strict=True
-    ):
+    for ref, (back, strided) in zip(refs, ways, strict=True):
       ref[...] = tile_lib.turn(x_ref[...], 16, back, strided)
 
   like = jax.ShapeDtypeStruct(x.shape, x.dtype)
-  masked, strided, back = tile_lib.pl.pallas_call(kernel, out_shape=(like,) * 3, interpret=True)(x)
-  np.testing.assert_array_equal(masked, want)
-  np.testing.assert_array_equal(strided, want)
-  np.testing.assert_array_equal(
-    back, np.stack([np.roll(row, 15 - i) for i, row in enumerate(np.asarray(x))])
-  )
+  found = tile_lib.pl.pallas_call(kernel, out_shape=(like,) * 3, interpret=True)(x)
+  for way, sign in zip(found, ways.values(), strict=True):
+    np.testing.assert_array_equal(way, turned(sign))
 
 
 @pytest.mark.full

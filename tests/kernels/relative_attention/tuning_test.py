@@ -24,8 +24,8 @@ def test_every_table_can_be_read_and_written(file):
 @mutation(
   'tiles: the length of a call is not looked at',
   'bertjax/kernels/relative_attention/tuning/__init__.py',
-  '(self.length, call.length))',
-  '(None, call.length))',
+  'in pairs[2:])',
+  'in pairs[2:3])',
 )
 def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(tuning, 'FOLDER', tmp_path)

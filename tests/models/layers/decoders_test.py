@@ -112,72 +112,63 @@ def theirs(name: str):
   return model, {k: v.detach().numpy() for k, v in model.named_parameters()}
 
 
-def words(table):
-  """A table with the rows that pad it."""
-  return np.pad(table, ((0, padded_rows(VOCAB) - VOCAB), (0, 0)))
+def t5_name(path: list[str], number: int) -> str:
+  """The name in transformers' T5 of one of our parameters, of a layer's for layer `number`."""
+  if 'layers' not in path:
+    names = dict(word='shared', out='lm_head')
+    bias = 'block.0.layer.0.SelfAttention.relative_attention_bias'
+    names |= dict(far=f'encoder.{bias}', past=f'decoder.{bias}')
+    return names.get(path[0], f'{path[0].removesuffix("_norm")}.final_layer_norm') + '.weight'
+  stack, _, module, part = path[:4]
+  places = dict(attention='0', cross_attention='1', ffn='2' if stack == 'decoder' else '1')
+  kinds = dict(attention='SelfAttention', cross_attention='EncDecAttention')
+  if module.endswith('_norm'):
+    inner = f'{places[module.removesuffix("_norm")]}.layer_norm'
+  elif module in kinds:
+    inner = f'{places[module]}.{kinds[module]}.{part[0]}'
+  else:
+    inner = f'{places["ffn"]}.DenseReluDense.{module}'
+  return f'{stack}.block.{number}.layer.{inner}.weight'
 
 
-def t5_params(state, gated: bool):
-  def attention(name):
-    dense = lambda part: state[f'{name}.{part}.weight'].T
-    split = {k: dict(kernel=dense(k[0]).reshape(WIDTH, HEADS, SIZE)) for k in ('query', 'key')}
-    split['value'] = dict(kernel=dense('v').reshape(WIDTH, HEADS, SIZE))
-    return dict(split, out=dict(kernel=dense('o').reshape(HEADS, SIZE, WIDTH)))
-
-  def layer(stack, number):
-    at, parts = f'{stack}.block.{number}.layer', ['attention', 'cross_attention', 'ffn']
-    parts = parts if stack == 'decoder' else parts[::2]
-    found = {f'{part}_norm': dict(scale=state[f'{at}.{i}.layer_norm.weight'])
-             for i, part in enumerate(parts)}  # fmt: skip
-    found['attention'] = attention(f'{at}.0.SelfAttention')
-    if stack == 'decoder':
-      found['cross_attention'] = attention(f'{at}.1.EncDecAttention')
-    names = dict(up='wi_0', gate='wi_1', down='wo') if gated else dict(up='wi', down='wo')
-    for ours, name in names.items():
-      key = f'{at}.{len(parts) - 1}.DenseReluDense.{name}.weight'
-      found[f'ffn_{ours}'] = dict(kernel=state[key].T)
-    return found
-
-  params = dict(word=words(state['shared.weight']))
-  if gated:
-    params['out'] = words(state['lm_head.weight'])
-  for stack, table in (('encoder', 'far'), ('decoder', 'past')):
-    bias = f'{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight'
-    params |= {
-      table: state[bias], stack: stacked(lambda i, stack=stack: layer(stack, i)),
-      f'{stack}_norm': dict(scale=state[f'{stack}.final_layer_norm.weight']),
-    }  # fmt: skip
-  return params
-
-
-def gpt_params(state, before: bool):
-  wte, wpe = ('wte', 'wpe') if before else ('tokens_embed', 'positions_embed')
-  affine = lambda name: dict(scale=state[f'{name}.weight'], bias=state[f'{name}.bias'])
-
-  def layer(number):
-    at = f'transformer.h.{number}'
-    dense = lambda name: dict(kernel=state[f'{at}.{name}.weight'], bias=state[f'{at}.{name}.bias'])
-    split = lambda x, axis: np.split(x, 3, axis)
-    joint, out, attention = dense('attn.c_attn'), dense('attn.c_proj'), {}
-    for i, key in enumerate(('query', 'key', 'value')):
-      kernel, bias = split(joint['kernel'], 1)[i], split(joint['bias'], 0)[i]
-      attention[key] = dict(kernel=kernel.reshape(WIDTH, 4, -1), bias=bias.reshape(4, -1))
-    attention['out'] = dict(kernel=out['kernel'].reshape(4, -1, WIDTH), bias=out['bias'])
-    return dict(
-      attention=attention, attention_norm=affine(f'{at}.ln_1'), ffn_norm=affine(f'{at}.ln_2'),
-      ffn_up=dense('mlp.c_fc'), ffn_down=dense('mlp.c_proj'),
-    )  # fmt: skip
-
-  params = dict(
-    word=words(state[f'transformer.{wte}.weight']), position=state[f'transformer.{wpe}.weight'],
-    decoder=stacked(layer),
+def gpt_name(path: list[str], number: int) -> str:
+  """The same of GPT; queries, keys and values are one matrix there."""
+  names = dict(
+    attention='attn.c_attn', attention_norm='ln_1', ffn_norm='ln_2', ffn_up='mlp.c_fc',
+    ffn_down='mlp.c_proj', word='wte', position='wpe', decoder_norm='ln_f',
   )  # fmt: skip
-  return params | (dict(decoder_norm=affine('transformer.ln_f')) if before else {})
+  name = names[path[2] if 'layers' in path else path[0]]
+  name = 'attn.c_proj' if 'out' in path else name
+  layer = f'h.{number}.' if 'layers' in path else ''
+  return f'transformer.{layer}{name}.{"bias" if path[-1] == "bias" else "weight"}'
 
 
-def stacked(layer):
-  each = [layer(i) for i in range(LAYERS)]
-  return dict(layers=jax.tree.map(lambda *leaves: np.stack(leaves), *each))
+def params_of(name: str, shapes, state):
+  """Their arrays in our shapes: padded words, stacked layers, kernels as [inputs, outputs]."""
+  t5 = name.startswith('t5')
+  alike = {'wi_0': 'ffn_up', 'wi_1': 'ffn_gate', 'wi': 'ffn_up', 'wo': 'ffn_down'}
+  alias = {'wte': 'tokens_embed', 'wpe': 'positions_embed'} if name == 'gpt1' else {}
+  found = {}
+  for key, x in state.items():
+    for old, new in (alike | {v: k for k, v in alias.items()}).items():
+      key = key.replace(f'.{old}.', f'.{new}.')
+    found[key] = x
+
+  def one(path: list[str], number: int, shape) -> np.ndarray:
+    x = found[(t5_name if t5 else gpt_name)(path, number)]
+    if not t5 and 'attention' in path and 'out' not in path:
+      x = np.split(x, 3, -1)[('query', 'key', 'value').index(path[3])]
+    if path[0] in ('word', 'out'):
+      return np.pad(x, ((0, padded_rows(VOCAB) - VOCAB), (0, 0)))
+    return (x.T if t5 and path[-1] == 'kernel' else x).reshape(shape)
+
+  def leaf(keys, like):
+    path = [key.key for key in keys]
+    if 'layers' not in path:
+      return one(path, 0, like.shape)
+    return np.stack([one(path, number, like.shape[1:]) for number in range(LAYERS)])
+
+  return jax.tree_util.tree_map_with_path(leaf, shapes)
 
 
 def packed(lengths, columns: int, seed: int):
@@ -231,12 +222,9 @@ def test_equals_transformers(name):
   batch = dict(token_BT=token_BT, example_BT=example_BT, position_BT=position_BT)
   if name.startswith('t5'):
     batch['out_token_BU'], batch['out_example_BU'], _ = packed(OUTS, 40, 1)
-    ours, params = T5(name == 't5_v1.1'), t5_params(state, name == 't5_v1.1')
-  else:
-    ours, params = GPT(name == 'gpt2'), gpt_params(state, name == 'gpt2')
+  ours = T5(name == 't5_v1.1') if name.startswith('t5') else GPT(name == 'gpt2')
   shapes = meta.unbox(jax.eval_shape(ours.init, jax.random.key(0), batch))['params']
-  shape_of = lambda tree: jax.tree.map(jnp.shape, tree)
-  assert shape_of(params) == shape_of(shapes)
+  params = params_of(name, shapes, state)
   found = np.asarray(jax.jit(ours.apply)({'params': params}, batch))[..., :VOCAB]
   for row, number in ((0, 1), (0, 2), (1, 1)):
     of = lambda key, example, row=row, number=number: torch.tensor(

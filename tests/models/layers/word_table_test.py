@@ -1,16 +1,13 @@
-"""Rows that pad a vocabulary: zero from the start, and no part of a norm."""
+"""Rows that pad a vocabulary are zero and stay so."""
 
 import cases
 import jax
 import numpy as np
-import optimizer_cases
 import pytest
 from flax.core import meta
 from mutation import mutation
 
-from bertjax import sharding
 from bertjax.objectives import lm, mlm, plm, rtd
-from bertjax.optim import optimizer
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
@@ -43,7 +40,8 @@ def batch_of(name: str):
   '',
   case='bert',
 )
-def test_the_trust_ratio_is_that_of_the_vocabulary(name):
+def test_rows_that_pad_begin_at_zero_and_have_no_gradient(name):
+  """So that LAMB's trust ratio is that of the vocabulary alone."""
   module, model, path = SYSTEMS[name]
   family = 'transformer_xl' if name == 'clusters' else name
   c, batch = cases.config(family, **model), batch_of(name)
@@ -56,8 +54,7 @@ def test_the_trust_ratio_is_that_of_the_vocabulary(name):
       tree = tree[key]
     return np.asarray(tree)
 
-  boxed = jax.jit(objective.init)(jax.random.key(0), batch)
-  axes, params = sharding.logical_axes(boxed)['params'], meta.unbox(boxed)['params']
+  params = meta.unbox(jax.jit(objective.init)(jax.random.key(0), batch))['params']
   assert np.abs(table(params)[:size]).min(1).max() > 0 and not table(params)[size:].any()
   carry = objective.carry(batch)
 
@@ -66,15 +63,4 @@ def test_the_trust_ratio_is_that_of_the_vocabulary(name):
     terms = objective.loss(dict(params=params), carry, with_rows(batch), ctx).terms
     return trained_loss(terms, {key: term.weight for key, term in terms.items()})
 
-  grads = jax.jit(jax.grad(loss))(params)
-  assert not table(grads)[size:].any()
-  ours = optimizer_cases.config('lamb', decay=(('.*', 1.0),), weight_decay=0.0)
-  tx, _ = optimizer.make(ours, params, axes)
-  moved, _ = tx.update(grads, tx.init(params), params, rate=optimizer_cases.LR)
-  old_VE, grad_VE, moved_VE = (table(x).astype(np.float64) for x in (params, grads, moved))
-  adam_VE = 0.1 * grad_VE / (np.sqrt(0.01) * np.abs(grad_VE) + 1e-6)
-  ratio = np.linalg.norm(old_VE[:size]) / np.linalg.norm(adam_VE[:size])
-  np.testing.assert_allclose(
-    moved_VE[:size], -optimizer_cases.LR * ratio * adam_VE[:size], rtol=1e-4, atol=1e-9
-  )
-  assert not moved_VE[size:].any()
+  assert not table(jax.jit(jax.grad(loss))(params))[size:].any()

@@ -49,7 +49,11 @@ def phase() -> checking.Phase:
 
 
 @pytest.mark.full
-@mutation('preflight: losses that are summed are compiled apart', 'if line.factors:', 'if False:')
+@mutation(
+  'preflight: losses that are summed are compiled apart',
+  'if whole and not whole.draws:',
+  'if False:',
+)
 def test_losses_that_are_summed_are_one_step(phase):
   """It holds what both keep, over parameters that they share, and costs what both cost."""
   assert (phase.name, phase.steps) == ('mrtd+trtd', 100)

@@ -16,6 +16,7 @@ MUTATED = 'bertjax/tools/preflight/estimate.py'
 ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
 ROWS, LENGTH = 32, 128
 LAYERS, WIDTH, HEADS, FFN, WORDS = 2, 64, 8, 256, 30_592  # of bert.py:test, padded
+POLICIES = ('none', 'light', 'dots', 'full')  # the less is kept, the later
 FEW = {'model.vocab_size': 1024}  # a vocabulary whose logits are less than a layer
 # Of a layer, with the biases of queries, keys and values, which have two axes as well.
 KERNELS = 4 * WIDTH * WIDTH + 2 * WIDTH * FFN + 3 * WIDTH
@@ -118,13 +119,9 @@ def test_a_pattern_of_layers_is_one_turn():
 
 
 def test_less_is_kept_where_more_is_computed_again():
-  kept = {name: estimated(**{'model.remat': name})[1]['residuals'] for name in estimate_policies()}
+  kept = {name: estimated(**{'model.remat': name})[1]['residuals'] for name in POLICIES}
   assert kept['none'] > kept['light'] > kept['dots'] > kept['full']
   assert kept['full'] == LAYERS * ROWS * LENGTH * WIDTH * 2
-
-
-def estimate_policies() -> list[str]:
-  return ['none', 'light', 'dots', 'full']
 
 
 def test_a_mesh_divides_parameters_and_rows():

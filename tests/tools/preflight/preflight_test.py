@@ -14,7 +14,7 @@ from processes import ROOT, environment
 from bertjax.errors import UserError
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
-from bertjax.tools.preflight import topology
+from bertjax.tools.preflight import checking, topology
 from configs import bert
 
 MUTATED = 'bertjax/tools/preflight/topology.py'
@@ -90,8 +90,8 @@ def test_a_mesh_is_typed():
 
 
 def test_one_size_without_the_other_is_refused():
-  done = preflight('--config=configs/bert.py:test', '--batch_size=8')
-  assert done.returncode == 1 and '--batch_size and --length' in done.stderr
+  with pytest.raises(UserError, match='--batch_size and --length'):
+    checking.phases(bert.get_config('test'), 8, None)
 
 
 @pytest.mark.full

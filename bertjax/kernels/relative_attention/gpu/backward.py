@@ -33,7 +33,7 @@ def _slopes(
   lse = triton.load(x['lse_BNT'].at[line], mask=line < plan.queries, other=0)
   prob = jnp.where(tile_lib.seen(x, plan, t0, s0), jnp.exp2(score - lse[:, None]), 0.0)
   dy = tile_lib.take(x['dy_BTNH'], line, plan.queries, plan)
-  v = tile_lib.take(x['v_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
+  v = tile_lib.keys(x['v_BSNH'], plan, s0)
   slope = tile_lib.dot(dy, v, (1, 1))
   dropped = prob
   if plan.rules.rate:
@@ -46,13 +46,11 @@ def _slopes(
 def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
   i = pl.program_id(0)
   t0 = i * plan.tile.queries
-  line = t0 + jnp.arange(plan.tile.queries)
-  q = tile_lib.take(x['q_BTNH'], line, plan.queries, plan)
-  w = tile_lib.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
+  line, q, w = tile_lib.queries(x, plan, t0)
 
   def step(visit: Array, carry: Refs) -> Refs:
     s0 = x['list_BXJ'][visit] * plan.tile.keys
-    k = tile_lib.take(x['k_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
+    k = tile_lib.keys(x['k_BSNH'], plan, s0)
     _, slope, _ = _slopes(x, out, plan, q, w, k, t0, s0)
     add = {'q': tile_lib.dot(slope.astype(k.dtype), k, (1, 0))}
     if w is not None:
@@ -83,13 +81,11 @@ def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
 
 def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
   s0 = pl.program_id(0) * plan.tile.keys
-  k = tile_lib.take(x['k_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
+  k = tile_lib.keys(x['k_BSNH'], plan, s0)
 
   def step(visit: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
     t0 = x['list_BXI'][visit] * plan.tile.queries
-    line = t0 + jnp.arange(plan.tile.queries)
-    q = tile_lib.take(x['q_BTNH'], line, plan.queries, plan)
-    w = tile_lib.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
+    _, q, w = tile_lib.queries(x, plan, t0)
     prob, slope, dy = _slopes(x, out, plan, q, w, k, t0, s0)
     dk = tile_lib.dot(slope.astype(q.dtype), q, (0, 0))
     dv = tile_lib.dot(prob.astype(dy.dtype), dy, (0, 0))
@@ -107,10 +103,8 @@ def _diagonals(x: Refs, out: Refs, *, plan: Plan) -> None:
   def step(visit: Array, carry: list[list[Array]]) -> list[list[Array]]:
     i = x['list_BXI'][visit]
     t0, s0 = i * plan.tile.queries, (i + ahead) * plan.tile.keys
-    line = t0 + jnp.arange(plan.tile.queries)
-    q = tile_lib.take(x['q_BTNH'], line, plan.queries, plan)
-    w = tile_lib.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
-    k = tile_lib.take(x['k_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
+    _, q, w = tile_lib.queries(x, plan, t0)
+    k = tile_lib.keys(x['k_BSNH'], plan, s0)
     _, slope, _ = _slopes(x, out, plan, q, w, k, t0, s0)
     sums = [list(pieces) for pieces in carry]
     for n, part in enumerate(tile_lib.unshifted(out['buffer_BNXQK'], plan, slope, t0, s0)):
@@ -127,20 +121,17 @@ def _diagonals(x: Refs, out: Refs, *, plan: Plan) -> None:
     carry.append([jnp.zeros((plan.tile.keys,), jnp.float32)] * plan.pieces)
   carry = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
   for n in range(plan.pieces):
+    first = n * plan.tile.keys
     if 'r_RNH' in x:
-      tile_lib.put(
-        out['r_BXNRH'], n * plan.tile.keys, carry[0][n], plan.pieces * plan.tile.keys, plan
-      )
+      tile_lib.put(out['r_BXNRH'], first, carry[0][n], plan.pieces * plan.tile.keys, plan)
     if 'bias_NR' in x:
-      out['bias_BXNR'][pl.ds(n * plan.tile.keys, plan.tile.keys)] = carry[-1][n]
+      out['bias_BXNR'][pl.ds(first, plan.tile.keys)] = carry[-1][n]
 
 
 def by_row(part_BXNR: Array, plan: Plan, direction_B: Array | None) -> Array:
-  """Sums over the batch and the diagonals, [R, N, ...], of [B, X, N, 2 block, ...].
-
-  Entry c of diagonal X is for s - t = X block + c - (blocks of queries * block - 1), with s and t
-  counted from the first key and the first query.
-  """
+  """Sums over the batch and the diagonals, [R, N, ...], of [B, X, N, 2 block, ...]. Entry c of
+  diagonal X is for s - t = X block + c - (blocks of queries * block - 1), s and t counted from the
+  first ones."""
   block, memory = plan.tile.keys, plan.keys - plan.queries
   last = pl.cdiv(plan.queries, block) * block - 1
 

@@ -100,12 +100,8 @@ def _only(x_BLNH: Array, real_BL: Array) -> Array:
 
 
 def attend(x: Operands) -> Array:
-  """See `relative_attention`.
-
-  Raises:
-    NotImplementedError: see `refusal`.
-    RuntimeError: jax's, where cuDNN is not installed.
-  """
+  """See `relative_attention`; raises NotImplementedError with `refusal`, and RuntimeError, which is
+  jax's, where cuDNN is not installed."""
   reason = refusal(x)
   if reason is not None:
     raise NotImplementedError(f"attention: cuDNN: {reason}; 'gpu' and 'xla' take these")

@@ -30,15 +30,12 @@ INTERPRET = False  # tests run the kernels without a GPU
 
 def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
   t0 = pl.program_id(0) * plan.tile.queries
-  line = t0 + jnp.arange(plan.tile.queries)
-  q = tile_lib.take(x['q_BTNH'], line, plan.queries, plan)
-  w = tile_lib.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
+  line, q, w = tile_lib.queries(x, plan, t0)
 
   def step(visit: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
     y, most, total = carry
     s0 = x['list_BXJ'][visit] * plan.tile.keys
-    column = s0 + jnp.arange(plan.tile.keys)
-    k = tile_lib.take(x['k_BSNH'], column, plan.keys, plan)
+    k = tile_lib.keys(x['k_BSNH'], plan, s0)
     score = tile_lib.scores(x, out.get('buffer_BNXQK'), plan, q, w, k, t0, s0)
     seen = tile_lib.seen(x, plan, t0, s0)
     score = jnp.where(seen, score * LOG2E, LEAST)
@@ -48,7 +45,7 @@ def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
     total = total * fade + jnp.sum(prob, axis=1)
     if plan.rules.rate:
       prob = jnp.where(tile_lib.kept(x, plan, t0, s0), prob / (1.0 - plan.rules.rate), 0.0)
-    v = tile_lib.take(x['v_BSNH'], column, plan.keys, plan)
+    v = tile_lib.keys(x['v_BSNH'], plan, s0)
     return y * fade[:, None] + tile_lib.dot(prob.astype(v.dtype), v, (1, 0)), new, total
 
   carry = (
@@ -101,11 +98,7 @@ def refusal(x: Operands) -> str | None:
 
 
 def attend(x: Operands) -> Array:
-  """See `relative_attention`.
-
-  Raises:
-    NotImplementedError: see `refusal`.
-  """
+  """See `relative_attention`; raises NotImplementedError with `refusal`."""
   reason = refusal(x)
   if reason is not None:
     raise NotImplementedError(f"attention: the kernel for GPUs: {reason}; 'xla' takes these")

@@ -1,8 +1,7 @@
 """Operands of the GPU kernels: linear parts folded away, masks as vectors, blocks to visit.
 
-Biases of the query and segment products are plain JAX outside of the kernels: autodiff gives their
-gradients, and a kernel's core has at most seven arrays to differentiate.
-"""
+Biases of the query and segment products are plain JAX outside of the kernels: autodiff gives
+their gradients, and a kernel's core has at most seven arrays to differentiate."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -18,15 +17,10 @@ Array = jax.Array
 
 
 class Folded(NamedTuple):
-  """The operands that have gradients; the score is
+  """The operands that have gradients: `score = q . k + w . r[row] + bias[row] + segment[0 or 1]`.
 
-  `q . k + w . r[row] + bias[row] + segment[1 if the segments differ else 0]`.
-
-  Attributes:
-    q_BTNH: (q + u) * scale, in the dtype of q as are w, k, v and r.
-    w_BTNH: (q + w) * scale, or None without r.
-    segment_BNT2: (q + z) . embedding * scale in float32, or None.
-  """
+  q and w hold (q + u) * scale and (q + w) * scale, in the dtype of q as are k, v and r; segment
+  holds (q + z) . embedding * scale in float32, for the same segment and for another one."""
 
   q_BTNH: Array
   k_BSNH: Array

@@ -56,11 +56,8 @@ class Plan:
 def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
   """The plan of a kernel."""
   _, queries, _, size = folded.q_BTNH.shape
-  rows = 0
-  if folded.r_RNH is not None:
-    rows = folded.r_RNH.shape[0]
-  elif folded.bias_NR is not None:
-    rows = folded.bias_NR.shape[1]
+  rows = 0 if folded.bias_NR is None else folded.bias_NR.shape[1]
+  rows = rows if folded.r_RNH is None else folded.r_RNH.shape[0]
   return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret)
 
 
@@ -72,11 +69,9 @@ def named(folded: Folded, vectors: Vectors) -> Refs:
 def call(
   kernel: Callable, plan: Plan, programs: int, x: Refs, out: Refs, buffer: bool = False
 ) -> Refs:
-  """Runs a kernel over the grid (X, N, B); it has the operands' and the outputs' references.
-
-  Of an axis X, N or B a program has its own entry; of the other axes everything. The buffer is an
-  output that nobody reads. Its rows are longer than a tile's: see `_skewed`.
-  """
+  """Runs a kernel over the grid (X, N, B) with the references of operands and outputs: of these
+  axes a program has its own entry, of others everything. The buffer is an output that nobody reads,
+  whose rows are longer than a tile's (`_skewed`)."""
 
   def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
     axes = name.rsplit('_', 1)[-1]
@@ -107,11 +102,8 @@ def call(
 
 
 def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
-  """A product on the tensor cores, summed in float32.
-
-  Float32 operands are multiplied as `jax.default_matmul_precision` says, as everywhere in JAX: on a
-  GPU that is TF32, and float32 with 'highest'.
-  """
+  """Returns a product on the tensor cores, summed in float32. Float32 operands are multiplied as
+  `jax.default_matmul_precision` says: TF32 on a GPU, and float32 with 'highest'."""
   axes = (((contract[0],), (contract[1],)), ((), ()))
   return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
 
@@ -138,6 +130,18 @@ def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
     return triton.load(ref.at[index, column])
   inside = jnp.broadcast_to(column < plan.size, (index.shape[0], plan.padded))
   return triton.load(ref.at[index, column], mask=inside, other=0)
+
+
+def queries(x: Refs, plan: Plan, t0: Array | int) -> tuple[Array, Array, Array | None]:
+  """Returns the lines of a block of queries, and their q and, with a table of positions, w."""
+  line = t0 + jnp.arange(plan.tile.queries)
+  read = lambda name: take(x[name], line, plan.queries, plan)
+  return line, read('q_BTNH'), read('w_BTNH') if 'w_BTNH' in x else None
+
+
+def keys(ref: Any, plan: Plan, s0: Array | int) -> Array:
+  """Returns the rows of a block of keys."""
+  return take(ref, s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
 
 
 def put(ref: Any, first: Array | int, x: Array, limit: int, plan: Plan) -> None:

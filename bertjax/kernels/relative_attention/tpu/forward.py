@@ -46,16 +46,14 @@ def compiled_for(kind: str) -> Iterator[None]:
 
 
 def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> Array:
-  """See `relative_attention`.
+  """See `relative_attention`; raises NotImplementedError with the reason and what takes the
+  operands.
 
   Args:
     x: the operands.
     kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
       of today's where that is no TPU (a program that is compiled ahead).
     interpret: runs without a TPU, slowly.
-
-  Raises:
-    NotImplementedError: what the kernel does not take; says why, and what does.
   """
   kind = kind or _TARGET.get()
   if kind is None:
@@ -164,12 +162,8 @@ def _add(tile: Tile, most_scr, sum_scr, y_scr) -> None:
 def forward(
   shape: Shape, floats: Floats, integers: Integers, strided: bool, interpret: bool
 ) -> tuple[Array, Array]:
-  """Runs the kernel.
-
-  Returns:
-    The padded result [B, T, D], and the logarithm of the sum of exp(score) of each query as
-    float32 [B, N, 1, T], 0 for one that sees nothing.
-  """
+  """Returns the padded result [B, T, D], and the logarithm of the sum of exp(score) of each query
+  as float32 [B, N, 1, T], 0 for one that sees nothing."""
   scalars, arrays, specs = tile_lib.inputs(shape, floats, integers)
   b, group, q_blocks = shape.block, shape.group, shape.blocks[0]
   out = (

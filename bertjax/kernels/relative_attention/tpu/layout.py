@@ -27,12 +27,9 @@ class Shape(NamedTuple):
   Attributes:
     rows, heads, queries, keys, size: B, N, T, S, H before padding.
     block: queries and keys of a block; all lengths are padded to multiples of it.
-    wide: H, padded to a multiple of 64.
-    group: heads of a block; N is padded to a multiple of it.
-    scale: factor of all terms but the bias.
-    near: see `Operands.nearest`.
-    window, see_self: of the mask.
-    order, globals_, position, bias, segment: whether the operation has them.
+    wide, group: H, padded to a multiple of 64; heads of a block, to multiples of which N is padded.
+    scale, near, window, see_self: of `Operands` and its mask.
+    order, globals_, position, bias, segment: True if the operation has them.
     rate: rate of the dropout; 0: none.
   """
 
@@ -81,15 +78,10 @@ class Shape(NamedTuple):
 
 
 class Floats(NamedTuple):
-  """The operands that have a gradient. D is padded N times padded H.
-
-  Attributes:
-    q_BTD, k_BSD, v_BSD: padded.
-    vectors_8D: float32, the rows U, W, Z, SAME and OTHER.
-    r_ERD: the position table from the distance memory + T - 1 down, T padded, in the dtype of q;
-      E is 1, or 2 where rows have directions: the second one is for the negated distances.
-    bias_EN1R: float32, likewise.
-  """
+  """The operands that have a gradient, padded; D is padded N times padded H. vectors_8D, float32,
+  has the rows U, W, Z, SAME and OTHER. The position table r_ERD, in the dtype of q, and the biases
+  begin with the distance memory + T - 1; E is 1, or 2 with rows for the negated distances
+  behind."""
 
   q_BTD: Array
   k_BSD: Array
@@ -100,13 +92,9 @@ class Floats(NamedTuple):
 
 
 class Integers(NamedTuple):
-  """The operands that have no gradient.
-
-  Attributes:
-    q_BT8, k_B8S: int32 vectors EXAMPLE, ORDER, GLOBAL and SEGMENT of queries and keys.
-    visits: the blocks to visit.
-    row_4B: int32: the two words of the dropout, index of the table, number of the first head.
-  """
+  """The operands that have no gradient: int32 vectors EXAMPLE, ORDER, GLOBAL and SEGMENT of queries
+  and keys, the blocks to visit, and of each row the two words of the dropout, the index of its
+  table and the number of the first head."""
 
   q_BT8: Array
   k_B8S: Array

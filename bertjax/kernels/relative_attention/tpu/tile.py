@@ -218,10 +218,9 @@ def cost(
   """Estimates a kernel's cost as if it visited every block of the grid, re-reads included.
 
   Args:
-    shape: static sizes of the operation.
     scalars, arrays: from `inputs`.
-    per_query: further arrays that are read or written once, block by block of queries.
-    per_head: those that are written once, when a group of heads is done.
+    per_query, per_head: further arrays, moved once for each block of queries, or written once for
+      each group of heads.
     products: tiles of b x b x H that a visit multiplies, per head.
   """
   q, k, v, vectors, r, bias, q_info, k_info = arrays

@@ -6,7 +6,6 @@
 
 import contextlib
 import contextvars
-import dataclasses
 import functools
 import json
 import pathlib
@@ -24,12 +23,8 @@ KERNELS = {'tpu': ('both',), 'gpu': ('forward', 'queries', 'keys', 'diagonals')}
 
 
 class Tile(NamedTuple):
-  """The size of a kernel's tiles, and the launch options of a GPU's programs.
-
-  Attributes:
-    queries, keys: sides of a tile. TPU: the same multiple of 128. GPU: powers of two from 16.
-    warps, stages: warps and pipeline stages of a GPU's programs; no effect on a TPU.
-  """
+  """The sides of a kernel's tiles (TPU: the same multiple of 128; GPU: powers of two from 16), and
+  the warps and pipeline stages of a GPU's programs."""
 
   queries: int
   keys: int
@@ -52,15 +47,9 @@ class Call(NamedTuple):
     return cls(q_BTNH.dtype.name, r_RNH is not None, q_BTNH.shape[-1], length)
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-  """The tiles of the calls that it covers.
-
-  Attributes:
-    kernels: a tile for each of KERNELS.
-    dtype, position: of the calls it covers; None: of any.
-    size, length: at most these; None: any.
-  """
+class Entry(NamedTuple):
+  """The tiles of each of KERNELS, for the calls of a dtype and position, of at most this size and
+  length; None: of any."""
 
   kernels: Mapping[str, Tile]
   dtype: str | None = None
@@ -70,15 +59,9 @@ class Entry:
 
   def covers(self, call: Call) -> bool:
     """Returns True if the entry's tiles are for this call."""
-    same = all(
-      mine is None or mine == its
-      for mine, its in ((self.dtype, call.dtype), (self.position, call.position))
-    )
-    below = all(
-      mine is None or its <= mine
-      for mine, its in ((self.size, call.size), (self.length, call.length))
-    )
-    return same and below
+    pairs: Any = list(zip(self[1:], call, strict=True))
+    same = all(mine is None or mine == its for mine, its in pairs[:2])
+    return same and all(mine is None or its <= mine for mine, its in pairs[2:])
 
 
 Table = tuple[Entry, ...]
@@ -97,11 +80,8 @@ def using(table: Table) -> Iterator[None]:
 
 
 def choose(impl: str, kind: str, call: Call) -> Mapping[str, Tile]:
-  """The tile of each kernel of an implementation, for a call on a kind of device.
-
-  Raises:
-    ValueError: the file of the kind is not a table; see `parse`.
-  """
+  """Returns the tile of each kernel of an implementation, for a call on a kind of device; raises
+  ValueError where the file of the kind is not a table."""
   table = _CHOSEN.get() or load(impl, kind)
   return next(entry.kernels for entry in table if entry.covers(call))
 
@@ -130,30 +110,21 @@ def load(impl: str, kind: str) -> Table:
 
 
 def parse(impl: str, data: Any) -> Table:
-  """A table from its file's content.
-
-  Args:
-    impl: implementation whose kernels use the tiles.
-    data: {'timed': None or where and when, 'entries': [..]}, each entry with the fields of `Entry`.
-
-  Raises:
-    ValueError: unknown or missing fields, tiles that the kernel cannot have, or calls that no entry
-      covers.
-  """
+  """Returns a table from its file's content: {'timed': None or where and when, 'entries': [..]},
+  each entry with the fields of `Entry`. Raises ValueError for unknown or missing fields, tiles that
+  the kernel cannot have, and calls that no entry covers."""
   if not isinstance(data, dict) or set(data) != {'timed', 'entries'} or not data['entries']:
     raise ValueError("expected {'timed': .., 'entries': [..]} with an entry at least")
   table = tuple(_entry(impl, entry) for entry in data['entries'])
-  last = dataclasses.asdict(table[-1])
-  conditions = [name for name, x in last.items() if name != 'kernels' and x is not None]
+  conditions = [k for k, x in table[-1]._asdict().items() if k != 'kernels' and x is not None]
   if conditions:
     raise ValueError(f'expected a last entry for all calls, got one with {", ".join(conditions)}')
   return table
 
 
 def _entry(impl: str, data: dict[str, Any]) -> Entry:
-  known = {field.name for field in dataclasses.fields(Entry)}
-  if not set(data) <= known:
-    raise ValueError(f'expected fields among {", ".join(sorted(known))}; got {sorted(data)}')
+  if not set(data) <= set(Entry._fields):
+    raise ValueError(f'expected fields among {", ".join(Entry._fields)}; got {sorted(data)}')
   kernels = data.get('kernels', {})
   if set(kernels) != set(KERNELS[impl]):
     raise ValueError(f'expected tiles of {", ".join(KERNELS[impl])}; got {sorted(kernels)}')
@@ -168,11 +139,7 @@ def _entry(impl: str, data: dict[str, Any]) -> Entry:
 
 
 def check(impl: str, kernel: str, tile: Tile) -> None:
-  """Refuses a tile that the kernel cannot have.
-
-  Raises:
-    ValueError: says which tiles it can.
-  """
+  """Raises ValueError for a tile that the kernel cannot have; says which it can."""
   square = impl == 'tpu' or kernel == 'diagonals'
   if square and tile.queries != tile.keys:
     raise ValueError(f'attention: expected as many queries as keys in {kernel}, got {tile}')
@@ -186,14 +153,6 @@ def check(impl: str, kernel: str, tile: Tile) -> None:
 
 def dump(table: Table, timed: str | None) -> dict[str, Any]:
   """The content of a table's file; `parse` reads it."""
-  entries = []
-  for entry in table:
-    fields = {k: x for k, x in dataclasses.asdict(entry).items() if x is not None}
-    fields['kernels'] = {name: _spoken(tile) for name, tile in entry.kernels.items()}
-    entries.append(fields)
-  return dict(timed=timed, entries=entries)
-
-
-def _spoken(tile: Tile) -> dict[str, int]:
-  """A tile's fields but those that have their default."""
-  return {k: x for k, x in tile._asdict().items() if Tile._field_defaults.get(k) != x}
+  told = lambda x: {k: v for k, v in x._asdict().items() if x._field_defaults.get(k) != v}
+  tiles = lambda entry: dict(kernels={k: told(tile) for k, tile in entry.kernels.items()})
+  return dict(timed=timed, entries=[told(entry) | tiles(entry) for entry in table])

@@ -14,10 +14,10 @@ from bertjax.errors import UserError
 from bertjax.formats import huggingface
 from bertjax.machine import malloc
 from bertjax.models.layers import pad_id
+from bertjax.objectives import combine
 from bertjax.optim import optimizer, schedules
 from bertjax.tools.bench.parts.synthetic import LANGUAGES
 from bertjax.train import step as step_lib
-from bertjax.train import summed
 from bertjax.types import Batch, Objective
 
 
@@ -71,7 +71,8 @@ def objective_of(config: Any) -> Objective:
   """Builds the objective that a config trains; with phases, the sum of theirs."""
   if phases := phases_of(config):
     each = {name: objective_of(c) for name, c in phases.items()}
-    return summed.objective(each, config.summed.factors, config.batch_size)
+    rows = {name: config.batch_size for name in each}
+    return combine.together(each, config.summed.factors, rows)
   name = config.objective.name
   return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE.make(config)
 

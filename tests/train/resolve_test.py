@@ -1,0 +1,67 @@
+"""From a config and facts to the spec of a run, and back from an older config.json."""
+
+import json
+
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax import dotted
+from bertjax.checkpoint import resume
+from bertjax.errors import UserError
+from bertjax.train import facts as facts_lib
+from bertjax.train import resolve
+from bertjax.train.facts import Facts
+
+STORE = dict(store='store', ids=211, pad=3, languages=('de', 'en', 'fr'))
+plain = lambda config: dotted.flat(json.loads(config.to_json_best_effort()))
+
+
+@mutation(
+  'resolve: the phases of a spec are those of the spec before it',
+  'bertjax/train/resolve.py',
+  'copy.deepcopy((spec.config, spec.timeline))',
+  'spec.config, spec.timeline',
+)
+@pytest.mark.parametrize('name', ['bert', 'roberta', 'xlm', 'xlm_e'])
+def test_a_config_is_resolved_without_being_changed_and_once(name):
+  given = tiny(name)
+  before = plain(given)
+  first = resolve.resolve(given)
+  unfilled = plain(first.config)
+  spec = resolve.with_store(first, Facts(**STORE))
+  assert plain(given) == before and plain(first.config) == unfilled
+  assert spec.config.model.vocab_size == 211
+  assert all(phase.config.model.vocab_size == 211 for phase in spec.timeline.phases)
+  again = resolve.resolve(spec.config, spec.facts)
+  assert plain(again.config) == plain(spec.config)
+  assert [plain(p.config) for p in again.timeline.phases] == [
+    plain(p.config) for p in spec.timeline.phases
+  ]
+
+
+@mutation(
+  'resolve: facts of format 10 forget the id of [PAD]',
+  'bertjax/train/facts.py',
+  "pad = model['position_offset'] - 1 if filled else model.get('zero_row')",
+  'pad = None',
+)
+@pytest.mark.parametrize('name', ['bert', 'roberta', 'xlm'])
+def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
+  given = tiny(name)
+  whole = plain(resolve.resolve(given, Facts(**STORE)).config)
+  told = {key: value for key, value in plain(given).items() if whole.get(key) != value}
+  record = dict(format=10, config=dotted.nested(whole), given=told)
+  (tmp_path / resume.NAME).write_text(json.dumps(record))
+  found = resume.stored(tmp_path)
+  assert resolve.check_workdir(tmp_path, found, given) == []
+  assert plain(resolve.resolve(given, facts_lib.recalled(found, tmp_path)).config) == whole
+  given.model.dropout = 0.9
+  with pytest.raises(UserError, match='config.model.dropout: expected 0.1, got 0.9'):
+    resolve.check_workdir(tmp_path, found, given)
+
+
+def test_facts_are_plain_values_that_a_config_json_keeps(tmp_path):
+  facts = Facts(given=('seed',), steps=7, examples=((3, 2),), teacher=dict(sha256='a'), **STORE)
+  resume.claim_workdir(tmp_path, tiny('quickstart', total_steps=7), facts.kept())
+  assert facts_lib.recalled(resume.stored(tmp_path), tmp_path, ('seed',)) == facts
