@@ -81,18 +81,21 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   return dict(found, config=_completed(config))
 
 
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+  """Gives keys that there were not when the run began their defaults, by which it went on."""
+  whole = as_config(config)
+  try:
+    sections.complete(whole)
+  except UserError:
+    return config  # a choice that is not here or not trusted is refused where it is resolved
+  return _as_json(whole)
+
+
 def brought_vocabulary(found: Mapping[str, Any]) -> bool:
   """Returns whether the vocabulary of the run of a config.json came with a model."""
   return (
     bool(found.get('facts', {}).get('vocabulary')) or found.get('given', {}).get('data.vocab') == ''
   )
-
-
-def _completed(values: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the config of a run, JSON values, with the defaults of keys that it did not have."""
-  config = as_config(values)
-  sections.complete(config)
-  return _as_json(config)
 
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:
