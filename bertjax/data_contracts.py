@@ -141,30 +141,6 @@ class Plan(NamedTuple):
   keep: Callable[[Any, Any, np.ndarray, np.ndarray], Kept] | None = None
 
 
-def one_row(options: Any) -> int:
-  """Rows are corrupted one by one."""
-  del options
-  return 1
-
-
-def no_units(options: Any) -> bool:
-  """Phrases and entities are not read."""
-  del options
-  return False
-
-
-def as_long(options: Any, length: int) -> int:
-  """A row takes as many tokens of text as it has columns."""
-  del options
-  return length
-
-
-def no_slots(options: Any, length: int) -> int:
-  """Nothing is predicted in slots."""
-  del options, length
-  return 0
-
-
 class Stream(NamedTuple):
   """A text that a noise makes of the examples of a batch; suffix m: one entry per token.
 
@@ -209,11 +185,11 @@ class Masking(NamedTuple):
   special: Sequence[str]
   check: Callable[[Any, Any, int], None]
   corrupt: Callable[[Any, Any, Any], Mapping[str, Any]]
-  slots: Callable[[Any, int], int] = no_slots
-  block: Callable[[Any], int] = one_row
+  slots: Callable[[Any, int], int] = lambda options, length: 0
+  block: Callable[[Any], int] = lambda options: 1
   row: Sequence[str] = ()
-  units: Callable[[Any], bool] = no_units
-  raw: Callable[[Any, int], int] = as_long
+  units: Callable[[Any], bool] = lambda options: False
+  raw: Callable[[Any, int], int] = lambda options, length: length
   sizes: Callable[[Any, Any], Mapping[str, Any]] | None = None
 
 

@@ -14,7 +14,7 @@ from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.sources import init_from
-from bertjax.train import pace, resolve, segments, setup
+from bertjax.train import pace, report, resolve, setup
 from bertjax.train.watch import digests
 
 
@@ -64,7 +64,7 @@ def open_run(
     if phase.rules != shown:
       shown = phase.rules
       progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
-    if pairs := segments.note(phase):
+    if pairs := report.pairs(phase):
       progress.note(pairs)
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')

@@ -108,6 +108,10 @@ DAMAGE = {
     'manifest.json: expected sha256',
   ),
   'torn manifest': (lambda d: os.truncate(d / manifest.NAME, 100), 'manifest.json is not the JSON'),
+  'zeros as manifest': (
+    lambda d: (d / manifest.NAME).write_bytes(bytes(300)),
+    'manifest.json is not the JSON',
+  ),
   'another manifest': (
     lambda d: (d / manifest.NAME).write_text('[]'),
     'manifest.json is not the JSON',

@@ -136,7 +136,7 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\\xff']
+  'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\xff', '\0\0']
 )
 @mutation(
   'resume: a torn config is a traceback',

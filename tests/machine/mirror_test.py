@@ -17,14 +17,9 @@ MUTATED = 'bertjax/machine/mirror.py'
   'for step in set():',
 )
 def test_only_complete_checkpoints_are_fetched_and_states_on_demand(there):
-  there.pipe(
-    {
-      '/b/run/metrics.jsonl': b'{}\n',
-      '/b/run/checkpoints/5/manifest.json': b'{}',
-      '/b/run/checkpoints/5/state/x': b'5',
-      '/b/run/checkpoints/9/state/x': b'9',
-    }
-  )
+  sent = {'metrics.jsonl': b'{}\n', 'checkpoints/5/manifest.json': b'{}'}
+  sent |= {'checkpoints/5/state/x': b'5', 'checkpoints/9/state/x': b'9'}
+  there.pipe({f'/b/run/{name}': data for name, data in sent.items()})
   run = mirror.Workdir('memory://b/run')
   here = pathlib.Path(run.path)
   (here / 'checkpoints/7').mkdir(parents=True)
@@ -124,14 +119,8 @@ def test_what_was_sent_file_by_file_counts_with_what_is_sent_behind_it(there, th
   there.pipe({f'/b/run/{name}': data for name, data in sent.items()})
   run = mirror.Workdir('memory://b/run')
   here = pathlib.Path(run.path)
-  made = (
-    'config.json',
-    'vocab/vocab.json',
-    'vocab/merges.txt',
-    'store/vocab/vocab.json',
-    'plans/x',
-  )
-  for name in (*made, *LEFT):
+  made = 'config.json vocab/vocab.json vocab/merges.txt store/vocab/vocab.json plans/x'
+  for name in (*made.split(), *LEFT):
     (here / name).parent.mkdir(parents=True, exist_ok=True)
     (here / name).write_bytes(b'ours')
   (here / 'vocab.partial').mkdir()

@@ -88,7 +88,7 @@ def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step,
 
 
 @pytest.mark.parametrize(
-  'line', ['{"step": 20, "lo', '[]', '{}', '{"step": "x"}', '\\xff\\xfe', '']
+  'line', ['{"step": 20, "lo', '[]', '{}', '{"step": "x"}', '\xff\xfe', '\0\0', '']
 )
 @mutation(
   'metrics: a torn line is a traceback',

@@ -145,6 +145,7 @@ DAMAGE = dict(
   torn_record=lambda p: (p / 'record.json').write_bytes((p / 'record.json').read_bytes()[:99]),
   no_record=lambda p: (p / 'record.json').unlink(),
   binary_record=lambda p: (p / 'record.json').write_bytes(b'\xff\xfe\0'),
+  zeros_as_record=lambda p: (p / 'record.json').write_bytes(bytes(500)),
   file_in_its_place=put_file,
   folder_as_record=lambda p: ((p / 'record.json').unlink(), (p / 'record.json').mkdir()),
   missing_column=lambda p: (p / 'a_start.npy').unlink(),

@@ -145,3 +145,10 @@ def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, 
     counts.append(open_store(made).counts[5:7].tolist())
   assert counts == [[100, 0], [0, 100], [0, 100]]
   assert capfd.readouterr().out.count('other values of input of config.data') == 1
+
+
+@pytest.mark.parametrize('text', ['{"input": "a', '[7]', ''])
+def test_a_torn_record_of_what_a_store_is_made_of_is_named(tmp_path, text):
+  (tmp_path / 'made_of.json').write_text(text)
+  with pytest.raises(ValueError, match='made_of.json is torn or damaged'):
+    ensure(tmp_path, input='a.txt', vocab='v')

@@ -94,6 +94,7 @@ BROKEN = dict(
   future=(lambda p: edit_meta(p, format=99), 'format 99, .* reads format 2'),
   foreign=(lambda p: (p / 'store.json').write_text('{"a": 1}'), 'not the description'),
   not_json=(lambda p: (p / 'store.json').write_text('tokens'), 'not the description'),
+  zeros=(lambda p: (p / 'store.json').write_bytes(bytes(900)), 'not the description'),
   no_files=(lambda p: edit_meta(p, files=[]), 'not the description'),
   other_counts=(lambda p: edit_meta(p, tokens=3), 'says 3 for tokens'),
   other_size=(lambda p: edit_meta(p, vocabulary=VOCABULARY | dict(size=9)), 'says 9 for ids'),

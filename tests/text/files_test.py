@@ -18,29 +18,30 @@ def read(path, errors='strict', field='text'):
   return list(Files(find_sources(str(path)), errors, field))
 
 
-def test_blank_lines_end_documents(tmp_path):
-  (tmp_path / 'a.txt').write_bytes('\ufeffOne.\r\nTwo.\n \n\n\nÜ\u2028x\n'.encode())
-  assert read(tmp_path / 'a.txt') == [b'One.\r\nTwo.\n', 'Ü\u2028x\n'.encode()]
-
-
+@pytest.mark.parametrize(
+  ('text', 'documents'),
+  [
+    ('\ufeffOne.\r\nTwo.\n \n\n\nÜ\u2028x\n', ['One.\r\nTwo.\n', 'Ü\u2028x\n']),
+    # White space of any script is blank, as in create_pretraining_data.py, which strips decoded
+    # lines; U+200B is none.
+    ('a\n\u3000\nb\n\u00a0 \nc\n\u2003\u2009\nd\n\u1680\ne\n', ['a\n', 'b\n', 'c\n', 'd\n', 'e\n']),
+    ('\u3000。\n\u205f\u3000\n\u200b\nE\n', ['\u3000。\n', '\u200b\nE\n']),
+    (
+      '<doc id="1" x>\nA\n\nB\n</doc>\n<doc id="2">\nC\n</doc>\n\nD\n\nE\n',
+      ['A\n\nB\n', 'C\n', 'D\n', 'E\n'],
+    ),
+  ],
+  ids=['blank lines', 'white space', 'none', 'tags'],
+)
 @mutation(
   'text: white space that is not ASCII is text',
   "(rest[0] in b'\\xc2\\xe1\\xe2\\xe3' and not",
   '(False and not',
+  case='white space',
 )
-def test_white_space_of_any_script_is_blank(tmp_path):
-  """As in create_pretraining_data.py, which strips decoded lines."""
-  spaces = ['\u3000', '\u00a0 ', '\u2003\u2009', '\u1680', '\u205f\u3000']
-  text = '\n'.join(f'\u3000{n}。\n{space}' for n, space in enumerate(spaces))
-  (tmp_path / 'a.txt').write_text(text + '\n\u200b\nE\n')  # no white space: it has no width
-  found = [part.decode() for part in read(tmp_path / 'a.txt')]
-  assert found == [*(f'\u3000{n}。\n' for n in range(5)), '\u200b\nE\n']
-
-
-def test_doc_tags_end_documents_and_blank_lines_within_do_not(tmp_path):
-  text = '<doc id="1" title="x">\nA\n\nB\n</doc>\n<doc id="2">\nC\n</doc>\n\nD\n\nE\n'
-  (tmp_path / 'a.txt').write_text(text)
-  assert read(tmp_path / 'a.txt') == [b'A\n\nB\n', b'C\n', b'D\n', b'E\n']
+def test_blank_lines_and_doc_tags_end_documents(tmp_path, text, documents):
+  (tmp_path / 'a.txt').write_bytes(text.encode())
+  assert [document.decode() for document in read(tmp_path / 'a.txt')] == documents
 
 
 def test_compressed_files_json_lines_and_globs(tmp_path):

@@ -59,11 +59,8 @@ def test_each_token_is_hidden_once():
   assert [row.id_n.tolist() for row in rows] == [
     [1, 9, 98, 99, 2], [1, 97, 9, 99, 2], [1, 97, 98, 9, 2],
   ]  # fmt: skip
-  assert [(row.columns, row.targets) for row in rows] == [
-    ((1,), (97,)),
-    ((2,), (98,)),
-    ((3,), (99,)),
-  ]
+  hidden = [(row.columns, row.targets) for row in rows]
+  assert hidden == [((1,), (97,)), ((2,), (98,)), ((3,), (99,))]
 
 
 def test_a_causal_row_asks_at_the_token_before():

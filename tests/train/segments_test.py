@@ -10,7 +10,7 @@ import toy_questions
 from mutation import mutation
 
 from bertjax.examples.labelled.common import from_config
-from bertjax.train import segments, setup
+from bertjax.train import report, setup
 from configs import bert, modernbert, xlnet
 from configs.finetune import choice, squad
 
@@ -32,7 +32,7 @@ def noted(config, workdir):
   """What is said of the one phase of a run."""
   store = from_config.ensure_vocabulary(config.data, str(workdir))
   (phase,) = setup.make_run(config, store, jax.devices()[:1]).parts
-  return segments.note(phase)
+  return report.pairs(phase)
 
 
 def asked(files):
@@ -65,7 +65,7 @@ PAIRS = dict(classify=lambda files: task_files.alone(files, 'points'), choice=ch
 @pytest.mark.parametrize('task', PAIRS)
 @mutation(
   'segments: pairs are taken for single texts',
-  'bertjax/train/segments.py',
+  'bertjax/train/report.py',
   'any(type_T.any() for',
   'any(type_T.all() for',
   case='classify',

@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from bertjax.data_contracts import Masking, as_long
+from bertjax.data_contracts import Masking
 from bertjax.examples.layout import Rows, place
 from bertjax.examples.targets import is_special
 
@@ -41,4 +41,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   )
 
 
-MASKING = Masking(Options, (), lambda options, store, length: None, corrupt, as_long)
+MASKING = Masking(
+  Options, (), lambda options, store, length: None, corrupt, lambda options, length: length
+)

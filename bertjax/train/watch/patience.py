@@ -65,7 +65,7 @@ class Patience(Watcher):
     )
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
-    """What was counted so far."""
+    """Returns what was counted so far."""
     del done, state
     counted = dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)
     return dict(patience=dict(by=self._by, **counted))

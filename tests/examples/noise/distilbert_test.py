@@ -16,10 +16,6 @@ from bertjax.examples import plan_and_mask
 MUTATED = 'bertjax/examples/noise/distilbert.py'
 
 
-def near(count, total, share):
-  assert abs(count - total * share) < 4.5 * math.sqrt(total * share * (1 - share))
-
-
 def counted(counts):
   """A store whose words occur so often, word by word in turn."""
   store = random_store(3)
@@ -31,18 +27,6 @@ def counted(counts):
   'DistilBERT masking: rare words come last', '** -options.smoothing', '** options.smoothing'
 )
 @mutation('DistilBERT masking: frequency counts in full', '** -options.smoothing', '** -1.0')
-def test_words_are_masked_in_proportion_to_their_count_to_the_power_of_minus_smoothing():
-  """Where few are drawn, so that no kind of word runs short: shares of five kinds of words."""
-  counts = np.array([1, 4, 20, 100, 3000])
-  config = recipe(mask__rate=0.005, mask__block=40, mask__mask_share=1.0, mask__random_share=0.0)
-  batch = corrupted(config, counted(counts), [64] * 16000, capacity=64)
-  word_n = batch['target_BP'][batch['weight_BP'] > 0] % 5
-  share_k = counts**-0.7 / np.sum(counts**-0.7)
-  for kind in (1, 2, 3):  # the most frequent rarely come up, the rarest thin out
-    near((word_n == kind).sum(), len(word_n), share_k[kind])
-  near((word_n == 4).sum(), len(word_n), share_k[4])
-
-
 @mutation(
   'DistilBERT masking: words come in any order',
   'turn_n = -np.log1p(-u_n) / weight_n',

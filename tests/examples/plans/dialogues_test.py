@@ -1,9 +1,5 @@
 """ERNIE 1.0's dialogues: turns, roles, replies of other dialogues."""
 
-import io
-import json
-import zipfile
-
 import ernie_text
 import flax.linen as nn
 import jax
@@ -11,14 +7,12 @@ import numpy as np
 import pytest
 from ernie_text import VOCABULARY
 from mutation import mutation
-from prepare_runs import run
 from small_stores import write_store
 from toy_store import DIALOGUES, ernie
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import dialogues
 from bertjax.objectives import mlm
-from bertjax.store.reader import open_store
 from bertjax.train import setup
 from bertjax.train import step as step_lib
 from bertjax.types import Context
@@ -131,35 +125,3 @@ def test_roles_without_a_row_are_refused(tmp_path):
   config.batch_size = config.evals.held_out.batch_size = 8
   with pytest.raises(ValueError, match="for 2 roles, but .* has 3: set .*'role', 3"):
     setup.make_run(config, tmp_path / 's', jax.devices()[:1])
-
-
-def crosswoz(path):
-  """Text and roles of the dialogues of a CrossWOZ file."""
-  archive = zipfile.ZipFile(path)
-  found = json.load(io.TextIOWrapper(archive.open(archive.namelist()[0]), 'utf-8'))
-  for dialogue in found.values():
-    turns = [(m['content'].replace('\n', ' '), m['role']) for m in dialogue['messages']]
-    roles = [0 if role == 'usr' else 1 for _, role in turns]
-    yield dict(text='\n'.join(text for text, _ in turns), role=roles)
-
-
-def test_a_real_dialogue_corpus(shared, tmp_path):
-  lines = [json.dumps(d) for d in crosswoz(shared / 'zh/dialogue/crosswoz_val.json.zip')]
-  (tmp_path / 'd.jsonl').write_text('\n'.join(lines))
-  prepared = run(
-    input=tmp_path / 'd.jsonl',
-    vocab=shared / 'tokenizers/ernie-1.0/vocab.txt',
-    output=tmp_path / 's',
-    columns=['role'],
-    split='lines',
-    lexicon=f'{shared}/zh/lexicon/thuocl/*.txt',
-  )
-  held_out = open_store(tmp_path / 's/heldout')
-  assert prepared.meta['sentences'] + held_out.meta['sentences'] == 8458
-  examples, batch = dialogue_batch(prepared, length=128)
-  assert (
-    examples.rows > 2500 and examples.count['truncated_tokens'] < 0.03 * examples.count['tokens']
-  )
-  roles = batch['role_BT'][batch['example_BT'] > 0]
-  assert set(np.unique(roles)) == {0, 1}
-  assert abs(batch['fake_BG'].mean() - 0.5) < 0.04

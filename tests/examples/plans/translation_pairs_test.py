@@ -119,15 +119,3 @@ def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
     languages = [x] * (len(first) + 2) + [y] * (len(second) + 2)
     assert batch['language_BT'][row][real].tolist() == languages
     assert examples.column['group'][row] == 256 * x + y
-
-
-def test_every_pair_of_languages_is_read_in_its_turn():
-  config = tlm(language_alpha=0.0, language_block=4)
-  examples = examples_lib.examples_in_memory(spoken(random_store(300), pairs=200), config, 64, 0)
-  batch = examples.batch(np.arange(800), True)
-  first_B, last_B = batch['language_BT'][:, 0], batch['language_BT'].max(1)
-  both = np.stack([first_B, last_B], 1).reshape(-1, 4, 2)
-  assert (both == both[:, :1]).all()
-  group_n = examples.column['group'][examples._schedule.row_n]
-  count_g = np.diff(examples._schedule.blocks_g)
-  assert len(set(group_n)) == 6 and set(count_g) == {0, 2731, 16384 - 5 * 2731}

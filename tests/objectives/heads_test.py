@@ -1,0 +1,256 @@
+"""The heads of fine-tuning against those of transformers: logits, loss and every gradient.
+
+XLNet is padded on the left there, and ours on the right: it knows distances alone.
+"""
+
+import cases
+import finetuned
+import jax
+import numpy as np
+import parity
+import pytest
+from flax.core import meta
+from head_cases import (
+  CASES,
+  LABELS,
+  LENGTH,
+  LENGTHS,
+  RIGHT,
+  SPANS,
+  TAGS,
+  batch_of,
+  config,
+  labelled,
+  theirs,
+)
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.objectives import classify, mlm, spans
+
+
+@pytest.mark.parametrize(('family', 'head', 'pooling', 'lengths'), CASES)
+@mutation(
+  'classify: numbers are judged by their absolute error',
+  'bertjax/objectives/classify.py',
+  'error_BG = jnp.square(found_BG',
+  'error_BG = jnp.abs(found_BG',
+  case='bert-label-1',
+)
+@mutation(
+  'classify: the head reads what the encoder gives',
+  'bertjax/models/layers/heads.py',
+  'return POOLERS[activation](dense(read_BGD))',
+  'return dense(read_BGD)',
+  case='bert-label-2',
+)
+@mutation(
+  "classify: ELECTRA's head is BERT's",
+  'bertjax/models/layers/heads.py',
+  'return POOLERS[activation](dense(read_BGD))',
+  'return jnp.tanh(dense(read_BGD))',
+  case='electra-label-3',
+)
+@mutation(
+  "classify: DistilBERT's head is BERT's",
+  'configs/distill/distilbert.py',
+  "pooler_activation='relu'",
+  "pooler_activation='tanh'",
+  case='distilbert-label-3',
+)
+@mutation(
+  'classify: the mean is of padding too',
+  'bertjax/models/layers/heads.py',
+  "of_BGT = (batch['example_BT'][:, None] == number_1G1)",
+  "of_BGT = (batch['example_BT'][:, None] < 1 + number_1G1)",
+  case='modernbert-label-mean',
+)
+@mutation(
+  'xlnet heads: the first token stands for the text',
+  'bertjax/models/xlnet.py',
+  'pooler(self, pool(x_BTD, batch, self.pooling), init)',
+  'pooler(self, x_BTD[:, :1], init)',
+  case='xlnet-label-5',
+)
+@mutation(
+  'xlm heads: a dense layer and tanh are before the labels',
+  'configs/xlm.py',
+  "pooler_activation='none'",
+  "pooler_activation='tanh'",
+  case='xlm-label-5',
+)
+@mutation(
+  'xlm heads: all tokens are of one language',
+  'bertjax/models/layers/embeddings.py',
+  "[batch[f'{name}_BT']]",
+  "[0 * batch[f'{name}_BT']]",
+  case='xlm-label-5',
+)
+@mutation(
+  'tag: the mean is over all tokens',
+  'bertjax/objectives/tag.py',
+  'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0)',
+  'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(jnp.ones_like(weight_BT)), scale=1.0)',
+  case='bert-tags',
+)
+@mutation(
+  'tag: the head reads what enters the encoder',
+  'bertjax/models/bert.py',
+  'noise, read_BGD, x_BTD if self.token_labels else None',
+  'noise, read_BGD, embedded_BTD if self.token_labels else None',
+  case='bert-tags',
+)
+@mutation(
+  'choose: each choice is judged by itself',
+  'bertjax/objectives/choose.py',
+  'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
+  'nll_B = jax.nn.softplus(-picked_B)',
+  case='bert-right',
+)
+@mutation(
+  'choose: the choices see each other',
+  'bertjax/models/layers/attend.py',
+  '  return Mask(example_BT, example_BT)\n',
+  '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
+  case='bert-right',
+)
+@mutation(
+  'spans: the loss is the sum of both ends',
+  'bertjax/objectives/spans.py',
+  'jnp.mean(picked_B2, 1)',
+  'jnp.sum(picked_B2, 1)',
+  case='bert-spans-whole',
+)
+@mutation(
+  'spans: padding takes part in the softmax',
+  'bertjax/objectives/spans.py',
+  'logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)',
+  'del real_BT1',
+  case='bert-spans',
+)
+def test_logits_loss_and_gradients_are_those_of_transformers(family, head, pooling, lengths):
+  c = config(family, head, pooling)
+  rows, length = [(n,) for n in lengths], LENGTH
+  if head is RIGHT:
+    rows, length = finetuned.CHOICES, 44
+  batch = batch_of(family, rows, length)
+  found, picked = theirs(family, head, c, batch, lengths)
+  gradients, expected = finetuned.compared(head.objective.make(c), c, batch, found, picked)
+  if family == 'xlnet':  # the query stream's, which nothing reads
+    assert not any(np.any(each.pop('mask')) for each in (expected, gradients))
+  if head is RIGHT or head is SPANS:
+    finetuned.close_but_for_the_bias('right' if head is RIGHT else 'span', gradients, expected)
+  else:
+    parity.close_gradients(gradients, expected)
+
+
+@pytest.mark.parametrize(
+  ('head', 'term'), [(LABELS(2), 'label'), pytest.param(SPANS, 'span', marks=pytest.mark.full)]
+)
+def test_the_heads_input_is_dropped_in_training_alone(head, term):
+  c, batch = config('bert', head), batch_of('bert', [(17,), (40,), (9,)], LENGTH)
+  c.model.head_dropout = 0.5
+  labelled(head, batch, LENGTHS)
+  finetuned.check_dropout(head.objective.make(c), batch, term)
+
+
+@pytest.mark.parametrize(
+  ('family', 'sides'), [('bert', 1), ('distilbert', 1), ('roberta', 2), ('electra', 2)]
+)
+@mutation(
+  'classify: RoBERTa drops on one side',
+  'configs/roberta.py',
+  'pooler_dropout=True',
+  'pooler_dropout=False',
+  case='roberta-2',
+)
+def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
+  """What the dense layer gives differs in training where its input is dropped."""
+  c = config(family, LABELS(2))
+  assert c.model.pooler_dropout == (sides == 2)
+  c.model.head_dropout = 0.5
+  model, batch = models.build(c.model), cases.batch([(17,), (40,)], 40, types=3, label='label')
+  batch['row_B'] = np.arange(2, dtype=np.int32)
+  noise = noise_from_key(jax.random.key(0), batch['row_B'])
+  variables = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
+  apply = jax.jit(model.apply)
+  dropped, whole = (apply(variables, batch, each)['pooled_BGD'] for each in (noise, None))
+  assert (np.abs(dropped - whole).max() > 0.01) == (sides == 2)
+
+
+@mutation(
+  'spans: one end is enough',
+  'bertjax/objectives/spans.py',
+  'jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
+  'jnp.any(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
+)
+@mutation(
+  'spans: rows that fill up a batch count',
+  'bertjax/objectives/spans.py',
+  "weight_B = batch['example_weight_BG'][:, 0]",
+  "weight_B = batch['example_weight_BG'][:, 0] * 0 + 1",
+)
+def test_both_ends_of_a_span_must_be_right_and_padding_changes_nothing():
+  batch = batch_of('bert', [(9,), (12,), (12,)], 12)
+  labelled(SPANS, batch, (9, 12, 12))
+  batch['example_weight_BG'][2] = 0
+  terms = lambda logits, batch: jax.tree.map(float, spans.span_terms(logits, batch))
+  logits_BT2 = np.random.default_rng(0).normal(size=(3, 12, 2)).astype(np.float32)
+  logits_BT2[0, 3, 0] = logits_BT2[0, 4, 1] = logits_BT2[1, 4, 0] = 9  # of the second one end
+  found = terms(logits_BT2, batch)
+  assert (found['span_accuracy'].total, found['span_accuracy'].weight) == (1, 2)
+  longer = {k: np.pad(v, ((0, 0), (0, 4))) if k.endswith('_BT') else v for k, v in batch.items()}
+  padded = np.pad(logits_BT2, ((0, 0), (0, 4), (0, 0)), constant_values=50)
+  assert terms(padded, longer)['span'].total == pytest.approx(found['span'].total)
+
+
+WORDS, NEXT = dict(words=True), dict(labels=(('next', 2),))
+
+
+@pytest.mark.parametrize(
+  ('family', 'head', 'fields', 'said'),
+  [
+    *(('bert', h, WORDS, r'config\.model\.words=False, got True') for h in (LABELS(2), TAGS)),
+    *(('bert', h, WORDS, r'config\.model\.words=False, got True') for h in (RIGHT, SPANS)),
+    ('bert', LABELS(2), dict(labels=()), r"config\.model\.labels=\(\('label', 0\),\), got \(\)"),
+    ('bert', LABELS(2), NEXT, 'expected config.model.labels'),
+    ('bert', TAGS, dict(token_labels=()), r"config\.model\.token_labels=\(\('tag', 0\),\)"),
+    ('bert', TAGS, NEXT, r"labels=\(\), got .*'next'"),
+    ('bert', TAGS, dict(token_labels=(('tag', 0),)), "expected config.data.task.name='tags'"),
+    ('bert', RIGHT, dict(labels=(('right', 2),)), r"config\.model\.labels=\(\('right', 1\),\)"),
+    ('bert', RIGHT, dict(labels=(('label', 1),)), r'expected config\.model\.labels'),
+    ('bert', SPANS, dict(token_labels=()), r"token_labels=\(\('span', 2\),\), got \(\) and \(\)"),
+    ('bert', SPANS, dict(token_labels=(('span', 3),)), r"got \(\) and \(\('span', 3\),\)"),
+    ('bert', SPANS, NEXT, r"labels=\(\) and .* got \(\('next', 2\),\)"),
+    ('xlnet', LABELS(2), WORDS, 'XLNet has words or labels: expected config.model.words=F'),
+    ('xlm', LABELS(2), dict(pooler=True), "pooler_activation='none' leaves the pooler out"),
+  ],
+)
+def test_other_heads_are_refused(family, head, fields, said):
+  c = config(family, head)
+  c.model.update(ConfigDict(fields))
+  with pytest.raises(UserError, match=said):
+    head.objective.make(c)
+
+
+def test_masked_words_of_xlnet_are_refused():
+  c = cases.config('xlnet')
+  c.objective.name = 'mlm'
+  with pytest.raises(UserError, match="needs config.model.name='bert'.* got 'xlnet'"):
+    mlm.make(c)
+
+
+@mutation(
+  'xlm heads: the pooler that is left out costs as much',
+  'bertjax/models/bert.py',
+  "between = 0 if self.pooler_activation == 'none' else self.width * self.width",
+  'between = self.width * self.width',
+)
+def test_flops_leave_the_pooler_out():
+  c, batch = config('xlm', LABELS(2)), batch_of('xlm', [(n,) for n in LENGTHS], LENGTH)
+  width, flops = c.model.width, classify.make(c).flops(batch)
+  c.model.pooler_activation = 'tanh'
+  assert classify.make(c).flops(batch) - flops == 6 * len(LENGTHS) * width * width
