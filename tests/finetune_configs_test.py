@@ -144,7 +144,7 @@ def test_questions_are_judged_in_other_languages_at_the_end():
 def test_several_tasks_keep_their_own_and_share_the_rest():
   arg = 'sst2,points=text:number,names=tagging:ner,asked=squad:v2,choice=choice:dream,x=xnli:de'
   c = recipes.sourced('finetune', f'tasks:{arg}')
-  phases = {phase.name: phase.config for phase in timeline.make(c).phases}
+  phases = {phase.name: phase.config for phase in timeline.make(c).parts}
   kinds = {name: (p.data.task.name, p.objective.name) for name, p in phases.items()}
   assert kinds == dict(
     sst2=('classify', 'classify'), points=('classify', 'classify'), names=('tags', 'tag'),
@@ -156,7 +156,7 @@ def test_several_tasks_keep_their_own_and_share_the_rest():
   assert {p.optimizer.schedule.peak for p in phases.values()} == {5e-5}
   assert c.best.mean[:2] == ('eval/sst2/dev/accuracy', 'eval/points/dev/spearman')
   c.eval_steps = 7
-  assert {p.config.evals.dev.every for p in timeline.make(c).phases} == {7}
+  assert {p.config.evals.dev.every for p in timeline.make(c).parts} == {7}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ ARROWS: dict[str, str] = {
   'evals': 'objectives text vocab store examples',
   'configs': 'models examples config',
   'config': 'optim examples',
-  'checkpoint': 'machine sharding vocab',
+  'checkpoint': 'machine sharding vocab config',
   'formats': 'models vocab',
   'sources': 'machine sharding models objectives vocab examples config checkpoint formats',
   'export': 'machine kernels models vocab formats sources',

@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 from bertjax import dotted, registry, removed
 from bertjax.checkpoint import history
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
+from bertjax.config import sections
 from bertjax.errors import UserError, nearest, writing
 from bertjax.machine import durable, locks, remote
 from bertjax.vocab import kept
@@ -77,7 +78,19 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   config = removed.without(found['config'])
   if brought_vocabulary(found):
     config['data']['vocab'] = str(path.with_name(VOCAB))  # the workdir may have moved
-  return dict(found, config=config)
+  return dict(found, config=_completed(config))
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+  """Gives keys that there were not when the run began their defaults, by which it went on."""
+  whole = as_config(config)
+  try:
+    sections.complete(whole)
+  except UserError:
+    return (
+      config  # a choice that is not here or not trusted is refused where the config is resolved
+    )
+  return _as_json(whole)
 
 
 def brought_vocabulary(found: Mapping[str, Any]) -> bool:

@@ -63,14 +63,10 @@ def three(make):
   return checkpoints._directory
 
 
-def test_nothing_there_is_none(make):
-  assert make().restore(abstract_of(state_of(0))) is None
-  assert make().latest() is None
-
-
 @pytest.mark.parametrize('saved, restored', [((2, 4), (4, 2)), ((4, 2), (1, 1)), ((1, 1), (2, 2))])
 def test_the_state_comes_back_on_another_mesh(make, saved, restored):
   state = state_of(7, mesh_of(*saved))
+  assert make().latest() is None and make().restore(abstract_of(state)) is None
   make().save(7, state, {'a': 1}, wait=True)
   abstract = abstract_of(state, mesh_of(*restored))
   step, got, meta = make().restore(abstract)
@@ -247,16 +243,18 @@ def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monke
   checkpoints.save(2, state_of(2), {}, wait=True)
   assert during == [['1', '2.saving']]
   assert kept_names(checkpoints._directory) == ['2']
+  with pytest.raises(ValueError, match='2 exists already'):
+    checkpoints.save(2, state_of(2), {})
+
+
+def full_disk(*_):
+  raise OSError(28, 'No space left on device')
 
 
 @pytest.mark.parametrize('surfaces', ['wait', 'close', 'restore'])
 def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   checkpoints = make()
   checkpoints.save(1, state_of(1), {}, wait=True)
-
-  def full_disk(*_):
-    raise OSError(28, 'No space left on device')
-
   monkeypatch.setattr(manifest, 'write', full_disk)
   checkpoints.save(2, state_of(2), {})
   calls = dict(
@@ -277,10 +275,6 @@ def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
 )
 def test_the_next_save_is_the_next_try(make, monkeypatch):
   checkpoints, write = make(), manifest.write
-
-  def full_disk(*_):
-    raise OSError(28, 'No space left on device')
-
   monkeypatch.setattr(manifest, 'write', full_disk)
   checkpoints.save(1, state_of(1), {})
   while not (said := checkpoints.failure()):
@@ -302,13 +296,6 @@ def test_a_save_that_hangs_is_an_error(make, monkeypatch):
     checkpoints.wait()
   assert time.monotonic() - start < 10
   release.set()
-
-
-def test_a_step_is_saved_once(make):
-  checkpoints = make()
-  checkpoints.save(1, state_of(1), {})
-  with pytest.raises(ValueError, match='1 exists already'):
-    checkpoints.save(1, state_of(1), {})
 
 
 def test_leftovers_of_a_killed_save_are_cleaned(make):

@@ -25,8 +25,10 @@ def start_loop(directory, steps, *distributed):
   )
 
 
-def survive_kills(directory, kills):
-  """Kills the loop `kills` times at random moments; each life must start from complete work."""
+@pytest.mark.parametrize('kills', [3, pytest.param(25, marks=pytest.mark.full)])
+def test_a_run_killed_in_saves_loses_nothing_that_was_complete(tmp_path, kills):
+  """Killed at random moments; each life must start from complete work."""
+  directory = tmp_path / 'checkpoints'
   rng, complete, seen = random.Random(kills), 0, 0
   for _ in range(kills):
     with start_loop(directory, 100_000) as loop:
@@ -42,15 +44,6 @@ def survive_kills(directory, kills):
   with start_loop(directory, 1) as loop:
     output = loop.stdout.read().split()
   assert loop.returncode == 0 and int(output[1]) >= complete
-
-
-def test_a_run_killed_in_a_save_loses_nothing_that_was_complete(tmp_path):
-  survive_kills(tmp_path / 'checkpoints', 3)
-
-
-@pytest.mark.full
-def test_a_run_killed_in_many_saves_loses_nothing_that_was_complete(tmp_path):
-  survive_kills(tmp_path / 'checkpoints', 25)
 
 
 def run_processes(directory, count, steps):

@@ -7,7 +7,7 @@ from mutation import mutation
 
 from bertjax import removed
 from bertjax.checkpoint import resume
-from bertjax.config import schema
+from bertjax.config import schema, sections
 from bertjax.errors import UserError
 from configs import albert
 
@@ -45,6 +45,7 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   path = tmp_path / 'config.json'
   write = lambda: path.write_text(json.dumps(dict(format=resume.FORMAT, config=older, given={})))
   write()
+  sections.complete(c)
   assert resume.compare(tmp_path, resume.stored(tmp_path), c) == []
   as_json = lambda config: json.loads(config.to_json_best_effort())
   assert as_json(resume.stored_config(tmp_path)) == as_json(c)

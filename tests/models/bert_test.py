@@ -13,7 +13,6 @@ from bertjax.config import keys
 from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert as bert_lib
-from bertjax.models.bert import SIZES
 from bertjax.models.layers import block, pad_id
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.embeddings import Embeddings
@@ -85,12 +84,6 @@ def test_every_parameter_has_logical_axes_with_a_rule(family):
     assert (box.names[0] == 'layers') == ('layers' in leaf_path(path)), leaf_path(path)
   names = [n for n in jax.tree.leaves(logical_axes(boxed)) if n is not None]
   assert {'vocab', 'heads', 'ffn', 'embed'} <= set(names)
-
-
-@pytest.mark.parametrize('size', SIZES)
-def test_heads_of_every_size_divide_its_width(size):
-  assert SIZES[size]['width'] % SIZES[size]['heads'] == 0
-  assert SIZES[size]['ffn'] == 4 * SIZES[size]['width']
 
 
 def test_initial_values_are_those_of_the_originals():

@@ -12,6 +12,7 @@ from mutation import mutation
 from slow_imports import torch, transformers
 
 from bertjax.checkpoint import resume
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.export import parity
 from bertjax.formats import tables
@@ -292,6 +293,7 @@ def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
   name = odd(tmp_path / 'odd', 'RobertaModel', **fields)
   given = config_of(parts_of((name, path)))
   config, said, _ = adopt(given, tmp_path)
+  sections.complete(given)
   changed = {k: x for k, x in config.model.items() if given.model[k] != x}
   assert changed == brings and len(said) == bool(brings)
 

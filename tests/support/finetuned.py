@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import parity
 import state_dicts
+import torch_models
 from ml_collections import ConfigDict
 from slow_imports import torch, transformers
 
@@ -46,21 +47,11 @@ def config(family: str, **model):
 
 
 def random_model(name, c, **more):
-  """A model of transformers of the shape of `config`, every parameter of it random.
-
-  Args:
-    name: of its class.
-    c: of ours.
-    **more: further fields of its config.
-  """
+  """A model of a class of transformers of the shape of our config `c`, all parameters random;
+  `more` has further fields of its config."""
   torch.manual_seed(0)
   kind = getattr(transformers, name)
-  model = kind(kind.config_class(**_shape(c.model), **more)).eval()
-  with torch.no_grad():
-    for name, parameter in model.named_parameters():
-      is_scale = 'norm' in name.lower() and name.endswith('weight')
-      parameter.normal_(1.0 if is_scale else 0.0, 0.1)
-  return model
+  return torch_models.loud(kind(kind.config_class(**_shape(c.model), **more)))
 
 
 def _shape(m):

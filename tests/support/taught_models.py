@@ -5,6 +5,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 import state_dicts
+import torch_models
 from slow_imports import torch, transformers
 
 from bertjax.types import TEACHER
@@ -22,11 +23,7 @@ def random_model(model, seed):
     num_attention_heads=model.heads, intermediate_size=model.ffn, max_position_embeddings=45,
     type_vocab_size=3, hidden_act='gelu_new', attn_implementation='eager',
   )  # fmt: skip
-  made = transformers.BertModel(theirs, add_pooling_layer=False).eval()
-  with torch.no_grad():
-    for name, parameter in made.named_parameters():
-      parameter.normal_(1.0 if 'orm.weight' in name else 0.0, 0.3)
-  return made
+  return torch_models.loud(transformers.BertModel(theirs, add_pooling_layer=False), 0.3)
 
 
 def pair(c):

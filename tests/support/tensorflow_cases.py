@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 from slow_imports import torch, transformers
+from torch_models import loud
 
 VOCAB, TYPES, POSITIONS = 211, 2, 40
 
@@ -47,15 +48,6 @@ def linear(scope: str, module) -> dict[str, np.ndarray]:
 
 def norm(scope: str, module) -> dict[str, np.ndarray]:
   return {f'{scope}/gamma': array(module.weight), f'{scope}/beta': array(module.bias)}
-
-
-def loud(model, std: float = 0.1):
-  """The model with large random weights, in evaluation."""
-  with torch.no_grad():
-    for name, parameter in sorted(model.named_parameters()):
-      scale = 'norm' in name.lower() and name.endswith('weight')
-      parameter.normal_(float(scale), std)
-  return model.eval()
 
 
 def embeddings(scope: str, module) -> dict[str, np.ndarray]:

@@ -85,14 +85,20 @@ def config_of(case: str, **fields):
   return getattr(transformers, case.partition(' ')[0]).config_class(**fields or CASES[case])
 
 
-def build(case: str, std: float = 0.1):
-  """The model of a case; no bias is zero and no norm the identity."""
-  torch.manual_seed(0)
-  model = getattr(transformers, case.partition(' ')[0])(config_of(case)).eval()
+def loud(model, std: float = 0.1):
+  """The model in evaluation with large random weights: no bias is zero and no norm the identity."""
   with torch.no_grad():
     for name, parameter in model.named_parameters():
       is_scale = 'norm' in name.lower() and name.endswith('weight')
       parameter.normal_(1.0 if is_scale else 0.0, std)
+  return model.eval()
+
+
+def build(case: str, std: float = 0.1):
+  """The model of a case, see `loud`."""
+  torch.manual_seed(0)
+  model = loud(getattr(transformers, case.partition(' ')[0])(config_of(case)), std)
+  with torch.no_grad():
     if case.endswith('to the left'):  # what a Transformer-XL is as an XLNet
       head = model.lm_loss.weight
       model.transformer.word_embedding.weight.copy_(head * np.float32(head.shape[1] ** 0.5))
