@@ -2,7 +2,9 @@
 left out is `X | None`."""
 
 import math
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
 
 class Bounds(NamedTuple):
@@ -29,6 +31,7 @@ class Bounds(NamedTuple):
     return ' and '.join(parts)
 
 
+NONE: Mapping[str, Any] = MappingProxyType({})  # the default of a section
 Count = Annotated[int, Bounds(1)]
 Natural = Annotated[int, Bounds(0)]
 Seed = Annotated[int, Bounds(0, 2**32 - 1)]  # jax.random.key takes no more bits

@@ -61,7 +61,7 @@ def get_config(arg: str | None = None):
     cited(defaults.NAMES, family='albert', size=size)
     | SIZES[size]
     # One block for all layers, as in the published models.
-    | cited('albert/modeling.py:AlbertConfig', sharing='all', groups=1, inner_groups=1)
+    | cited('albert/modeling.py:AlbertConfig', sharing='all')
     | cited('albert/run_pretraining.py:get_sentence_order_output', labels=(('order', 2),))
   )
   c.objective = cited('albert/run_pretraining.py:get_masked_lm_output', name='mlm', plus=1e-5)
@@ -73,7 +73,6 @@ def get_config(arg: str | None = None):
       cited(
         'albert/lamb_optimizer.py:LAMBOptimizer',
         name='lamb',
-        b1=0.9,
         b2=0.999,
         eps=1e-6,
         bias_correction=False,

@@ -39,9 +39,7 @@ def model(size: str) -> Recipe:
     | cited("bert/modeling.py:layer_norm, by TensorFlow's default", norm_eps=1e-12)
     | cited('bert/modeling.py:gelu', activation='gelu_tanh')
     | cited('bert/modeling.py:create_initializer', initializer='truncated_normal')
-    | cited('bert/run_pretraining.py:get_masked_lm_output', transform=True)
     | cited('bert/run_pretraining.py:get_next_sentence_output', labels=(('next', 2),))
-    | cited('bert/modeling.py:BertModel: pooler', pooler_activation='tanh')
   )
 
 

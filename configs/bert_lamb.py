@@ -54,7 +54,6 @@ def get_config(arg: str | None = None):
     # Norms and biases take the plain update.
     | cited(
       'apex/apex/optimizers/fused_lamb.py:FusedLAMB and its defaults',
-      b1=0.9,
       b2=0.999,
       eps=1e-6,
       bias_correction=True,

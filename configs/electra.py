@@ -87,7 +87,6 @@ def get_config(arg: str | None = None):
     )
     | cited(
       'electra/configure_pretraining.py',
-      generator='own',  # untied_generator=True
       generator_width=1 / 4,
       generator_layers=1.0,
       tied_embeddings=True,  # untied_generator_embeddings=False
@@ -96,22 +95,11 @@ def get_config(arg: str | None = None):
   )
   if size == 'test':
     c.model.update(cited('ours: a quarter of its width has heads of 2', generator_head=2))
-  c.objective = (
-    cited('electra/run_pretraining.py, of both losses', name='rtd', plus=1e-6)
-    | cited(
-      'electra/configure_pretraining.py',
-      generator_weight=1.0,
-      discriminator_weight=50.0,
-      temperature=1.0,
-      electric=False,
-      train='both',  # electra_objective=True
-    )
-    | cited('ours: an option of two stages, off', copy_generator=False)
-  )
+  c.objective = cited('electra/run_pretraining.py, of both losses', name='rtd', plus=1e-6)
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
-    cited('electra/model/optimization.py:create_optimizer', b1=0.9, b2=0.999, eps=1e-6, clip=1.0)
+    cited('electra/model/optimization.py:create_optimizer', b2=0.999, eps=1e-6, clip=1.0)
     | cited('electra/model/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
     | cited('electra/configure_pretraining.py', weight_decay=0.01)
   )

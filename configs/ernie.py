@@ -61,7 +61,6 @@ def get_config(arg: str | None = None):
     # Adam by Paddle's defaults, then p -= lr * weight_decay * p.
     cited(
       'ERNIE/ERNIE/optimization.py:optimization',
-      b1=0.9,
       b2=0.999,
       eps=1e-8,
       bias_correction=True,
@@ -97,7 +96,5 @@ def _read_dialogues(c) -> None:
   c.update(cited('ours: the paper says neither length nor batch', length=128, batch_size=64))
   paper = 'ERNIE paper, section 3.3'
   c.model.update(cited(paper, types=0, extra=(('role', ROLES),), labels=(('fake', 2),)))
-  c.data.plan = cited(paper, name='dialogues', turns=3) | cited(  # QRQ, QRR, QQR
-    'ours: the paper does not say', fake_prob=0.5
-  )
+  c.data.plan = cited(paper, name='dialogues')
   c.data.update(cited('ours: how dialogues are read', pack=1, columns=('role',), split='lines'))

@@ -38,18 +38,8 @@ def model(size: str) -> Recipe:
     | cited(
       YAML,
       activation='gelu_erf',
-      gated=True,
-      norm='layer_norm',
       norm_eps=1e-5,
-      biases=False,
-      distances='rotary',
-      theta=10_000.0,  # of global layers; the context extension raises it
-      local_theta=10_000.0,
-      window=64,  # keys on each side: sliding_window 128
-      global_every=3,
-      attention_dropout=0.0,
       dropout=0.1,  # attn_out_dropout_prob
-      ffn_dropout=0.0,
     )
     | cited(EXTENSION, positions=8192)
     | cited('ModernBERT/src/bert_layers/initialization.py', init_std=0.02)
@@ -126,7 +116,7 @@ def recipe(size: str) -> Recipe:
   c.optimizer = defaults.stable_adamw()
   warmup = steps_of(WARMUP.get(size, WARMUP['test']), stages)
   c.optimizer.schedule = (
-    cited(f'{YAML}:scheduler', name='warmup_stable_decay', start=0, decay_steps=0, end_ratio=0.0)
+    cited(f'{YAML}:scheduler', name='warmup_stable_decay')
     | cited(source, peak=PEAK.get(size, 8e-4), warmup_steps=share_of(c, warmup, steps))
     | defaults.the_run(c)
   )

@@ -55,7 +55,7 @@ def get_config(arg: str | None = None):
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
-    cited(TABLE, b1=0.9, b2=0.98, eps=1e-6, weight_decay=0.01, clip=0.0)  # 0: off
+    cited(TABLE, b2=0.98, eps=1e-6, weight_decay=0.01, clip=0.0)  # 0: off
     | cited('fairseq/fairseq/optim/adam.py:Adam', bias_correction=True, eps_first=True)
     # Norms and biases too.
     | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=defaults.DECAY_ALL)

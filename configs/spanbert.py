@@ -53,11 +53,10 @@ def get_config(arg: str | None = None):
       dropout=0.1,
       attention_dropout=0.1,
     )
-    | cited(COMMAND, labels=(), boundary_positions=15, boundary_width=200)
+    | cited(COMMAND, labels=())
   )
   c.objective = (
     cited(defaults.NAMES, name='span_boundary')
-    | cited(COMMAND, boundary_scale=1.0)
     | cited('SpanBERT/pretraining/fairseq/criterions/spanbert_loss.py', plus=1.0)
     # Quirk: gradients of means, divided again by the masked tokens of a GPU. 1.0 mends it.
     | cited(
@@ -72,7 +71,6 @@ def get_config(arg: str | None = None):
     | cited(COMMAND, eps=1e-8, clip=1.0)
     | cited(
       'SpanBERT/pretraining/fairseq/optim/adam.py',
-      b1=0.9,
       b2=0.999,
       bias_correction=True,
       eps_first=True,

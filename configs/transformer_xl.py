@@ -120,13 +120,6 @@ def model(size: str) -> Recipe:
       cutoffs=cutoffs,  # (): a plain softmax
       div_val=4 if size == 'wt103_large' else 1,
     )
-    | cited(
-      'transformer-xl/pytorch/train.py:attn_type, clamp_len, same_length, pre_lnorm',
-      attention='relative',  # attn_type 0; 'shaw' 1, 'absolute' 2, 'deeper' 3
-      clamp_len=0,  # -1 in the scripts' training
-      same_length=False,
-      pre_norm=False,  # pre_lnorm
-    )
     | cited('transformer-xl/pytorch/mem_transformer.py:PositionwiseFF', activation='relu')
     | cited('transformer-xl/pytorch/train.py:init', initializer='normal')
   )
@@ -161,15 +154,12 @@ def get_config(arg: str | None = None):
   c.model = model(size)
   unit = 'byte' if size.startswith('enwik8') else 'word'
   # The program of TensorFlow has 'zeros'.
-  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit) | cited(
-    'transformer-xl/pytorch/train.py:train', memory='empty'
-  )
+  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit)
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(
       'transformer-xl/pytorch/train.py:optim, clip and transformer-xl/tf/train.py',
-      b1=0.9,
       b2=0.999,
       eps=1e-8,
       bias_correction=True,
@@ -190,14 +180,8 @@ def get_config(arg: str | None = None):
   if size.startswith('enwik8'):
     ours = 'ours: those that occur, at most these'
     c.data.train_vocab.update(cited(ours, type='bytes', size=300))
-  # `ends`: a special token behind each document; none in enwik8. `shuffle_documents`: False as
-  # LMOrderedIterator; True gives each epoch an order of its own.
-  c.data.plan = cited(
-    'transformer-xl/pytorch/data_utils.py:LMOrderedIterator',
-    name='lm_columns',
-    ends='',
-    shuffle_documents=False,
-  )
+  # --config.data.plan.ends names a special token behind each document.
+  c.data.plan = cited('transformer-xl/pytorch/data_utils.py:LMOrderedIterator', name='lm_columns')
   c.data.mask = recipes.CAUSAL_MASK
   # Each line ends with the <eos> or newline of the vocabulary.
   c.data.update(cited('transformer-xl/pytorch/utils/vocabulary.py:encode_file', split='verbatim'))

@@ -106,7 +106,6 @@ def get_config(arg: str | None = None):
   c.optimizer.update(
     cited(
       command,
-      b1=0.9,
       b2=0.98 if size == 'xlm15' else 0.999,
       weight_decay=0.01 if size == 'en' else 0.0,
     )

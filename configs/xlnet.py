@@ -40,7 +40,6 @@ def model(size: str) -> Recipe:
     cited(defaults.NAMES, name='xlnet', family='xlnet', size=size)
     | SIZES[size]
     | cited(README, mem_len=0, reuse_len=0, untie_r=True)
-    | cited('xlnet/train.py:clamp_len', clamp_len=0)  # -1 there: none
     | cited("xlnet/modeling.py, by the default of TensorFlow's layer_norm", norm_eps=1e-12)
     | cited(
       "xlnet/README.md, xlnet_config.json; train.py's default is ReLU", activation='gelu_tanh'
@@ -73,9 +72,7 @@ def get_config(arg: str | None = None):
   c.model = model(size)
   c.model.update(cited(README, mem_len=c.get_ref('length') * 3 // 4, reuse_len=reuse))
   # Zeros, which are seen, and never cleared, not even between epochs.
-  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm') | cited(
-    'xlnet/train.py:get_cache_fn', memory='zeros'
-  )
+  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm')
 
   c.optimizer = defaults.adamw()
   c.optimizer.update(
@@ -86,7 +83,6 @@ def get_config(arg: str | None = None):
     # back.
     | cited(
       'xlnet/model_utils.py:AdamWeightDecayOptimizer',
-      b1=0.9,
       b2=0.999,
       bias_correction=False,
       decay=defaults.DECAY_WEIGHTS_ONLY,

@@ -13,6 +13,13 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import chinese, families, glue, squad, tasks, tfds, xnli
 
+
+def whole(config):
+  """The config with its defaults."""
+  sections.complete(config)
+  return config
+
+
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
   'text:classes',
@@ -96,7 +103,7 @@ def test_chinese_tasks_are_read_from_the_files_of_ernie(shared):
 
 
 def test_each_language_is_judged_by_a_file_of_its_own():
-  config = xnli.get_config('de,zh')
+  config = whole(xnli.get_config('de,zh'))
   config.eval_steps = 7
   assert {name: (given.file, given.every) for name, given in config.evals.items()} == dict(
     dev=('', 7), de=('de.jsonl', 7), zh=('zh.jsonl', 7)
@@ -119,7 +126,7 @@ def test_each_language_is_judged_by_a_file_of_its_own():
   "**recipe(version == 'v2').evals.dev)",
 )
 def test_questions_are_judged_in_other_languages_at_the_end():
-  config = squad.get_config('v1,electra,de,zh')
+  config = whole(squad.get_config('v1,electra,de,zh'))
   config.eval_steps = 7
   assert {name: (given.file, given.every) for name, given in config.evals.items()} == dict(
     dev=('', 7), de=('xquad.de.json', 0), zh=('xquad.zh.json', 0)
@@ -150,7 +157,7 @@ def test_several_tasks_keep_their_own_and_share_the_rest():
     sst2=('classify', 'classify'), points=('classify', 'classify'), names=('tags', 'tag'),
     asked=('spans', 'spans'), choice=('choice', 'choose'), x=('classify', 'classify'),
   )  # fmt: skip
-  assert phases['sst2'].data.task == glue.get_config('sst2').data.task
+  assert phases['sst2'].data.task == whole(glue.get_config('sst2')).data.task
   assert set(phases['x'].evals) == {'dev', 'de'} and set(phases['names'].evals) == {'dev'}
   assert phases['names'].evals.dev.type == 'tagging'
   assert {p.optimizer.schedule.peak for p in phases.values()} == {5e-5}
@@ -225,11 +232,11 @@ def test_a_family_is_fine_tuned_as_its_original_was(recipe):
 
 
 def test_only_electra_decays_by_layer_and_only_roberta_decays_norms():
-  of = lambda family: glue.get_config(f'cola,{family}').optimizer
+  of = lambda family: whole(glue.get_config(f'cola,{family}')).optimizer
   decays = {family: of(family).layer_decay for family in families.having('cola')}
   assert decays == dict(bert=1.0, roberta=1.0, albert=1.0, electra=0.8, electra_large=0.9)
   assert [f for f in decays if len(of(f).decay) == 1] == ['roberta']
-  assert [f for f in decays if of(f).get('eps_first')] == ['roberta']
+  assert [f for f in decays if of(f).eps_first] == ['roberta']
   assert glue.get_config('rte,roberta').data.task.separators == 2
 
 
@@ -255,8 +262,7 @@ HEADS = {
   case='v1,albert',
 )
 def test_a_family_answers_with_the_head_of_its_original(recipe):
-  c = squad.get_config(recipe)
-  sections.complete(c)
+  c = whole(squad.get_config(recipe))
   dev = c.evals.dev
   found = (c.model.answers, c.model.head_dropout, dev.best, dev.longest, dev.threshold)
   assert found == HEADS[recipe]

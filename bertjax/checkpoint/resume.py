@@ -87,9 +87,7 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
   try:
     sections.complete(whole)
   except UserError:
-    return (
-      config  # a choice that is not here or not trusted is refused where the config is resolved
-    )
+    return config  # a choice that is not here or not trusted is refused where it is resolved
   return _as_json(whole)
 
 

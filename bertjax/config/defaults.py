@@ -117,7 +117,6 @@ def adamw() -> Recipe:
     cited(
       'bert/optimization.py:create_optimizer',
       name='adamw',
-      b1=0.9,
       b2=0.999,
       eps=1e-6,
       weight_decay=0.01,
@@ -131,17 +130,15 @@ def adamw() -> Recipe:
 def stable_adamw() -> Recipe:
   """StableAdamW (bertjax/optim/directions/stable_adamw.py); ModernBERT's values, and no clip."""
   o: Any = adamw()
-  del o.bias_correction
+  del o.bias_correction, o.clip
   # No clip: the update of every tensor is bounded by itself.
   o.update(
     cited(
       'ModernBERT/yamls/modernbert/modernbert-base-pretrain.yaml:optimizer',
       name='stable_adamw',
-      b1=0.9,
       b2=0.98,
       eps=1e-6,
       decay=DECAY_WEIGHTS_ONLY,
-      clip=0.0,
     )
   )
   return o

@@ -1,14 +1,12 @@
 """The keys of a config that belong to no thing chosen by name, a class for each section."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from bertjax.field_types import Bounds, Count, Natural, NonNegative, Positive, Seed
+from bertjax.field_types import NONE, Bounds, Count, Natural, NonNegative, Positive, Seed
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]
-NONE: Section = MappingProxyType({})
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 SHARDING_RULES = (
   ('batch', ('data', 'fsdp')),

@@ -155,7 +155,7 @@ def make(config: Any) -> Timeline:
     UserError: a phase without share, turns, summed or drawn, a mix of them, or an override of an
       unknown key or of one that a phase has no value of its own for; or as `combined.make`.
   """
-  resolved = config.copy_and_resolve_references()
+  resolved: Any = config.copy_and_resolve_references()
   sections.complete(resolved)
   return of_complete(resolved)
 

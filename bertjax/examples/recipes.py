@@ -8,7 +8,7 @@ from typing import Any
 
 from bertjax.cited import cited
 
-SHARES = dict(rate=0.15, mask_share=0.8, random_share=0.1)  # predicted; of these [MASK], random id
+SHARES = dict(rate=0.15, mask_share=0.8)  # predicted; of these [MASK]; random ids: the default, 0.1
 
 BERT_PLAN = cited(
   'bert/create_pretraining_data.py:create_instances_from_document', name='pairs'
@@ -21,15 +21,10 @@ BERT_MASK = (
     name='bert',
     rule='bert',
     mask_share=0.8,
-    random_share=0.1,
-    never_drawn=(),  # special tokens that are no random replacement
   )
   | cited('bert/create_pretraining_data.py:masked_lm_prob', rate=0.15)
-  | cited('bert/create_pretraining_data.py:do_whole_word_mask', whole_word=False)
   # The same masks in every epoch.
   | cited('bert/create_pretraining_data.py:create_training_instances', static=True)
-  # Slots per row; 0: ceil(rate * length).
-  | cited("bert/README.md's advice on max_predictions_per_seq", max_targets=0)
 )
 
 ROBERTA_PLAN = cited(
@@ -53,14 +48,11 @@ ROBERTA_MASK = BERT_MASK | (
     'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
     **SHARES,
   )
-  | cited('fairseq/fairseq/tasks/masked_lm.py:mask_whole_words', whole_word=False)
-  | cited('ours: slots enough for every target', max_targets=0)
 )
 
 ALBERT_PLAN = cited(
   'albert/create_pretraining_data.py:create_instances_from_document',
   name='order_pairs',
-  random_b=True,
 ) | cited(
   'albert/create_pretraining_data.py:dupe_factor, short_seq_prob', dupe_factor=40, short_prob=0.1
 )
@@ -68,84 +60,56 @@ ALBERT_MASK = BERT_MASK.without('rule') | cited(
   'albert/create_pretraining_data.py:create_masked_lm_predictions and its flags',
   name='albert_ngrams',
   **SHARES,
-  never_drawn=(),
   static=True,
-  whole_word=True,
-  ngram=3,
   max_targets=20,
 )
 
 SPANBERT_PLAN = cited(
   'SpanBERT/pretraining/fairseq/data/no_nsp_span_bert_dataset.py',
   name='spanbert_blocks',
-  keep_block=False,
 )
-SPANBERT_MASK = BERT_MASK.without('whole_word') | (
+SPANBERT_MASK = BERT_MASK | (
   cited(
     'SpanBERT/pretraining/fairseq/data/masking.py:PairWithSpanMaskingScheme',
     name='spanbert',
     rule='spans',
     **SHARES,
-    never_drawn=(),
     static=False,
   )
-  | cited(
-    'SpanBERT/pretraining/README.md, the command',
-    max_words=10,
-    geometric_p=0.2,
-    max_pair_targets=15,
-  )
-  | cited('SpanBERT/pretraining/README.md: its scheme masks no entities', entity_prob=0.0)
-  | cited('ours: slots enough for every target', max_targets=0)
 )
 
 ELECTRA_PLAN = cited(
   'electra/build_pretraining_dataset.py:ExampleBuilder',
   name='electra_segments',
   short_prob=0.05,
-  one_segment_prob=0.1,
-  rejoin=True,  # quirk: a short sentence joins the first segment even after the second has begun
 )
 ELECTRA_MASK = cited(
   'electra/pretrain/pretrain_helpers.py:mask',
   name='electra',
   mask_share=0.85,
   static=False,
-  replacement=True,  # quirk: slots are drawn with replacement; False makes them distinct
 ) | cited(
   'electra/configure_pretraining.py:mask_prob, max_predictions_per_seq',
   rate=0.15,
-  max_targets=0,  # int((rate + .005) * length)
 )
 
-ERNIE_PLAN = (
-  cited('ERNIE/ERNIE/reader/pretraining.py:generate_neg_sample', name='ernie_pairs', dupe_factor=1)
-  | cited("ours: BERT's; the original's positives came ready made", short_prob=0.1)
-  | cited('ours: so that the length does not tell which pairs are next', halves=True)
-)
-ERNIE_MASK = (
-  cited(
-    'ERNIE/ERNIE/batching.py:mask',
-    name='ernie',
-    **SHARES,
-    static=False,
-    never_drawn=('pad',),  # [1, V) of the original, whose [PAD] is 0
-  )
-  | cited('ours: mean and 5 deviations', max_targets=0)
-  | cited('ours: the original has one for every file, in its file list', word_prob=0.5)
-  # Rows that share the coin.
-  | cited("ours: the original's is a file", block=64)
+ERNIE_PLAN = cited(
+  'ERNIE/ERNIE/reader/pretraining.py:generate_neg_sample', name='ernie_pairs', dupe_factor=1
+) | cited("ours: BERT's; the original's positives came ready made", short_prob=0.1)
+ERNIE_MASK = cited(
+  'ERNIE/ERNIE/batching.py:mask',
+  name='ernie',
+  **SHARES,
+  static=False,
+  never_drawn=('pad',),  # [1, V) of the original, whose [PAD] is 0
 )
 
 XLM_PLAN = cited(
   'XLM/xlm/data/dataset.py:StreamDataset, whose length is its sentences',
   name='xlm_stream',
-  share='sentences',
 )
-XLM_MASK = (
-  cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, never_drawn=())
-  | cited('XLM/README.md:word_pred, word_mask_keep_rand', **SHARES)
-  | cited('ours: mean and 5 deviations', max_targets=0)
+XLM_MASK = cited('XLM/xlm/trainer.py:mask_out', name='xlm') | cited(
+  'XLM/README.md:word_pred, word_mask_keep_rand', **SHARES
 )
 TRANSLATION_PLAN = cited(
   'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True
@@ -153,47 +117,19 @@ TRANSLATION_PLAN = cited(
 DISTILBERT_PLAN = cited(
   'transformers/examples/research_projects/distillation/lm_seqs_dataset.py:LmSeqsDataset',
   name='sequences',
-  min_tokens=12,
-  max_unknown=0.5,
 )
-DISTILBERT_MASK = (
-  cited(
-    'transformers/examples/research_projects/distillation/distiller.py:prepare_batch_mlm',
-    name='distilbert',
-    static=False,
-    never_drawn=(),
-  )
-  | cited(
-    'transformers/examples/research_projects/distillation/train.py:'
-    'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
-    **SHARES,
-    smoothing=0.7,
-  )
-  # Rows that are drawn from together.
-  | cited('transformers/examples/research_projects/distillation/train.py:batch_size', block=5)
-  | cited('ours: mean and 5 deviations', max_targets=0)
+DISTILBERT_MASK = cited(
+  'transformers/examples/research_projects/distillation/distiller.py:prepare_batch_mlm',
+  name='distilbert',
+) | cited(
+  'transformers/examples/research_projects/distillation/train.py:'
+  'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
+  **SHARES,
 )
 # zihangdai/xlnet; `reuse_len` and `perm_size` follow from the length.
-XLNET_PLAN = cited(
-  'xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256, both_directions=True
-)
-XLNET_MASK = (
-  cited(
-    'xlnet/README.md:mask_alpha, mask_beta, perm_size',
-    name='xlnet_permutation',
-    reuse_len=256,
-    perm_size=256,
-    context=6,  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
-  )
-  | cited(
-    'xlnet/data_utils.py:_sample_mask',
-    max_words=5,  # max_gram
-    whole_word=False,  # it counts pieces where it means words; True mends it
-  )
-  | cited(
-    'ours: xlnet/data_utils.py draws once for each TFRecord, and num_passes of them', static=False
-  )
-  | cited('ours: slots enough for every target', max_targets=0)
+XLNET_PLAN = cited('xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256)
+XLNET_MASK = cited(
+  'xlnet/README.md:perm_size', name='xlnet_permutation', reuse_len=256, perm_size=256
 )
 CAUSAL_MASK = cited('ours: every token is a target', name='causal')
 

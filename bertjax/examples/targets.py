@@ -51,10 +51,10 @@ class MaskOptions:
 
   rate: PositiveShare
   mask_share: Share
-  random_share: Share
-  static: bool
-  max_targets: Natural
-  never_drawn: tuple[Special, ...]
+  random_share: Share = 0.1
+  static: bool = False
+  max_targets: Natural = 0
+  never_drawn: tuple[Special, ...] = ()
 
 
 class Units(NamedTuple):

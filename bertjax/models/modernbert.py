@@ -99,15 +99,15 @@ class ModernBert(TargetModel, kw_only=True):
   ffn: Count
   positions: Count
   activation: Activation
-  gated: bool
-  norm: NormKind
+  gated: bool = True
+  norm: NormKind = 'layer_norm'
   norm_eps: Positive
-  biases: bool
-  distances: Distances
-  theta: Positive
-  local_theta: Positive
-  window: Natural
-  global_every: Count
+  biases: bool = False
+  distances: Distances = 'rotary'
+  theta: Positive = 10_000.0
+  local_theta: Positive = 10_000.0
+  window: Natural = 64
+  global_every: Count = 3
   attention_dropout: Fraction = 0.0
   dropout: Fraction
   ffn_dropout: Fraction = 0.0

@@ -74,8 +74,8 @@ class SpanBert(bert.Bert, kw_only=True):
     boundary_width: of the embedding of a target's place in its span.
   """
 
-  boundary_positions: Count
-  boundary_width: Count
+  boundary_positions: Count = 15
+  boundary_width: Count = 200
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):

@@ -40,10 +40,10 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.contracts import StreamModel
+from bertjax.models.layers.contracts import Remembering, StreamModel
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import Head, WordHead
-from bertjax.models.layers.memory import Memory, Start
+from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -90,7 +90,7 @@ class Layer(Block):
     return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
 
 
-class TransformerXL(StreamModel, kw_only=True):
+class TransformerXL(Remembering, StreamModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
@@ -239,16 +239,6 @@ class TransformerXL(StreamModel, kw_only=True):
       total += flops_lib.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
     return total
 
-  @nn.nowrap
-  def carry(self, rows: int, start: Start = 'empty') -> Memory | tuple[()]:
-    """Returns the memory before the first batch."""
-    return memory_lib.first(self, rows, start)
-
-  @nn.nowrap
-  def reset(self, carry: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
-    """Returns the memory without the rows whose text begins anew."""
-    return memory_lib.forget(carry, start_B)
-
   @property
   def output_heads(self) -> tuple[Head, ...]:
     """The head for words."""
@@ -258,11 +248,6 @@ class TransformerXL(StreamModel, kw_only=True):
   def alone(self) -> 'TransformerXL':
     """Returns the model without memory, whose queries see all that is before them."""
     return self.clone(mem_len=0, same_length=False)
-
-  @property
-  def divides_columns(self) -> bool:
-    """False: memory stands before the columns of a row."""
-    return False
 
   @property
   def room(self) -> int | None:

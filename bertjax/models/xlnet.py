@@ -35,7 +35,7 @@ from bertjax.models.layers.basic import (
   param,
   word_table,
 )
-from bertjax.models.layers.contracts import LabelModel, Model
+from bertjax.models.layers.contracts import LabelModel, Remembering
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import (
   Head,
@@ -46,7 +46,7 @@ from bertjax.models.layers.heads import (
   pool,
   pooler,
 )
-from bertjax.models.layers.memory import Memory, Start
+from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.remat import Remat
 from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
@@ -57,7 +57,7 @@ Array = jax.Array
 MEMORY_ORDER = -2  # below every query's
 
 
-class XLNet(Model, kw_only=True):
+class XLNet(Remembering, kw_only=True):
   """The model of `objectives/plm.py`; fields are `config.model`.
 
   Attributes:
@@ -146,21 +146,6 @@ class XLNet(Model, kw_only=True):
     if hidden:
       out |= dict(hidden_LBXD=hidden_LBXD, embedded_BXD=embedded_BXD)
     return out
-
-  @nn.nowrap
-  def carry(self, rows: int, start: Start = 'empty') -> Memory | tuple[()]:
-    """Returns the memory before the first batch."""
-    return memory_lib.first(self, rows, start)
-
-  @nn.nowrap
-  def reset(self, carry: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
-    """Returns the memory without the rows whose text begins anew."""
-    return memory_lib.forget(carry, start_B)
-
-  @property
-  def divides_columns(self) -> bool:
-    """False: memory stands before the columns of a row, and slots behind them."""
-    return False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:

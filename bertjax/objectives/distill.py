@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
-from bertjax.field_types import Natural, NonNegative, Positive
+from bertjax.field_types import NONE, Natural, NonNegative, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
@@ -50,16 +50,16 @@ class Options(NamedTuple):
     normalize: whether states are divided by their lengths first.
   """
 
-  teacher: Mapping[str, Any]
   hard: NonNegative
   soft: NonNegative
   temperature: Positive
   kl: Literal['sum', 'mean']
-  everywhere: bool
-  cosine: NonNegative
-  states: NonNegative
-  state_layers: tuple[Natural, ...]
-  normalize: bool
+  teacher: Mapping[str, Any] = NONE
+  everywhere: bool = False
+  cosine: NonNegative = 0.0
+  states: NonNegative = 0.0
+  state_layers: tuple[Natural, ...] = ()
+  normalize: bool = False
 
 
 def word_divergence(teacher: Scores, student: Scores, temperature: float) -> Array:

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.field_types import NONE
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import INITS, Dense
@@ -39,7 +40,7 @@ class Options(NamedTuple):
     teacher: whose parameters are the collection 'teacher'.
   """
 
-  teacher: Mapping[str, Any]
+  teacher: Mapping[str, Any] = NONE
 
 
 def states(out: Mapping[str, Any]) -> Array:

@@ -31,7 +31,7 @@ class Options(NamedTuple):
     memory: what a run begins with; see models/layers/memory.py.
   """
 
-  unit: Unit
+  unit: Unit = 'word'
   memory: Start = 'empty'
 
 

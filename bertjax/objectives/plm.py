@@ -20,7 +20,7 @@ class Options(NamedTuple):
     memory: what a run begins with; see models/layers/memory.py.
   """
 
-  memory: Start
+  memory: Start = 'zeros'
 
 
 def make(config) -> Objective:

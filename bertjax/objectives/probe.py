@@ -28,11 +28,11 @@ DEEP = dict(second_to_last=2, sum_last_four=4, concat_last_four=4)  # layers tha
 class Options(NamedTuple):
   """The fields of `config.objective`, those of `models.layers.tagger.Tagger`."""
 
-  features: Features
-  kind: Kind
-  width: Count
-  layers: Count
-  dropout: Fraction
+  features: Features = 'last'
+  kind: Kind = 'bilstm'
+  width: Count = 128
+  layers: Count = 2
+  dropout: Fraction = 0.1
 
 
 def make(config) -> Objective:

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.field_types import Natural
+from bertjax.field_types import NONE, Natural
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import AttendingModel
 from bertjax.objectives import teaching
@@ -40,10 +40,10 @@ class Options(NamedTuple):
     layer: of the teacher, from 0; None: the last one. The student's is its last.
   """
 
-  teacher: Mapping[str, Any]
   relations: tuple[tuple[Name, Name], ...]
-  relation_heads: Natural
-  layer: Natural | None
+  teacher: Mapping[str, Any] = NONE
+  relation_heads: Natural = 0
+  layer: Natural | None = None
 
 
 def relation_error(

@@ -54,18 +54,19 @@ class Options(NamedTuple):
 
   Attributes:
     plus: added to the weights of both losses.
-    generator_weight, discriminator_weight: of the losses.
+    generator_weight, discriminator_weight: of the losses; the defaults, and that of temperature,
+      are those of electra/configure_pretraining.py.
     temperature: of the generator's draws.
     electric, train, copy_generator: see above.
   """
 
   plus: NonNegative
-  generator_weight: NonNegative
-  discriminator_weight: NonNegative
-  temperature: Positive
-  electric: bool
-  train: Trained
-  copy_generator: bool
+  generator_weight: NonNegative = 1.0
+  discriminator_weight: NonNegative = 50.0
+  temperature: Positive = 1.0
+  electric: bool = False
+  train: Trained = 'both'
+  copy_generator: bool = False
 
 
 def at_targets(value_BT: Array, batch: Batch) -> Array:

@@ -31,9 +31,9 @@ class Options(NamedTuple):
     gradient_scale: see above.
   """
 
-  boundary_scale: NonNegative
   plus: NonNegative
   gradient_scale: Positive
+  boundary_scale: NonNegative = 1.0
 
 
 def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str, Term]:

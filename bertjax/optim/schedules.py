@@ -151,7 +151,7 @@ def warmup_stable_decay(
   *,
   peak: NonNegative,
   warmup_steps: Natural,
-  decay_steps: Natural,
+  decay_steps: Natural = 0,
   total_steps: Count,
   end_ratio: Share = 0.0,
 ) -> Array:

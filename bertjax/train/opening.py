@@ -69,8 +69,8 @@ def open_run(
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
-  for warning in presets.warnings(
-    run.config.preset, run.config.model.dtype, jax.devices()[0].platform, os.environ
-  ):
+  model = run.config.model
+  dtype = model.dtype if 'dtype' in model else ''  # a model of the user's own may have none
+  for warning in presets.warnings(run.config.preset, dtype, jax.devices()[0].platform, os.environ):
     progress.note(warning)
   return run, source

@@ -121,11 +121,12 @@ def check_workdir(
   """Compares a config, resolved with the facts of the run in a workdir, with that run's, and
   returns and raises as `resume.compare`. Both have the run's total_steps: with `warmup_steps =
   total_steps // 100` a longer run is the same run, while a warm-up that was given by hand must stay
-  what it was."""
+  what it was. Both have its eval_steps, too, which the evaluations of tasks follow."""
   if record is not None:
     facts = facts_lib.recalled(record, workdir, {*(given or ()), 'total_steps'}, overrides)
     config = copy.deepcopy(config)
-    config.total_steps = record['config']['total_steps']
+    for key in ('total_steps', 'eval_steps', 'checkpoint_steps'):
+      config[key] = record['config'][key]
     config = resolve(config, facts if given is not None else facts._replace(given=None)).config
   return resume.compare(workdir, record, config, overrides)
 

@@ -20,7 +20,6 @@ from bertjax.cited import Recipe, cited
 from bertjax.config import defaults
 from bertjax.examples import recipes
 from configs import roberta
-from configs.distill.kd import NO_TEACHER
 
 CODE = 'transformers/examples/research_projects/distillation'
 README = f'{CODE}/README.md'
@@ -49,12 +48,11 @@ def recipe() -> Recipe:
     )
   )
   c.objective = (
-    cited('ours: the run names it', name='distill', teacher=NO_TEACHER)
+    cited('ours: the run names it', name='distill')
     | cited(f'{README}: alpha_mlm, alpha_ce, alpha_cos', hard=2.0, soft=5.0, cosine=1.0)
     | cited(TRAIN, temperature=2.0)
     | cited(f'{CODE}/distiller.py: batchmean', kl='sum')
     | cited(f'{TRAIN}: restrict_ce_to_mask', everywhere=True)
-    | cited('ours: of labels', states=0.0, state_layers=(), normalize=False)
   )
   c.data.plan, c.data.mask = recipes.DISTILBERT_PLAN, recipes.DISTILBERT_MASK
   c.data.update(
@@ -63,7 +61,7 @@ def recipe() -> Recipe:
   )
   c.optimizer.update(
     cited(TRAIN, eps=1e-6, weight_decay=0.0, clip=5.0)
-    | cited(f'{CODE}/distiller.py: betas', b1=0.9, b2=0.98)
+    | cited(f'{CODE}/distiller.py: betas', b2=0.98)
     | cited(f'{README}: freeze_pos_embs', freeze=('embeddings/position',))
   )
   c.optimizer.schedule.update(cited(TRAIN, peak=5e-4, warmup_steps=c.get_ref('total_steps') // 20))

@@ -19,7 +19,6 @@ from configs.finetune import text
 
 CODE = 'PKD-for-BERT-Model-Compression'
 PRESET = f'{CODE}/src/argument_parser.py:get_predefine_argv'
-NO_TEACHER = dict(source='', model=dict(), sha256='')
 KINDS = dict(
   kd=dict(temperature=20.0, states=0.0, peak=2e-5),
   pkd=dict(temperature=10.0, states=500.0, peak=1e-5),
@@ -36,12 +35,11 @@ def recipe(kind: str) -> Recipe:
   c.update(cited(defaults.NAMES, name=kind) | cited(PRESET, epochs=4.0))
   own = KINDS[kind]
   c.objective = (
-    cited('ours: the run names it', name='distill', teacher=NO_TEACHER)
+    cited('ours: the run names it', name='distill')
     | cited(f'{PRESET}: alpha', hard=0.3, soft=0.7)
     | cited(PRESET, temperature=own['temperature'], states=own['states'])
     | cited(f'{CODE}/src/KD_loss.py:distillation_loss', kl='mean')
     | cited(f'{PRESET}: normalize_patience', normalize=True)
-    | cited('ours: of words', everywhere=False, cosine=0.0)
   )
   layers = (1, 3, 5, 7, 9) if kind == 'pkd' else ()
   c.objective.update(cited(f'{PRESET}: fc_layer_idx', state_layers=layers))

@@ -10,13 +10,11 @@ fine-tuning begins with `--config.init_from=runs/minilm`. The teacher brings the
 """
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
 
 from bertjax.cited import Recipe, cited
 from bertjax.config import defaults
 from bertjax.examples import recipes
 from configs import bert
-from configs.distill.kd import NO_TEACHER
 
 PAPER = 'MiniLM paper, section 4.1 (unverified)'
 SECOND = 'MiniLMv2 paper, section 4.1 (unverified)'
@@ -47,17 +45,16 @@ def recipe(size: str, second: bool) -> Recipe:
     | cited('ours: nothing scores words or labels', words=False, labels=())
     | cited('ours: BertModel has one; fine-tuning trains it', pooler=True)
   )
-  c.objective = cited('ours: the run names it', name='relations', teacher=NO_TEACHER) | (
+  c.objective = cited('ours: the run names it', name='relations') | (
     cited(
       'MiniLMv2 paper, section 3.1; relation heads of base teachers in 4.1 (unverified)',
       relations=THEMSELVES,
       relation_heads=48,
     )
     if second
-    else cited('MiniLM paper, sections 3.1 and 3.2 (unverified)', relations=FIRST, relation_heads=0)
+    else cited('MiniLM paper, sections 3.1 and 3.2 (unverified)', relations=FIRST)
   )
-  # None: the last one. Of BERT large the second paper takes layer 20, counted from 0.
-  c.objective.update(cited(paper, layer=placeholder(int)))
+  # Of BERT large the second paper takes layer 20, counted from 0: --config.objective.layer=20.
   c.optimizer.update(cited('ours: nothing is learned of it', freeze=(r'pooler/.*',)))
   c.optimizer.schedule.update(
     cited(paper, peak=6e-4 if second else 5e-4, warmup_steps=c.get_ref('total_steps') // 100)

@@ -102,7 +102,7 @@ def _layers(c: Recipe, code: str) -> None:
     cited('ours: nothing scores words or labels', words=False, labels=())
     | cited('ours: BertModel has one; fine-tuning trains it', pooler=True)
   )
-  c.objective = cited('ours: the run names it', name='layerwise', teacher=kd.NO_TEACHER)
+  c.objective = cited('ours: the run names it', name='layerwise')
   c.optimizer.update(
     cited(f'{code}: optimizer_grouped_parameters', weight_decay=0.01)
     | cited('ours: nothing is learned of it', freeze=(r'pooler/.*',))

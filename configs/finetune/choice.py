@@ -48,9 +48,7 @@ def get_config(arg: str | None = None):
   c.model.update(cited(PAPER, labels=(('right', 1),)))
   c.objective = cited(PAPER, name='choose')
   task = cited("ours: the task's columns", name='choice', **FILES[kind])
-  c.data.task = task | cited(PAPER, separators=1)
-  every = c.get_oneway_ref('eval_steps')
-  dev = dict(type='choice', file='', language='', examples=0, batch_size=16, every=every)
+  c.data.task = task
   c.evals = ConfigDict()
-  c.evals.dev = cited(defaults.EVERY, **dev)
+  c.evals.dev = cited(defaults.EVERY, type='choice', batch_size=16)
   return c

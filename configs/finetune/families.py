@@ -35,7 +35,7 @@ OF_QUESTIONS = ('xlnet', 'xlnet_base')  # families without a recipe for GLUE her
 def roberta(c: Recipe, task: str) -> None:
   """fairseq's: Adam with eps before the correction, decay of all parameters, no clip."""
   c.optimizer.update(
-    cited(FAIRSEQ, b1=0.9, b2=0.98, eps=1e-6, clip=0.0)
+    cited(FAIRSEQ, b2=0.98, eps=1e-6, clip=0.0)
     | cited('fairseq/fairseq/optim/adam.py:Adam', bias_correction=True, eps_first=True)
     | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=defaults.DECAY_ALL)
   )
@@ -99,7 +99,7 @@ def electra(c: Recipe, task: str) -> None:
     )
     c.evals.dev.update(cited(f'{ELECTRA}: qa_na_threshold', threshold=-2.75))
   c.optimizer.update(
-    cited('electra/model/optimization.py:create_optimizer', b1=0.9, b2=0.999, eps=1e-6, clip=1.0)
+    cited('electra/model/optimization.py:create_optimizer', b2=0.999, eps=1e-6, clip=1.0)
     | cited('electra/model/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
     | cited(ELECTRA, weight_decay=0.01, layer_decay=0.8)
   )
@@ -135,7 +135,7 @@ def xlnet(c: Recipe, task: str) -> None:
     | cited(script, eps=1e-6)
     | cited(
       "xlnet/model_utils.py:get_train_op, TensorFlow's AdamOptimizer",
-      b1=0.9, b2=0.999, bias_correction=True, eps_first=True,
+      b2=0.999, bias_correction=True, eps_first=True,
     )
   )  # fmt: skip
   warmup = c.get_ref('total_steps') // 8

@@ -42,9 +42,9 @@ def get_config(arg: str | None = None):
   columns, label, classes, best, header = TASKS[name]
   c = text.recipe(columns, label, classes, best)
   c.update(cited(defaults.NAMES, name=f'finetune-{name}'))
-  c.data.task.update(cited("GLUE's files", header=header))
+  if header:
+    c.data.task.update(cited("GLUE's files", header=header))
   if name == 'mnli':
-    c.evals.mm = cited(defaults.EVERY, **text.judged_alike(c))
-    c.evals.mm.update(cited("GLUE's files", file='dev_mismatched.tsv'))
+    c.evals.mm = cited("GLUE's files", **c.evals.dev, file='dev_mismatched.tsv')
   families.apply(c, family, name)
   return c

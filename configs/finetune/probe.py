@@ -24,9 +24,7 @@ def get_config(arg: str | None = None):
   """The recipe for `arg`: ner (the default) or pos."""
   c = tagging.get_config(arg)
   c.update(cited(defaults.NAMES, name=f'probe-{c.name.removeprefix("finetune-")}'))
-  c.objective = cited(PAPER, name='probe', features='last', kind='bilstm', layers=2) | cited(
-    'ours: small enough for two cores, the paper has 768', width=128, dropout=0.1
-  )
+  c.objective = cited(PAPER, name='probe')
   c.optimizer.update(cited(PAPER, freeze=(r'(?!tagger/).*',)))
   c.optimizer.schedule.update(cited("ours: Adam's usual rate of small networks", peak=1e-3))
   return c

@@ -43,23 +43,18 @@ def recipe(no_answer: bool) -> Recipe:
   c.model.update(cited(f'{CODE}:create_model', **heads))
   c.objective = cited(f'{CODE}:compute_loss', name='spans')
   c.optimizer = defaults.adamw()
-  c.optimizer.update(cited('ours: an option of every recipe, off', layer_decay=1.0))
   c.optimizer.schedule = (
     cited('bert/optimization.py:create_optimizer', name='bert_linear')
     | defaults.the_run(c)
     | cited(f'{CODE}: flags', peak=5e-5, warmup_steps=c.get_ref('total_steps') // 10)
   )
 
-  c.data.plan = c.data.mask = ConfigDict()
-  c.data.update(cited('ours: labelled files', reader='labelled', language=''))
-  c.data.task = cited(f'{CODE}: flags', name='spans', stride=128, question=64) | cited(
-    f'{CODE}:convert_examples_to_features', no_answer=no_answer, separators=1
+  c.data.update(cited('ours: labelled files', reader='labelled'))
+  c.data.task = cited(f'{CODE}: flags', name='spans') | cited(
+    f'{CODE}:convert_examples_to_features', no_answer=no_answer
   )
-  every = c.get_oneway_ref('eval_steps')
   c.evals = ConfigDict()
-  c.evals.dev = cited(
-    defaults.EVERY, type='spans', file='', language='', examples=0, batch_size=32, every=every
-  ) | cited(f'{CODE}: flags', best=20, longest=30, threshold=0.0)
+  c.evals.dev = cited(defaults.EVERY, type='spans')
   c.best.update(
     cited('ours: the score that the task is known by', metric='eval/dev/f1', mode='max')
   )

@@ -40,13 +40,10 @@ def recipe(scheme: str, classes: tuple[str, ...], best: str) -> Recipe:
   c.objective = cited(PAPER, name='tag')
   c.data.task = cited(
     "ours: the task's columns",
-    name='tags', words='tokens', tags='tags', separator=' ', columns=(1, -1), scheme=scheme,
-    classes=classes,
+    name='tags', scheme=scheme, classes=classes,
   )  # fmt: skip
-  every = c.get_oneway_ref('eval_steps')
-  dev = dict(type='tagging', file='', language='', examples=0, batch_size=64, every=every)
   c.evals = ConfigDict()
-  c.evals.dev = cited(defaults.EVERY, **dev)
+  c.evals.dev = cited(defaults.EVERY, type='tagging')
   return c
 
 

@@ -21,7 +21,7 @@ each step is drawn anew.
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
-from bertjax.config import defaults
+from bertjax.config import defaults, sections
 from bertjax.errors import UserError, choose
 from configs.finetune import choice, glue, squad, tagging, text, tfds, xnli
 
@@ -57,6 +57,7 @@ def get_config(arg: str | None = None) -> Recipe:
 
 def _phase(c: Recipe, task: Recipe) -> Recipe:
   """Returns the values that the phase of a task changes."""
+  sections.complete(task)
   data = dict(train=task.data.train, dev=task.data.dev)
   data['language'] = task.data.language or c.data.get_ref('language')
   phase = Recipe(cited(OWN, drawn=0, data=data))

@@ -10,8 +10,6 @@ Files are .tsv, .csv or .jsonl, with columns by name. The recipe is BERT's for G
 or hf:DIR, which brings its shape and vocabulary.
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 from bertjax.cited import Recipe, cited
@@ -42,7 +40,6 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
   c.model.update(cited(f'{CODE}:create_model', words=False, labels=head, head_dropout=0.1))
   c.objective = cited(f'{CODE}:create_model', name='classify')
   c.optimizer = defaults.adamw()
-  c.optimizer.update(cited('ours: an option of every recipe, off', layer_decay=1.0))
   c.optimizer.schedule = (
     cited('bert/optimization.py:create_optimizer', name='bert_linear')
     | defaults.the_run(c)
@@ -50,26 +47,17 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
     | cited(f'{CODE}: warmup_proportion', warmup_steps=c.get_ref('total_steps') // 10)
   )
 
-  c.data.plan = c.data.mask = ConfigDict()
-  c.data.update(cited('ours: labelled files', reader='labelled', language=''))
+  c.data.update(cited('ours: labelled files', reader='labelled'))
   c.data.task = cited(
     "ours: the task's columns",
-    name='classify', text=text, label=label, classes=classes, header=(), unlabelled=False,
-    soft_label='',
-  ) | cited(f'{CODE}:convert_single_example', separators=1)  # fmt: skip
-  every = c.get_oneway_ref('eval_steps')
-  dev = dict(type='classification', file='', language='', examples=0, batch_size=64, every=every)
+    name='classify', text=text, label=label, classes=classes,
+  )  # fmt: skip
   c.evals = ConfigDict()
-  c.evals.dev = cited(defaults.EVERY, **dev)
+  c.evals.dev = cited(defaults.EVERY, type='classification')
   c.best.update(
     cited('ours: the score that the task is known by', metric=f'eval/dev/{best}', mode='max')
   )
   return c
-
-
-def judged_alike(c: Recipe) -> dict[str, Any]:
-  """The values of the evaluation `dev`, for another one, which follows eval_steps as well."""
-  return dict(c.evals.dev.items(), every=c.get_oneway_ref('eval_steps'))
 
 
 def get_config(arg: str | None = None):

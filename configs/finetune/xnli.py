@@ -39,5 +39,5 @@ def get_config(arg: str | None = None):
   c.data.update(cited('XNLI paper: learned in English', language='en'))
   for name in languages:
     own = dict(file=f'{name}.jsonl', language=name)
-    c.evals[name] = cited(defaults.EVERY, **(text.judged_alike(c) | own))
+    c.evals[name] = cited(defaults.EVERY, **c.evals.dev, **own)
   return c

@@ -5,6 +5,7 @@ from mutation import mutation
 from bertjax.checkpoint import manifest, reading
 from bertjax.launch.resumable import finished
 from bertjax.machine import durable
+from configs import bert
 
 
 @mutation(
@@ -19,7 +20,8 @@ def test_the_newest_checkpoint_of_a_url_is_found(tmp_path):
     (tmp_path / f'checkpoints/{step}').mkdir(parents=True)
     for name in names:
       (tmp_path / f'checkpoints/{step}' / name).write_text('{}')
-  durable.write_json(tmp_path / 'config.json', dict(format=10, config={}, given={}))
+  config = bert.get_config('test').copy_and_resolve_references().to_dict()
+  durable.write_json(tmp_path / 'config.json', dict(format=10, config=config, given={}))
   url = f'file://{tmp_path}'
   assert reading.newest_step(url) == 10 and reading.newest_step(f'{url}/none') is None
   assert finished(url, 10) and not finished(url, 12)

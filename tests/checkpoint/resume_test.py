@@ -250,6 +250,17 @@ def test_steps_that_are_left_out_too_late_are_named(workdir):
   assert late() == []
 
 
+def test_what_a_run_did_not_have_yet_has_its_default(workdir):
+  config, path = given(), workdir / 'config.json'
+  record = json.loads(path.read_text())
+  del record['config']['optimizer']['layer_decay'], record['config']['temperature']
+  path.write_text(json.dumps(record))
+  assert not check(workdir, config)
+  config.optimizer.layer_decay = 0.5
+  with pytest.raises(ValueError, match='config.optimizer.layer_decay: expected 1.0, got 0.5'):
+    check(workdir, config)
+
+
 def test_another_system_is_refused(workdir):
   config = quickstart.get_config()
   sections.complete(config)
@@ -329,6 +340,6 @@ def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_st
   assert own.read_text() == '\n'.join(pieces)
   assert not check(workdir, config, ['config.data.vocab'])
   # A store has ids of its own.
-  config.data.reader = 'store'
+  config.data.update(reader='store', plan=given().data.plan, mask=given().data.mask)
   resume.claim_workdir(workdir, resolved(config), FACTS)
   assert not check(workdir, config)

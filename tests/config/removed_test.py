@@ -32,6 +32,7 @@ def test_a_removed_key_is_refused_wherever_it_is_given():
 )
 def test_a_run_with_the_usual_values_goes_on(tmp_path):
   c = albert.get_config('test')
+  sections.complete(c)
   older = json.loads(c.to_json_best_effort())
   older['optimizer'] |= dict(trust='decayed')
   older['data']['mask']['favor_longer'] = False

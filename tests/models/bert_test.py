@@ -54,7 +54,7 @@ def count(params, model) -> int:
   """Scalars of a tree of shapes, rows that only pad the vocabulary left out."""
   rows = padded_rows(model.vocab_size) - model.vocab_size
   total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
-  padding = rows * ((model.embedding_width or model.width) + ('mlm' in params))
+  padding = rows * ((model.get('embedding_width') or model.width) + ('mlm' in params))
   return total - padding
 
 

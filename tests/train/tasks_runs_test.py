@@ -158,6 +158,12 @@ def test_a_teacher_of_several_tasks_is_refused(files, straight, tmp_path):
   finetune_runs.check_refused(single, tmp_path, 'heads of several tasks, names, points, stars')
 
 
+@mutation(
+  'tasks: a resume compares the evaluations of tasks at another pace',
+  'bertjax/train/resolve.py',
+  "for key in ('total_steps', 'eval_steps', 'checkpoint_steps'):",
+  "for key in ('total_steps',):",
+)
 def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
   workdir, _ = straight
   said = finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 30)

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from bertjax.data_contracts import HeldOutRows
 from bertjax.errors import UserError, choose
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
-from bertjax.field_types import Count, Natural, Seed
+from bertjax.field_types import NONE, Count, Natural, Seed
 from bertjax.options import override
 from bertjax.types import Batch, Context, Objective, Subject, Variables
 
@@ -35,8 +34,8 @@ class Options(NamedTuple):
   batch_size: Count = 64
   seed: Seed = 17
   length: Natural = 0
-  data: Mapping[str, Any] = MappingProxyType({})
-  model: Mapping[str, Any] = MappingProxyType({})
+  data: Mapping[str, Any] = NONE
+  model: Mapping[str, Any] = NONE
 
 
 class HeldOut(NamedTuple):

@@ -41,7 +41,7 @@ class Options:
   choices: tuple[str, ...]
   label: str
   answer: Answer
-  separators: Count
+  separators: Count = 1
 
 
 def check(options: Options) -> None:

@@ -33,10 +33,10 @@ class Options:
   text: tuple[str, ...]
   label: str
   classes: tuple[str, ...]
-  header: tuple[str, ...]
-  separators: Count
-  unlabelled: bool
-  soft_label: str
+  header: tuple[str, ...] = ()
+  separators: Count = 1
+  unlabelled: bool = False
+  soft_label: str = ''
 
 
 def check(options: Options, at: str = 'config.data.task.') -> None:

@@ -41,10 +41,10 @@ class Options:
     separators: [SEP] between question and text; RoBERTa has 2.
   """
 
-  stride: Count
-  question: Count
-  no_answer: bool
-  separators: Count
+  stride: Count = 128
+  question: Count = 64
+  no_answer: bool = False
+  separators: Count = 1
 
 
 class Context(NamedTuple):

@@ -30,12 +30,12 @@ class Options:
     classes: types of the entities, or with 'plain' the tags.
   """
 
-  words: str
-  tags: str
-  separator: str
-  columns: tuple[int, int]
-  scheme: Scheme
-  classes: tuple[str, ...]
+  words: str = 'tokens'
+  tags: str = 'tags'
+  separator: str = ' '
+  columns: tuple[int, int] = (1, -1)
+  scheme: Scheme = 'iob2'
+  classes: tuple[str, ...] = ()
 
 
 def check(options: Options) -> None:

@@ -35,8 +35,8 @@ class Options(targets.MaskOptions):
     ngram: the longest, in words.
   """
 
-  whole_word: bool
-  ngram: Count
+  whole_word: bool = True
+  ngram: Count = 3
 
 
 def pmf(ngram: int) -> np.ndarray:

@@ -35,8 +35,8 @@ class Options(targets.MaskOptions):
     whole_word: words are chosen as a whole.
   """
 
-  rule: Literal['bert', 'roberta']
-  whole_word: bool
+  rule: Literal['bert', 'roberta'] = 'bert'
+  whole_word: bool = False
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:

@@ -33,11 +33,11 @@ class Options(targets.MaskOptions):
 
   Attributes:
     smoothing: a word that occurs n times is drawn in proportion to n^-smoothing; 0: all alike.
-    block: rows that are drawn from together.
+    block: rows that are drawn from together, the original's batch.
   """
 
-  smoothing: NonNegative
-  block: Count
+  smoothing: NonNegative = 0.7
+  block: Count = 5
 
 
 def block(options: Options) -> int:

@@ -33,14 +33,14 @@ class Options:
     mask_share: of these, the share that shows [MASK]; the others stay.
     static: the same masks in every epoch.
     max_targets: slots per row; 0: what the rate asks for.
-    replacement: positions are drawn with replacement.
+    replacement: positions are drawn with replacement, as in the original; False: distinct ones.
   """
 
   rate: PositiveShare
   mask_share: Share
-  static: bool
-  max_targets: Natural
-  replacement: bool
+  static: bool = False
+  max_targets: Natural = 0
+  replacement: bool = True
 
 
 def _check(options: Options, store, length: int) -> None:

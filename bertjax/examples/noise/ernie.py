@@ -35,12 +35,12 @@ class Options(targets.MaskOptions):
   """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    word_prob: chance of a block of rows to be masked by units.
-    block: rows that share this coin.
+    word_prob: chance of a block of rows to be masked by units; the original has one for every file.
+    block: rows that share this coin; the original's is a file.
   """
 
-  word_prob: Share
-  block: Count
+  word_prob: Share = 0.5
+  block: Count = 64
 
 
 def slots(options: Options, length: int) -> int:

@@ -42,17 +42,17 @@ class Options(targets.MaskOptions):
 
   Attributes:
     rule: see above.
-    max_words: of a span.
+    max_words: of a span; this, geometric_p and max_pair_targets are those of its README's command.
     geometric_p: of the length of a span in words.
     entity_prob: chance of a turn to take a phrase or entity of the text.
     max_pair_targets: offsets in a span from this on are not predicted from its boundary.
   """
 
-  rule: Literal['spans', 'tokens']
-  max_words: Count
-  geometric_p: OpenShare
-  entity_prob: Fraction
-  max_pair_targets: Count
+  rule: Literal['spans', 'tokens'] = 'spans'
+  max_words: Count = 10
+  geometric_p: OpenShare = 0.2
+  entity_prob: Fraction = 0.0
+  max_pair_targets: Count = 15
 
 
 class _Texts(NamedTuple):

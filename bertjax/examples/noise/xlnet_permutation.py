@@ -47,20 +47,20 @@ class Options:
   Attributes:
     reuse_len: tokens of the first part; as the plan's.
     perm_size: tokens of a chunk that is permuted.
-    context: one in so many tokens is predicted.
-    max_words: of a span.
-    whole_word: spans are of words, not of pieces.
-    static: the same permutations in every epoch.
+    context: one in so many tokens is predicted; README's mask_alpha / mask_beta.
+    max_words: of a span; data_utils.py:_sample_mask's max_gram.
+    whole_word: spans are of words, not of pieces, which the original counts.
+    static: the same permutations in every epoch; the original draws once for each TFRecord.
     max_targets: slots per row; 0: what the context asks for.
   """
 
   reuse_len: Count
   perm_size: Count
-  context: Count
-  max_words: Count
-  whole_word: bool
-  static: bool
-  max_targets: Natural
+  context: Count = 6
+  max_words: Count = 5
+  whole_word: bool = False
+  static: bool = False
+  max_targets: Natural = 0
 
 
 class _Parts(NamedTuple):

@@ -33,12 +33,12 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    turns: of a sequence.
-    fake_prob: chance of a sequence to get a turn of another dialogue.
+    turns: of a sequence (ERNIE paper, section 3.3: QRQ, QRR, QQR).
+    fake_prob: chance of a sequence to get a turn of another dialogue; the default is ours.
   """
 
-  turns: Annotated[int, Bounds(2)]
-  fake_prob: Share
+  turns: Annotated[int, Bounds(2)] = 3
+  fake_prob: Share = 0.5
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:

@@ -37,12 +37,12 @@ class Options:
   Attributes:
     short_prob: chance of an example to aim at a shorter length.
     one_segment_prob: chance of an example to have one segment.
-    rejoin: a later sentence that fits joins the first segment.
+    rejoin: a later sentence that fits joins the first segment; a quirk of the original.
   """
 
   short_prob: Share
-  one_segment_prob: Share
-  rejoin: bool
+  one_segment_prob: Share = 0.1
+  rejoin: bool = True
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:

@@ -36,7 +36,7 @@ class Options(pairs.Options):
     halves: see above.
   """
 
-  halves: bool
+  halves: bool = True
 
 
 def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:

@@ -26,11 +26,11 @@ class Options:
 
   Attributes:
     ends: name of the special token behind each document; '' for none.
-    shuffle_documents: every epoch has an order of its own.
+    shuffle_documents: every epoch has an order of its own; LMOrderedIterator has one for all.
   """
 
-  ends: str
-  shuffle_documents: bool
+  ends: str = ''
+  shuffle_documents: bool = False
 
 
 def build(store, spec: Spec) -> Iterator[Piece]:

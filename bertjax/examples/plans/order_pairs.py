@@ -25,7 +25,7 @@ class Options(pairs.Options):
     random_b: see above.
   """
 
-  random_b: bool
+  random_b: bool = True
 
 
 def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:

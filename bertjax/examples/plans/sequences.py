@@ -31,12 +31,12 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    min_tokens: of a sequence at least, special tokens included.
+    min_tokens: of a sequence at least, special tokens included; the defaults are LmSeqsDataset's.
     max_unknown: share of its tokens from which on [UNK] are too many; 1: none is left out.
   """
 
-  min_tokens: Count
-  max_unknown: PositiveShare
+  min_tokens: Count = 12
+  max_unknown: PositiveShare = 0.5
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:

@@ -28,7 +28,7 @@ class Options:
     keep_block: a block with nothing but too long sentences behind it stays.
   """
 
-  keep_block: bool
+  keep_block: bool = False
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:

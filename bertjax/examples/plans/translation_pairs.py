@@ -38,9 +38,9 @@ class Options:
     orders: 'both': a pair is two rows, its second sentence first in the other; 'given': as it is.
   """
 
-  lead: Literal['cls', 'sep']
-  reset_positions: bool
-  orders: Literal['both', 'given']
+  lead: Literal['cls', 'sep'] = 'sep'
+  reset_positions: bool = True
+  orders: Literal['both', 'given'] = 'both'
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:

@@ -36,7 +36,7 @@ class Options:
     share: unit in which `config.data.language_alpha` counts the size of a language.
   """
 
-  share: Literal['sentences', 'rows']
+  share: Literal['sentences', 'rows'] = 'sentences'
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:

@@ -40,7 +40,7 @@ class Options:
   """
 
   reuse_len: Count
-  both_directions: bool
+  both_directions: bool = True
 
 
 def build(store, spec: Spec) -> Iterator[Piece]:

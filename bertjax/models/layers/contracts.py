@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers import memory
 from bertjax.models.layers.cache import Writing
 from bertjax.models.layers.heads import Head, at_targets, declared
 from bertjax.models.layers.memory import Start
@@ -92,6 +93,25 @@ class Model(nn.Module):
   def word_scores(self, batch: Batch) -> Any:
     """Returns the scores of the vocabulary at the targets of a batch, of a model with that head."""
     return self.read(batch, False)['word']
+
+
+class Remembering(Model):
+  """Carries a `memory.Memory`; has the fields mem_len, layers, width and dtype."""
+
+  @nn.nowrap
+  def carry(self, rows: int, start: Start = 'empty') -> Any:
+    """Returns the memory before the first batch."""
+    return memory.first(self, rows, start)
+
+  @nn.nowrap
+  def reset(self, carry: Any, start_B: Array) -> Any:
+    """Returns the memory without the rows whose text begins anew."""
+    return memory.forget(carry, start_B)
+
+  @property
+  def divides_columns(self) -> bool:
+    """False: memory stands before the columns of a row."""
+    return False
 
 
 class LabelModel(Model):

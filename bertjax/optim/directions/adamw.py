@@ -36,7 +36,7 @@ def scale_by_raw_adam(
 def adamw(
   leaves: Leaves,
   *,
-  b1: Fraction,
+  b1: Fraction = 0.9,
   b2: Fraction,
   eps: Positive,
   bias_correction: bool = True,

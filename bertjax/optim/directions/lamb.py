@@ -12,7 +12,7 @@ from bertjax.optim.leaves import Leaves
 def lamb(
   leaves: Leaves,
   *,
-  b1: Fraction,
+  b1: Fraction = 0.9,
   b2: Fraction,
   eps: Positive,
   bias_correction: bool = True,

@@ -24,7 +24,7 @@ def muon(
   nesterov: bool,
   newton_schulz_steps: Count,
   update_rms: NonNegative,
-  b1: Fraction,
+  b1: Fraction = 0.9,
   b2: Fraction,
   eps: Positive,
   weight_decay: NonNegative,

@@ -13,7 +13,7 @@ from bertjax.types import Array
 def stable_adamw(
   leaves: Leaves,
   *,
-  b1: Fraction,
+  b1: Fraction = 0.9,
   b2: Fraction,
   eps: Positive,
   weight_decay: NonNegative,

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import datasets, from_config
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -78,6 +79,7 @@ def encoded(config, path, vocabulary):
 )
 def test_every_task_is_read_with_the_features_of_tfds(name, store):
   config = recipes.get_config(name)
+  sections.complete(config)
   with prepared():
     found = {
       path: encoded(config, path, store)
