@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import F, torch, transformers
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.objectives import distill, teaching
@@ -32,6 +33,7 @@ def config(objective, teacher: dict, **student):
   c = cases.config('bert', layers=2, **SHAPE, **student)
   c.length = 40
   c.objective = ConfigDict(dict(objective))
+  sections.complete(c)
   c.objective.teacher.model = cases.config('bert', layers=4, **SHAPE, **teacher).model
   return c
 

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import F, torch
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.objectives import layerwise
 from bertjax.types import FIT
@@ -23,6 +24,7 @@ def config(student=(), teacher=()):
   c = cases.config('bert', **taught_models.STUDENT | dict(student))
   c.length = 40
   c.objective = ConfigDict(dict(tinybert.get_config('4l_312').objective))
+  sections.complete(c)
   c.objective.teacher.model = cases.config(
     'bert', **taught_models.SHAPE_OF_TEACHER | dict(teacher)
   ).model

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import F, torch
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.objectives import relations, teaching
 from configs.distill import minilm
@@ -25,6 +26,7 @@ def config(version='l6_h384', student=(), teacher=(), **objective):
   c = cases.config('bert', **taught_models.STUDENT | dict(student))
   c.length = 40
   c.objective = ConfigDict(dict(minilm.get_config(version).objective) | objective)
+  sections.complete(c)
   theirs = taught_models.SHAPE_OF_TEACHER | dict(teacher)
   c.objective.teacher.model = cases.config('bert', **theirs).model
   return c

@@ -59,7 +59,7 @@ def batch_of(seed: int = 0):
 
 def best_logits(c, q: np.ndarray, monkeypatch) -> np.ndarray:
   """Where the trained loss has no slope: each word's number, by Newton's method damped."""
-  monkeypatch.setattr(rtd, 'model_of', lambda config, kind: Known(config.model.generator, q))
+  monkeypatch.setattr(rtd, 'model_of', lambda model, name, kind: Known(model.generator, q))
   objective, batch = rtd.make(c), batch_of()
   ctx = Context(jax.random.key(0), jnp.int32(0), train=True)
 

@@ -8,6 +8,7 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
 from bertjax.models.layers import flops
@@ -74,6 +75,7 @@ def variables_of(c, std: float = 0.1):
 @pytest.mark.parametrize('size, discriminator, generator', COUNTS)
 def test_parameter_counts(size, discriminator, generator):
   c = config_electra.get_config(size)
+  sections.complete(c)
   c.model.vocab_size = 30522
   params = shapes_of(c)['params']
   rows = padded_rows(30522) - 30522
@@ -288,6 +290,7 @@ def test_mistakes_are_met_before_anything_is_compiled(model, objective, message)
 
 def test_flops_count_both_nets():
   c = config_electra.get_config('base')
+  sections.complete(c)
   c.model.vocab_size = 30522
   example_BT = np.array([[1] * 100 + [0] * 28, [1] * 64 + [2] * 64])
   batch = dict(example_BT=example_BT, weight_BP=np.ones((2, 19), np.float32))
