@@ -84,6 +84,10 @@ class Recipe(ConfigDict):
     super().__setitem__(key, value)
     self._sources.pop(key, None)
 
+  def __delitem__(self, key: str) -> None:
+    super().__delitem__(key)
+    self._sources.pop(key, None)
+
   def get_ref(self, key: str) -> Any:
     kept = dict(self._sources)  # it writes the value again, as a reference
     reference = super().get_ref(key)

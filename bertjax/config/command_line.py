@@ -150,19 +150,25 @@ def _unknown(argv: list[str]) -> str:
     return ''
   config = load(path)
   for argument in argv:
-    section, whole = config, argument.lstrip('-').partition('=')[0]
+    whole = argument.lstrip('-').partition('=')[0]
     above, *parts = whole.split('.')
     if above != 'config' or not argument.startswith('-'):
       continue
-    for part in parts:
-      if not hasattr(section, 'keys'):
+    found = [config]
+    for number, part in enumerate(parts):
+      found = [section for section in found if hasattr(section, 'keys')]
+      if not found:
         break
-      if part not in section:
+      if not any(part in section for section in found):
         removed.refuse(whole)
-        hint = nearest(part, section)
-        known = ', '.join(sorted(section)) or 'none'
-        return f'the config has no key {whole}: {above} has {known}{hint}'
-      section, above = section[part], f'{above}.{part}'
+        known = sorted({key for section in found for key in section})
+        made = registry.names_in('bertjax.evals') if above == 'config.evals' else ()
+        hint = nearest(part, [*known, *made])
+        return f'the config has no key {whole}: {above} has {", ".join(known) or "none"}{hint}'
+      found = [section[part] for section in found if part in section]
+      if number == 1 and parts[0] == 'phases':
+        found.append(config)  # a phase takes the keys of the run
+      above = f'{above}.{part}'
   return ''
 
 

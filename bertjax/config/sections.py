@@ -67,13 +67,26 @@ def _offer_phases(config: Any, asked: Iterable[str]) -> None:
   """Gives phases the keys that are asked for, with the values that the run has."""
   for first, name, *keys in map(_parts, asked):
     phase, run = config.phases.get(name) if first == 'phases' else None, config
-    while phase is not None and len(keys) > 1 and keys[0] in run:
-      if keys[0] not in phase:
-        phase[keys[0]] = cited.Recipe()
-      phase, run = phase[keys[0]], run[keys.pop(0)]
-    if phase is not None and keys and keys[0] in run and keys[0] not in phase:
-      phase[keys[0]] = run.get_oneway_ref(keys[0])
-      cited.reattribute(phase, cited.DEFAULT, keys[0])
+    if phase is None or not keys or not _has(run, keys):
+      continue
+    *above, last = keys
+    for key in above:
+      if key not in phase:
+        phase[key] = cited.Recipe()
+      phase, run = phase[key], run[key]
+    if last not in phase:
+      whole = isinstance(run[last], ConfigDict)
+      phase[last] = cited.Recipe() if whole else run.get_oneway_ref(last)
+      cited.reattribute(phase, cited.DEFAULT, last)
+
+
+def _has(section: Any, keys: Sequence[str]) -> bool:
+  """Returns whether a config has this key, given part by part."""
+  for key in keys:
+    if not isinstance(section, ConfigDict) or key not in section:
+      return False
+    section = section[key]
+  return True
 
 
 def _parts(key: str) -> list[str]:

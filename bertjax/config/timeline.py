@@ -182,7 +182,8 @@ def of_complete(resolved: Any) -> Timeline:
     sets: Any = body.get('evals', {})
     for own, judged in sets.items():
       if own not in changed.evals and 'type' in judged:
-        changed.evals[own] = judged  # a set that this phase alone has
+        with changed.unlocked():
+          changed.evals[own] = judged  # a set that this phase alone has
     override(changed, body, f'config.phases.{name}')
     sections.complete(changed)
     phases.append(PhaseConfig(name, changed))

@@ -65,6 +65,11 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
     ('evals.similarity.file=x', 'config.evals.similarity.file was removed in 0.2, remove it: '),
     ('evals.zz.file=x', 'no key config.evals.zz.file: config.evals has held_out, '),
     ('evals.heldout.every=1', "config.evals has .*; did you mean 'held_out'"),
+    ('evals.fil_mask.language=x', "config.evals has .*; did you mean 'fill_mask'"),
+    ('phases.phase1.lenght=9', "config.phases.phase1 has batch_size, .*; did you mean 'length'"),
+    ('phases.phase1.model.widht=9', "config.phases.phase1.model has .*; did you mean 'width'"),
+    ('phases.phase1.evals.x.every=1', 'config.phases.phase1.evals has held_out, pseudo_perplexity'),
+    ('data.mask.name=xlm', "config.data.mask: expected one of .*, got 'rule'"),
     ('total_steps=1e6', "config.total_steps: expected an integer such as 1000000, got '1e6'"),
   ],
 )
@@ -81,6 +86,21 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
   'if found := _unknown(argv):',
   "if found := '':",
   case="evals.heldout.every=1-config.evals has .*; did you mean 'held_out'",
+)
+@mutation(
+  'flags: what a phase may have is not named',
+  'bertjax/config/command_line.py',
+  'found.append(config)',
+  'found.append({})',
+  case="phases.phase1.lenght=9-config.phases.phase1 has batch_size, .*; did you mean 'length'",
+)
+@mutation(
+  'recipe: a key that was deleted keeps its source',
+  'bertjax/cited.py',
+  """    super().__delitem__(key)
+    self._sources.pop(key, None)""",
+  '    super().__delitem__(key)',
+  case="data.mask.name=xlm-config.data.mask: expected one of .*, got 'rule'",
 )
 def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   error = said('--config=configs/bert.py:test', f'--config.{flag}')

@@ -53,3 +53,14 @@ def test_a_key_that_there_is_not_is_one_line():
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     said = f'bertjax.recipe: the config has no key {key}: {known}\n'
     assert done.returncode == 1 and done.stderr == said
+
+
+@mutation(
+  'recipe: a phase of a config file has no evaluation of its own',
+  'bertjax/config/timeline.py',
+  'with changed.unlocked():',
+  'with changed.copy_and_resolve_references().unlocked():',
+)
+def test_a_phase_has_an_evaluation_of_its_own():
+  lines = printed('--config=configs/finetune/tasks.py:mnli,sst2')
+  assert any(line.startswith("--config.phases.mnli.evals.mm.file='dev_mismatched") for line in lines)
