@@ -118,8 +118,8 @@ def _init(
   key: jax.Array,
   batch: Batch,
 ) -> Variables:
-  """The variables of all, which follow from the seed and, of heads, from the name: the others and
-  their order change none."""
+  """Returns the variables of all, which follow from the seed and, of heads, from the name: the
+  others and their order change none."""
   shared, found = {}, {}
   shapes = lambda tree: jax.tree.map(jax.numpy.shape, tree)
   for name, each in objectives.items():
