@@ -56,11 +56,9 @@ def define_config(
 
 
 def located(argv: list[str]) -> list[str]:
-  """The arguments, with the value of --config as a path that can be opened, if there is one.
-
-  `configs/NAME.py[:ARGUMENT]`, where NAME may have folders, is NAME.py of FOLDER where the current
-  directory has no such file; a path of the user's own stays as it is.
-  """
+  """Returns the arguments, with the value of --config as a path that can be opened, if there is
+  one. `configs/NAME.py[:ARGUMENT]`, where NAME may have folders, is NAME.py of FOLDER where the
+  current directory has no such file; a path of the user's own stays as it is."""
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
 
 
@@ -190,13 +188,13 @@ def load(path: str) -> Any:
 
 
 def _given(argv: list[str]) -> str:
-  """The value of --config, '' if there is none."""
+  """Returns the value of --config, '' if there is none."""
   given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
   return next(filter(None, given), '')
 
 
 def _value(argument: str, before: str) -> str:
-  """The value of --config, if this argument or the one before it gives it; else ''."""
+  """Returns the value of --config, if this argument or the one before it gives it; else ''."""
   flag, equals, path = (
     argument.partition('=') if argument.startswith('-') else (before, '', argument)
   )
