@@ -160,7 +160,7 @@ def make(config: Any) -> Timeline:
   return of_complete(resolved)
 
 
-def of_complete(resolved: ConfigDict) -> Timeline:
+def of_complete(resolved: Any) -> Timeline:
   """`make` of a config that is complete and has no references."""
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:

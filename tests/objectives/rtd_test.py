@@ -8,6 +8,7 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
 from bertjax.models.layers import flops
@@ -17,41 +18,39 @@ from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import electra as config_electra
 
+MUTATED = 'bertjax/objectives/rtd.py'
+
 mutation(
   'rtd: a uniform for each slot',
-  'bertjax/objectives/rtd.py',
   '  return at_targets(bits_BT, batch)',
   "  return bits_BT[:, : batch['target_pos_BP'].shape[1]]",
 )
 mutation(
   'rtd: unused slots write',
-  'bertjax/objectives/rtd.py',
   "jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])",
   "batch['target_pos_BP']",
 )
 mutation(
   'rtd: pairs in a bin are lost',
-  'bertjax/objectives/rtd.py',
   'below = np.cumsum(original) - original / 2',
   'below = np.cumsum(original) - original',
 )
 mutation(
   'rtd: the frozen generator is trained',
-  'bertjax/objectives/rtd.py',
   "generator_scale = 0.0 if train == 'discriminator' else",
   "generator_scale = 0.0 if train == 'none' else",
 )
 mutation(
   'electra: a tower sees the token it predicts',
-  'bertjax/models/electra.py',
   'jnp.roll(left_BTD, 1, 1)',
   'jnp.roll(left_BTD, 0, 1)',
+  file='bertjax/models/electra.py',
 )
 mutation(
   'electra: the projection takes the initializer of the rest',
-  'bertjax/models/electra.py',
   "('embed_out', 'embed'), jax.nn.initializers.glorot_uniform()",
   "('embed_out', 'embed'), jax.nn.initializers.normal(0.02)",
+  file='bertjax/models/electra.py',
 )
 
 # Of transformers, tied weights once: size, discriminator with its head, generator.
@@ -74,6 +73,7 @@ def variables_of(c, std: float = 0.1):
 @pytest.mark.parametrize('size, discriminator, generator', COUNTS)
 def test_parameter_counts(size, discriminator, generator):
   c = config_electra.get_config(size)
+  sections.complete(c)
   c.model.vocab_size = 30522
   params = shapes_of(c)['params']
   rows = padded_rows(30522) - 30522
@@ -288,6 +288,7 @@ def test_mistakes_are_met_before_anything_is_compiled(model, objective, message)
 
 def test_flops_count_both_nets():
   c = config_electra.get_config('base')
+  sections.complete(c)
   c.model.vocab_size = 30522
   example_BT = np.array([[1] * 100 + [0] * 28, [1] * 64 + [2] * 64])
   batch = dict(example_BT=example_BT, weight_BP=np.ones((2, 19), np.float32))

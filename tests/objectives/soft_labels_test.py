@@ -1,5 +1,6 @@
 """The loss of soft labels against PyTorch, and what it refuses."""
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,7 +68,7 @@ def test_a_number_is_learned_by_its_squared_error():
   ],
 )
 def test_a_column_that_nobody_reads_or_that_is_not_named_is_refused(name, column, said):
-  model = dict(name='bert', words=False, labels=(('label', 2),))
+  model = cases.config('bert', words=False, labels=(('label', 2),)).model
   config = ConfigDict(
     dict(objective=dict(name=name), model=model, data=dict(task=dict(soft_label=column)))
   )

@@ -10,6 +10,7 @@ from flax.core import meta
 from mutation import mutation
 from slow_imports import torch, transformers
 
+from bertjax.config import sections
 from bertjax.formats import family
 from bertjax.models.layers import pad_id, positions
 from bertjax.models.layers.basic import padded_rows
@@ -110,6 +111,7 @@ def test_xlm_r_equals_its_class():
   """XLMRobertaForMaskedLM under the names of RoBERTa's table: they are the same."""
   torch.manual_seed(0)
   c = xlm_r.get_config('test')
+  sections.complete(c)
   c.model.update(dict(vocab_size=cases.VOCAB, positions=66))
   pad_id.fill(c.model, 1)
   m = c.model
