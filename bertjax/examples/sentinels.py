@@ -50,6 +50,19 @@ def taken(length: int, rate: float, mean: float) -> int:
   return tokens - (rate == 0.5 and targets > inputs)
 
 
+def raw(options: Any, length: int) -> int:
+  """Returns the tokens of text that fill rows of so many columns if either text may have all of
+  them, and its end: `Masking.raw`."""
+  del options
+  return length - 1
+
+
+def sizes(options: Any, tokens: Any) -> dict[str, Any]:
+  """Returns the columns of both texts if either may have all tokens, and its end."""
+  del options
+  return dict(T=tokens + 1, U=tokens + 1)
+
+
 def cut(key_E: np.ndarray, site: int, total_E: np.ndarray, parts_E: np.ndarray) -> np.ndarray:
   """Cuts each total into so many parts of 1 and more, every way equally likely. Returns int64, the
   sizes of all parts, example by example."""

@@ -16,12 +16,9 @@ BLANK = '[MASK]'  # in a text, whatever the vocabulary calls its mask token
 
 
 class Frame(NamedTuple):
-  """The special tokens around a text.
+  """The special tokens around a text."""
 
-  Attributes:
-    before, after: their ids.
-  """
-
+  # before, after: their ids
   before: tuple[int, ...] = ()
   after: tuple[int, ...] = ()
   last_type: int = 0  # segment of the very last token; all others are in segment 0
