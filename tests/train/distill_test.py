@@ -12,6 +12,7 @@ from mutation import mutation
 from processes import exact
 
 from bertjax.checkpoint import manifest
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.sources import init_from, runs, teacher
 from bertjax.train import first_state, loop, setup
@@ -32,6 +33,7 @@ def taught(rich_store, tmp_path_factory):
 
 def student(store, source, **fields):
   c = distilbert.get_config()
+  sections.complete(c)
   c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
   c.update(dict(eval_steps=12, checkpoint_steps=6))
   c.model.update(dict(layers=1, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
