@@ -140,13 +140,7 @@ def _mode(model: Any, texts: list[str]) -> str:
 
 
 def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
-  """Returns a JSON object for each text.
-
-  Args:
-    model: a `bertjax.Model`.
-    mode: what to predict.
-    part: the texts.
-  """
+  """Returns a JSON object for each text, with what a `bertjax.Model` predicts in this mode."""
   # Those files have a line for each text, which is read as the run's own evaluation reads it.
   whole = _GLUE.value or bool(_SOFT_LABELS.value)
   keys = dict(cut=use_flags.CUT.value or whole, first=part.first)

@@ -30,12 +30,8 @@ def typed_mesh(text: str) -> dict[str, int]:
 
 
 def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
-  """Axis -> devices along it. Raises UserError: sizes whose product is not the number of devices.
-
-  Args:
-    config_mesh: as in `make_mesh`.
-    devices: number of devices.
-  """
+  """Returns axis -> devices along it, of a `config_mesh` as of `make_mesh`. Raises UserError: sizes
+  whose product is not the number of devices."""
   sizes = {axis: int(config_mesh.get(axis, 1)) for axis in MESH_AXES}
   given = list(sizes.values())
   if given.count(-1) > 1:

@@ -87,12 +87,8 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
-  """Parses the flags of a command in `app.run`; a mistake in them ends it with one line.
-
-  Args:
-    argv: of the command.
-    program: its name.
-  """
+  """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
+  line."""
   file = _given(argv).partition(':')[0]
   if file and not pathlib.Path(file).is_file():
     known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
@@ -165,11 +161,8 @@ def _unknown(argv: list[str]) -> str:
 
 
 def keys_help(argv: list[str]) -> str:
-  """Returns the keys of --config, or else of configs/bert.py, for --help; '' without --help.
-
-  Args:
-    argv: of the command.
-  """
+  """Returns the keys of the --config of `argv`, or else of configs/bert.py, for --help; '' without
+  --help."""
   if not any(argument in HELP for argument in argv):
     return ''
   from bertjax.config import schema  # imports the models: not on the way to a run

@@ -103,14 +103,8 @@ def bits(batch: Batch, noise: Noise) -> Array:
 
 
 def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float) -> Array:
-  """Ids of the generator at the targets, int32 [B, P].
-
-  Args:
-    scores: of the words at the targets.
-    batch: the masked batch.
-    noise: keys of the step.
-    temperature: of the softmax.
-  """
+  """Returns ids of the generator at the targets, int32 [B, P], by its scores there, the keys of the
+  step and the temperature of the softmax."""
   return sampling.sample(scores, sampling.uniform(bits(batch, noise)), temperature)
 
 

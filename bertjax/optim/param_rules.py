@@ -102,12 +102,8 @@ def resolve(rules: Rules, params: Any, axes: Any, what: str) -> Any:
 
 def matches(rules: Rules, params: Any, axes: Any, what: str) -> list[Match]:
   """Finds the tensors that each rule decides: those that it matches and no rule before it did.
-  Raises UserError: a tensor that no pattern matches, a pattern other than '.*' that matches nothing
-  (a misspelling), or one that is no regular expression.
-
-  Args:
-    rules, params, axes, what: as in `resolve`.
-  """
+  Arguments as of `resolve`. Raises UserError: a tensor that no pattern matches, a pattern other
+  than '.*' that matches nothing (a misspelling), or one that is no regular expression."""
   sizes, found = _sizes(params, axes), []
   left = dict(sizes)
   for pattern, value in rules:

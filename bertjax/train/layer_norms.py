@@ -38,12 +38,9 @@ def of(axes: Any) -> Callable[..., Norms]:
 
 
 def by_layer(norms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-  """layer -> kind -> norm over all tensors of the layer. A layer is one of a stack, as in
-  'encoder/layers/7', or the module of a tensor outside of one.
-
-  Args:
-    norms: what a function of `of` returned.
-  """
+  """Returns layer -> kind -> norm over all tensors of the layer, of what a function of `of`
+  returned. A layer is one of a stack, as in 'encoder/layers/7', or the module of a tensor outside
+  of one."""
   squares: dict[str, dict[str, float]] = collections.defaultdict(dict)
   for kind, leaves in jax.device_get(norms).items():
     for path, norm in leaves.items():

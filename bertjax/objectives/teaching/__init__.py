@@ -69,15 +69,9 @@ def frozen(variables: Variables) -> Variables:
 
 
 def pair_of(config: Any, kind: type[Model]) -> Pair:
-  """The models of a run whose teacher has been opened.
-
-  Args:
-    config: the run's.
-    kind: the contract that both must keep.
-
-  Raises:
-    UserError: as `model_of`; no teacher, one of another kind, or one whose rows are shorter.
-  """
+  """Returns the models of a run whose teacher has been opened; both must keep the contract `kind`.
+  Raises UserError as `model_of` does, and without a teacher, for one of another kind, or one whose
+  rows are shorter."""
   student, given = (
     model_of(config.model, config.objective.name, kind),
     config.objective.teacher.model,

@@ -65,14 +65,9 @@ def check_data(run: Any) -> None:
 
 
 def check_replicas(step: int, variables: Any) -> str:
-  """Refuses devices that hold other values of what should be the same. Returns sha256 of the
-  checksums of this process, for the checkpoint. Raises UserError, which names the first parameter
-  that differs.
-
-  Args:
-    step: after which the variables are.
-    variables: tree of arrays.
-  """
+  """Refuses devices that hold other values of what should be the same after a step. Returns sha256
+  of the checksums of this process, for the checkpoint. Raises UserError, which names the first
+  parameter that differs."""
   sums: dict[str, int] = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
     name = jax.tree_util.keystr(path, simple=True, separator='/')

@@ -101,12 +101,8 @@ def task_of(given: Any) -> tuple[Task, Any]:
 
 def fill_labels(model: Any, given: Any) -> None:
   """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
-  the task has. Raises UserError: a head for another number of classes.
-
-  Args:
-    model: `config.model`.
-    given: `config.data.task`.
-  """
+  the task has that `config.data.task`, `given`, names. Raises UserError: a head for another number
+  of classes."""
   task, options = task_of(given)
   known = task.classes(options)
   for key in ('labels', 'token_labels'):
