@@ -220,11 +220,8 @@ class Electra(bert.Base, kw_only=True):
 
 
 def generator_size(model: Any) -> dict[str, int]:
-  """width, layers, heads and ffn of the generator (util/training_utils.py, get_generator_config).
-
-  Args:
-    model: an `Electra` or its `config.model`.
-  """
+  """Returns width, layers, heads and ffn of the generator of an `Electra` or its `config.model`
+  (util/training_utils.py, get_generator_config)."""
   width = round(model.width * model.generator_width)
   layers = round(model.layers * model.generator_layers)
   heads = max(1, width // model.generator_head)

@@ -84,11 +84,8 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
 
 
 def without(net: Net, made: Sequence[str]) -> Net:
-  """Returns the net without the heads whose parameters are not the model's own.
-
-  Args:
-    made: paths of parameters that were made, as they were not there.
-  """
+  """Returns the net without the heads whose parameters lie at the paths `made`: they are not the
+  model's own, which had none there."""
   tops = {path.partition('/')[0] for path in made}
   kept = tuple(head for head in net.heads if not tops & {head.path, head.through})
   return dataclasses.replace(net, heads=kept)

@@ -57,9 +57,9 @@ def best_of(score, golds: Sequence[str], text: str) -> float:
 
 
 def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
-  """Returns the scores of some answers, from 0 to 1. Returns exact and f1. With a threshold also
-  these two of the questions that have an answer (has_answer_..), the share of the others that get
-  none (no_answer), and best_exact and best_f1, which other thresholds reach, with the thresholds.
+  """Returns the scores of some answers, from 0 to 1: exact and f1. With a threshold also these two
+  of the questions that have an answer (has_answer_..), the share of the others that get none
+  (no_answer), and best_exact and best_f1, which other thresholds reach, with the thresholds.
 
   Args:
     found: one or more questions.
