@@ -112,12 +112,7 @@ def test_updates_are_those_of_torchs_parameter_groups():
     for path, p in params.items()
   ]
   theirs = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-6)
-  for grad in grads:
-    for path, p in params.items():
-      p.grad = torch.tensor(grad[path])
-    theirs.step()
-  for path, p in params.items():
-    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+  optimizer_cases.check_ends(theirs, params, grads, found)
 
 
 def test_lambs_step_is_as_much_shorter():

@@ -14,6 +14,7 @@ from optimizer_cases import (
   LR,
   ROWS,
   WEIGHTS_ONLY,
+  check_ends,
   config,
   is_weight,
   make,
@@ -232,12 +233,7 @@ def test_corrected_adamw_is_torchs():
     for weight, decay in ((True, 0.1), (False, 0.0))
   ]
   optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-6)
-  for grad in grads:
-    for path, p in params.items():
-      p.grad = torch.tensor(grad[path])
-    optimizer.step()
-  for path, p in params.items():
-    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+  check_ends(optimizer, params, grads, found)
 
 
 @pytest.mark.parametrize('decoupled', [False, True])
@@ -259,12 +255,7 @@ def test_stable_adamw_is_optimis(decoupled):
       groups, LR, (0.9, 0.98), eps=1e-6, decouple_lr=decoupled,
       max_lr=peak if decoupled else None, triton=False,
     )  # fmt: skip
-  for grad in grads:
-    for path, p in params.items():
-      p.grad = torch.tensor(grad[path])
-    theirs.step()
-  for path, p in params.items():
-    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+  check_ends(theirs, params, grads, found)
 
 
 def test_eps_first_is_fairseqs_adam():
