@@ -41,17 +41,11 @@ Generator = Literal['own', 'shared', 'uniform', 'two_tower']
 
 
 class Net(nn.Module):
-  """dropout -> projection where widths differ -> layers.
+  """dropout -> projection where widths differ -> layers."""
 
-  Attributes:
-    width: of the layers.
-    dropout: of what enters.
-    encoder: the fields of `Encoder`.
-  """
-
-  width: int
-  dropout: float
-  encoder: dict[str, Any]
+  width: int  # of the layers
+  dropout: float  # of what enters
+  encoder: dict[str, Any]  # the fields of `Encoder`
 
   @nn.compact
   def __call__(

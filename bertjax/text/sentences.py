@@ -26,13 +26,10 @@ class Frame(NamedTuple):
 
 
 class Sentence(NamedTuple):
-  """A text in its frame.
-
-  Attributes:
-    begin, end: columns of the text itself.
-  """
+  """A text in its frame."""
 
   id_n: np.ndarray  # int32
+  # begin, end: columns of the text itself
   begin: int
   end: int
   blanks: tuple[int, ...] = ()  # columns of the mask tokens that stand for blanks
