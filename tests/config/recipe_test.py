@@ -63,4 +63,5 @@ def test_a_key_that_there_is_not_is_one_line():
 )
 def test_a_phase_has_an_evaluation_of_its_own():
   lines = printed('--config=configs/finetune/tasks.py:mnli,sst2')
-  assert any(line.startswith("--config.phases.mnli.evals.mm.file='dev_mismatched") for line in lines)
+  own = "--config.phases.mnli.evals.mm.file='dev_mismatched.tsv'"
+  assert any(line.startswith(own) for line in lines)
