@@ -23,11 +23,8 @@ BENCHES = registry.names_in('bertjax.tools.bench')
 
 
 def prepare_memory(words: Sequence[str]) -> None:
-  """Gives a bench that computes with XLA the allocator that a run has; to be called first.
-
-  Args:
-    words: of the command, the bench before all.
-  """
+  """Gives the bench that these words of a command begin with the allocator of a run, if it computes
+  with XLA; to be called first."""
   # Nothing of `input` is computed with XLA, and its rival has threads in the process, which one
   # arena would make wait for each other.
   if words and words[0] != 'input':

@@ -37,16 +37,13 @@ class Cited(dict[str, Any]):
     return Cited({**self, **other}, kept | getattr(other, 'sources', {}))
 
   def without(self, key: str) -> 'Cited':
-    """All but one value."""
+    """Returns all but one value."""
     return Cited({k: v for k, v in self.items() if k != key}, self.sources)
 
 
 def cited(source: str, **values: Any) -> Cited:
   """Values that come from one place; in a dict among them, those that have no source of their own.
-
-  Raises:
-    ValueError: the source is blank.
-  """
+  Raises ValueError if the source is blank."""
   if not source.strip():
     raise ValueError(f'expected the source of {", ".join(values)}, got {source!r}: say where from')
   return _within(source, values)
@@ -114,11 +111,9 @@ class Recipe(ConfigDict):
 
 
 def source_of(config: Any, key: str) -> str:
-  """The source of a value, '' if it has none, 'default' if the config does not have the key; of a
-  section, those of its values, if all have one.
-
-  What follows from other keys keeps the source of its formula. Where it no longer has the value
-  that was cited, that one is said as well.
+  """Returns the source of a value, '' if it has none, 'default' if the config does not have the
+  key; of a section, those of its values, if all have one. What follows from other keys keeps the
+  source of its formula. Where it no longer has the value that was cited, that one is said as well.
 
   Args:
     config: a config, as its file made it or with overrides.

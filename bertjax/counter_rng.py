@@ -33,13 +33,11 @@ def root(seed: int, purpose: str) -> np.ndarray:
 
 def fold(key: np.ndarray, data: np.ndarray | int) -> np.ndarray:
   """Derives keys, or draws 64 bits: equal (key, data) give equal bits, all others unrelated ones.
+  Returns uint64 array of the broadcast shape, of rank 1 at least.
 
   Args:
     key: uint64 array.
     data: integers >= 0 of any integer dtype, broadcast against key; a single one counts as [1].
-
-  Returns:
-    uint64 array of the broadcast shape, of rank 1 at least.
   """
   state = np.atleast_1d(np.asarray(data)).astype(np.uint64)
   state = key + (state + _ONE) * GOLDEN
@@ -68,14 +66,12 @@ def below(bits: np.ndarray, bound: np.ndarray | int) -> np.ndarray:
 
 
 def coin_flips(key_n: np.ndarray, flips_n: np.ndarray) -> np.ndarray:
-  """Draws Binomial(flips, 1/2) exactly, as the number of ones among that many bits.
+  """Draws Binomial(flips, 1/2) exactly, as the number of ones among that many bits. Returns int64
+  [n], from 0 to flips.
 
   Args:
     key_n: uint64 [n], one key per draw, used for nothing else.
     flips_n: int64 [n], how many flips, >= 0.
-
-  Returns:
-    int64 [n], from 0 to flips.
   """
   heads_n = np.zeros(len(flips_n), np.int64)
   live_n, left_n, word = np.flatnonzero(flips_n), flips_n[flips_n > 0], 0
@@ -88,18 +84,14 @@ def coin_flips(key_n: np.ndarray, flips_n: np.ndarray) -> np.ndarray:
 
 
 def permute(key_n: np.ndarray, index_n: np.ndarray, size: int) -> np.ndarray:
-  """Maps indices through a random permutation of 0 .. size - 1, one permutation per key.
-
-  A Feistel network on the next even number of bits, applied again to what falls outside (Black
-  and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+  """Maps indices through a random permutation of 0 .. size - 1, one permutation per key. A Feistel
+  network on the next even number of bits, applied again to what falls outside (Black and Rogaway,
+  "Ciphers with arbitrary finite domains", CT-RSA 2002). Returns int64 [n].
 
   Args:
     key_n: uint64 [n]; entries with equal keys share a permutation.
     index_n: int64 [n], from 0 to size - 1.
     size: at least 1.
-
-  Returns:
-    int64 [n].
   """
   half = np.uint64(max((size - 1).bit_length() + 1, 2) // 2)
   low = (_ONE << half) - _ONE

@@ -21,11 +21,8 @@ PREFIX = {
 
 
 def sizes(batch: Mapping[str, np.ndarray]) -> dict[str, int]:
-  """Returns letter -> size of the axis, by the names of a batch's arrays.
-
-  Raises:
-    ValueError: two arrays have other sizes of one letter, or one has other axes than its name.
-  """
+  """Returns letter -> size of the axis, by the names of a batch's arrays. Raises ValueError if two
+  arrays have other sizes of one letter, or one has other axes than its name."""
   found: dict[str, int] = {}
   for name, value in batch.items():
     axes = name.rpartition('_')[2]
@@ -42,34 +39,26 @@ class Ranges(NamedTuple):
 
   The examples are laid end to end. Their special tokens are not in the store; all other places are
   filled, in order, with the tokens of the ranges.
-
-  Attributes:
-    start_r, length_r: int64, first token and tokens (>= 0) of each range of the store.
-    special_s: int64, places of the special tokens; one may be named twice.
-    id_s: int32, their ids.
-    length_E: int64, tokens of each example, special ones included.
-    type_n: int32 segment, 0, 1 or 2; None: all 0.
-    label: name -> int32 [E]; becomes the batch's `<name>_BG`.
-    table: name -> int32 [n]; becomes the batch's `<name>_BT`.
-    position_n: int32 positions that the model sees; None: each token's place in its example.
-    row: name -> [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
-    order_n: int64, for each token that is not special, its place among those of the ranges, if the
-      text is read in another order than the store's; None: in store order.
-    ahead: True if one more token follows each example in the ranges and places, which is not part
-      of it: the token that the next batch begins with.
   """
 
+  # start_r, length_r: int64, first token and tokens (>= 0) of each range of the store
   start_r: np.ndarray
   length_r: np.ndarray
-  special_s: np.ndarray
-  id_s: np.ndarray
-  length_E: np.ndarray
-  type_n: np.ndarray | None = None
-  label: Mapping[str, np.ndarray] = {}
-  table: Mapping[str, np.ndarray] = {}
+  special_s: np.ndarray  # int64, places of the special tokens; one may be named twice
+  id_s: np.ndarray  # int32, their ids
+  length_E: np.ndarray  # int64, tokens of each example, special ones included
+  type_n: np.ndarray | None = None  # int32 segment, 0, 1 or 2; None: all 0
+  label: Mapping[str, np.ndarray] = {}  # name -> int32 [E]; becomes the batch's `<name>_BG`
+  table: Mapping[str, np.ndarray] = {}  # name -> int32 [n]; becomes the batch's `<name>_BT`
+  # int32 positions that the model sees; None: each token's place in its example
   position_n: np.ndarray | None = None
+  # name -> [E], of a plan whose examples are rows; becomes the batch's `<name>_B`
   row: Mapping[str, np.ndarray] = {}
+  # int64, for each token that is not special, its place among those of the ranges, if the text is
+  # read in another order than the store's; None: in store order
   order_n: np.ndarray | None = None
+  # True if one more token follows each example in the ranges and places, which is not part of it:
+  # the token that the next batch begins with
   ahead: bool = False
 
 
@@ -79,80 +68,56 @@ Kept = tuple[np.ndarray, dict[str, int]]  # which examples stay, bool [E], and c
 
 
 class Spec(NamedTuple):
-  """The inputs, besides the store, that determine a plan's examples.
+  """The inputs, besides the store, that determine a plan's examples."""
 
-  Attributes:
-    options: an instance of `Plan.options`.
-    length: tokens of text per row, special tokens included: T, unless the noise gives other sizes.
-    seed: seed of all draws.
-    rows: rows of a batch; only plans that are `ordered` read it.
-  """
-
-  options: Any
+  options: Any  # an instance of `Plan.options`
+  # tokens of text per row, special tokens included: T, unless the noise gives other sizes
   length: int
-  seed: int
-  rows: int = 0
+  seed: int  # seed of all draws
+  rows: int = 0  # rows of a batch; only plans that are `ordered` read it
 
 
 class Chosen(NamedTuple):
-  """Examples whose ranges are asked for.
+  """Examples whose ranges are asked for."""
 
-  Attributes:
-    column: the plan's columns at these examples.
-    index_E: int64, their numbers in the epoch.
-    epoch: of an ordered plan, whose rows are asked for epoch by epoch.
-    shuffle: of an ordered plan: whether the epoch has an order of its own.
-  """
-
-  column: Columns
-  index_E: np.ndarray
-  epoch: int = 0
-  shuffle: bool = False
+  column: Columns  # the plan's columns at these examples
+  index_E: np.ndarray  # int64, their numbers in the epoch
+  epoch: int = 0  # of an ordered plan, whose rows are asked for epoch by epoch
+  shuffle: bool = False  # of an ordered plan: whether the epoch has an order of its own
 
 
 class Plan(NamedTuple):
-  """The rule by which tokens make up examples: examples/plans/NAME.py exports it as PLAN.
+  """The rule by which tokens make up examples: examples/plans/NAME.py exports it as PLAN."""
 
-  Attributes:
-    options: a frozen dataclass, the fields of `config.data.plan` besides its name.
-    special: names of the special tokens that it needs.
-    build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
-      and columns, never its tokens; a `window` changes the pieces, not the plan. The column
-      `length` is each example's tokens, special ones included, int32; `group`, where the store
-      knows languages, its language, int32, and `weight` what it counts for its language's share, 1
-      where there is none. It raises UserError at the call, not while it is read.
-    ranges: (store, spec, chosen) -> where the tokens of these examples lie.
-    ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
-      and every example is a row.
-    row: names of the `<name>_B` that it gives.
-    columns: the columns of the store that it needs: language, role.
-    keep: chooses examples by their tokens: (store, options, all tokens end to end, number of tokens
-      of each) -> `Kept`. Runs while the plan is built, before examples have numbers. None: all
-      stay, and no token is read.
-  """
-
-  options: type
-  special: Sequence[str]
+  options: type  # a frozen dataclass, the fields of `config.data.plan` besides its name
+  special: Sequence[str]  # names of the special tokens that it needs
+  # (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets and
+  # columns, never its tokens; a `window` changes the pieces, not the plan. The column `length` is
+  # each example's tokens, special ones included, int32; `group`, where the store knows languages,
+  # its language, int32, and `weight` what it counts for its language's share, 1 where there is
+  # none. It raises UserError at the call, not while it is read.
   build: Callable[[Any, Spec], Iterator[Piece]]
+  # (store, spec, chosen) -> where the tokens of these examples lie
   ranges: Callable[[Any, Spec, Chosen], Ranges]
+  # rows go on where the same rows of the batch before stopped; they are never permuted, and every
+  # example is a row
   ordered: bool = False
-  row: Sequence[str] = ()
-  columns: Sequence[str] = ()
+  row: Sequence[str] = ()  # names of the `<name>_B` that it gives
+  columns: Sequence[str] = ()  # the columns of the store that it needs: language, role
+  # chooses examples by their tokens: (store, options, all tokens end to end, number of tokens of
+  # each) -> `Kept`. Runs while the plan is built, before examples have numbers. None: all stay, and
+  # no token is read.
   keep: Callable[[Any, Any, np.ndarray, np.ndarray], Kept] | None = None
 
 
 class Stream(NamedTuple):
-  """A text that a noise makes of the examples of a batch; suffix m: one entry per token.
+  """A text that a noise makes of the examples of a batch; suffix m: one entry per token."""
 
-  Attributes:
-    token_m: int32 ids, example by example; each example has one at least.
-    source_m: int64, the token of `layout.Rows` that each stands for: it has that one's example,
-      segment and ids of tables.
-    field: name -> [m], becomes the batch's `<name>_B<letter>`: target, weight.
-  """
-
-  token_m: np.ndarray
+  token_m: np.ndarray  # int32 ids, example by example; each example has one at least
+  # int64, the token of `layout.Rows` that each stands for: it has that one's example, segment and
+  # ids of tables
   source_m: np.ndarray
+  # name -> [m], becomes the batch's `<name>_B<letter>`: target, weight
   field: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
@@ -161,66 +126,56 @@ class Masking(NamedTuple):
 
   Most noises leave each token in its column. One with `sizes` makes other texts of an example, of
   other lengths: 568 tokens become 512 with sentinels and 114 to write (T5).
-
-  Attributes:
-    options: a frozen dataclass, the fields of `config.data.mask` besides its name. A masking
-      that draws has `static`: whether it draws the same in every epoch.
-    special: names of the special tokens that it needs.
-    check: (options, store, tokens of text per row); refuses what cannot work.
-    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`; equal
-      keys and tokens of an example give equal ones, whatever else is in the batch. With
-      `sizes`: letter -> `Stream`, of each letter of `PREFIX` that it fills; the streams are laid
-      out as they are, so that a decoder's is moved by one already.
-    slots: (options, length) -> P, predicted slots of a row.
-    block: options -> number of rows that must be corrupted together.
-    row: names of the `<name>_B` that it reads, which the plan must give.
-    units: options -> whether it reads the store's units, phrases and entities.
-    raw: (options, T) -> tokens of text that a row takes.
-    sizes: (options, tokens of an example) -> letter -> columns that these become at most, for one
-      number or elementwise for an array; longer examples need no less. A row has T columns and, of
-      the other letters, what `raw` tokens become. None: tokens stay in their columns.
   """
 
+  # a frozen dataclass, the fields of `config.data.mask` besides its name. A masking that draws has
+  # `static`: whether it draws the same in every epoch.
   options: type
-  special: Sequence[str]
+  special: Sequence[str]  # names of the special tokens that it needs
+  # (options, store, tokens of text per row); refuses what cannot work
   check: Callable[[Any, Any, int], None]
+  # (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`; equal keys and
+  # tokens of an example give equal ones, whatever else is in the batch. With `sizes`: letter ->
+  # `Stream`, of each letter of `PREFIX` that it fills; the streams are laid out as they are, so
+  # that a decoder's is moved by one already.
   corrupt: Callable[[Any, Any, Any], Mapping[str, Any]]
+  # (options, length) -> P, predicted slots of a row
   slots: Callable[[Any, int], int] = lambda options, length: 0
+  # options -> number of rows that must be corrupted together
   block: Callable[[Any], int] = lambda options: 1
-  row: Sequence[str] = ()
+  row: Sequence[str] = ()  # names of the `<name>_B` that it reads, which the plan must give
+  # options -> whether it reads the store's units, phrases and entities
   units: Callable[[Any], bool] = lambda options: False
+  # (options, T) -> tokens of text that a row takes
   raw: Callable[[Any, int], int] = lambda options, length: length
+  # (options, tokens of an example) -> letter -> columns that these become at most, for one number
+  # or elementwise for an array; longer examples need no less. A row has T columns and, of the other
+  # letters, what `raw` tokens become. None: tokens stay in their columns.
   sizes: Callable[[Any, Any], Mapping[str, Any]] | None = None
 
 
 class Labelled(NamedTuple):
-  """Labelled examples as rows of tokens; suffix n: one entry per example.
+  """Labelled examples as rows of tokens; suffix n: one entry per example."""
 
-  Attributes:
-    id_n: int32 ids of each, special tokens included.
-    type_n: int32 segments of its tokens.
-    label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`. Or
-      [n, G, C], `<name>_BGC`.
-    cut: number of examples that lost tokens, since they were too long.
-    token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
-    part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
-      and every row has as many. (): each row is one part.
-    truth: answers that an evaluator compares predictions with, if the rows lack part of them.
-    second: name -> what each column of the second text of each has, [U]; becomes the batch's
-      `<name>_BU`: out_token, target, weight.
-  """
-
-  id_n: Sequence[np.ndarray]
-  type_n: Sequence[np.ndarray]
+  id_n: Sequence[np.ndarray]  # int32 ids of each, special tokens included
+  type_n: Sequence[np.ndarray]  # int32 segments of its tokens
+  # name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`. Or [n, G, C],
+  # `<name>_BGC`.
   label: Mapping[str, np.ndarray]
-  cut: int
+  cut: int  # number of examples that lost tokens, since they were too long
+  # name -> what each token of each has, [T]; becomes the batch's `<name>_BT`
   token_label: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
+  # int32 number of the part that each token is of, from 1: parts do not see each other, and every
+  # row has as many. (): each row is one part.
   part_n: Sequence[np.ndarray] = ()
+  # answers that an evaluator compares predictions with, if the rows lack part of them
   truth: Sequence[Any] = ()
+  # name -> what each column of the second text of each has, [U]; becomes the batch's `<name>_BU`:
+  # out_token, target, weight
   second: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
 
   def take(self, number_n: np.ndarray) -> 'Labelled':
-    """The examples of these numbers, in this order."""
+    """Returns the examples of these numbers, in this order."""
     chosen = lambda found: [found[number] for number in number_n] if len(found) else found
     each = lambda found: {name: chosen(value) for name, value in found.items()}
     return Labelled(
@@ -230,25 +185,17 @@ class Labelled(NamedTuple):
 
 
 class Task(NamedTuple):
-  """A kind of labelled examples: examples/labelled/NAME.py exports it as TASK.
+  """A kind of labelled examples: examples/labelled/NAME.py exports it as TASK."""
 
-  Attributes:
-    options: a frozen dataclass, the fields of `config.data.task` besides its name.
-    check: options -> None; refuses what cannot work.
-    read: (path, options) -> the records of a file, one by one.
-    classes: options -> label of examples or of tokens -> its number of classes; 1: the label is a
-      number.
-    encode: (records, options, vocabulary, length) -> examples, whose parts are no longer than
-      length.
-    encode_cls_last: the same for encoders whose [CLS] is the last token; None: the rows of `encode`
-      with the [CLS] of each part behind it.
-  """
-
-  options: type
-  check: Callable[[Any], None]
-  read: Callable[[str, Any], Iterator[Any]]
+  options: type  # a frozen dataclass, the fields of `config.data.task` besides its name
+  check: Callable[[Any], None]  # options -> None; refuses what cannot work
+  read: Callable[[str, Any], Iterator[Any]]  # (path, options) -> the records of a file, one by one
+  # options -> label of examples or of tokens -> its number of classes; 1: the label is a number
   classes: Callable[[Any], Mapping[str, int]]
+  # (records, options, vocabulary, length) -> examples, whose parts are no longer than length
   encode: Callable[[Sequence[Any], Any, Any, int], Labelled]
+  # the same for encoders whose [CLS] is the last token; None: the rows of `encode` with the [CLS]
+  # of each part behind it
   encode_cls_last: Callable[[Sequence[Any], Any, Any, int], Labelled] | None = None
 
 
@@ -294,32 +241,28 @@ class HeldOutRows(RowSource, Protocol):
 
 
 class Reader(NamedTuple):
-  """A source of a run's rows: examples/readers/NAME.py exports it as READER.
+  """A source of a run's rows: examples/readers/NAME.py exports it as READER."""
 
-  Attributes:
-    reads: the keys of `config.data` that it reads, besides those of every run (reader, languages,
-      vocab, lowercase, threads): also plan and mask, or task, which say what is made of its rows.
-    ensure: (config.data, seed, workdir) -> the directory that `open` takes; makes what is missing.
-    open: that directory -> the store, of the vocabulary alone where there is no text in it.
-    rows: (config of a phase, store, directory for plans) -> the rows to train on, and those that
-      their source holds out, or None.
-    says: (configs of all phases, directory of the store) -> what is read, a line for people.
-    text: whether the store has the text, in files that are compared with their record.
-    repeats: True: every host can make any batch at any time; False: batches come in order, and one
-      thread asks for them.
-    unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
-    of_run: keys of `config.data` that only `ensure` reads: no phase may override them.
-    check: (config of a phase) -> nothing; refuses what `rows` would, as far as can be told
-      before `ensure`, which may take hours.
-  """
-
+  # the keys of `config.data` that it reads, besides those of every run (reader, languages, vocab,
+  # lowercase, threads): also plan and mask, or task, which say what is made of its rows
   reads: Sequence[str]
+  # (config.data, seed, workdir) -> the directory that `open` takes; makes what is missing
   ensure: Callable[[Any, int, str], str]
+  # that directory -> the store, of the vocabulary alone where there is no text in it
   open: Callable[[Any], Any]
+  # (config of a phase, store, directory for plans) -> the rows to train on, and those that their
+  # source holds out, or None
   rows: Callable[[Any, Any, str | None], tuple[TrainingRows, HeldOutRows | None]]
+  # (configs of all phases, directory of the store) -> what is read, a line for people
   says: Callable[[Sequence[Any], str], str]
-  text: bool = False
+  text: bool = False  # whether the store has the text, in files that are compared with their record
+  # True: every host can make any batch at any time; False: batches come in order, and one thread
+  # asks for them
   repeats: bool = True
+  # rows are as long as they need be, in multiples of so many tokens; 0: all have one length
   unit: int = 0
+  # keys of `config.data` that only `ensure` reads: no phase may override them
   of_run: Sequence[str] = ()
+  # (config of a phase) -> nothing; refuses what `rows` would, as far as can be told before
+  # `ensure`, which may take hours
   check: Callable[[Any], None] = lambda config: None

@@ -16,7 +16,7 @@ def flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-  """The inverse of `flat`."""
+  """Returns the inverse of `flat`."""
   tree: dict[str, Any] = {}
   for key, value in values.items():
     *parents, last = key.split('.')

@@ -26,15 +26,13 @@ class UserError(ValueError):
 
 
 def choose(name: str, options: Iterable[str], what: str) -> str:
-  """`name`, if it is one of the options.
+  """`name`, if it is one of the options. Raises UserError if it is none of them; says which there
+  are and which is nearest.
 
   Args:
     name: the user's choice.
     options: the names to choose from.
     what: the key that was given, for the message.
-
-  Raises:
-    UserError: it is none of them; says which there are and which is nearest.
   """
   options = sorted(options)
   if name in options:
@@ -44,8 +42,8 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-  """The end of a message about a name that is none of the options: which is spelled most like it;
-  '' where none is."""
+  """Returns the end of a message about a name that is none of the options: which is spelled most
+  like it; '' where none is."""
   near = difflib.get_close_matches(name, list(options), 1)
   return f'; did you mean {near[0]!r}?' if near else ''
 
@@ -101,11 +99,9 @@ def _read() -> Iterator[None]:
 
 
 def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
-  """Ctrl-C: raises KeyboardInterrupt, so that what is open is closed.
-
-  While a module is being imported it ends the process at once: C code that is being set up makes
-  an ImportError of a KeyboardInterrupt, or crashes.
-  """
+  """Ctrl-C: raises KeyboardInterrupt, so that what is open is closed. While a module is being
+  imported it ends the process at once: C code that is being set up makes an ImportError of a
+  KeyboardInterrupt, or crashes."""
   del number
   while frame is not None:
     if frame.f_code.co_filename.startswith('<frozen importlib'):
@@ -149,14 +145,12 @@ def is_foreign(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def writing(what: str, path: object) -> Iterator[None]:
-  """Names what was being written, and where, in an OSError: a full disk says neither.
+  """Names what was being written, and where, in an OSError: a full disk says neither. Raises
+  OSError of the same number, with both.
 
   Args:
     what: as in 'while writing WHAT'.
     path: of the file or directory; one that the error itself names is kept.
-
-  Raises:
-    OSError: of the same number, with both.
   """
   try:
     yield

@@ -8,15 +8,12 @@ from typing import Annotated, Any, NamedTuple
 
 
 class Bounds(NamedTuple):
-  """The range of numbers that a field of the config accepts; never NaN.
+  """The range of numbers that a field of the config accepts; never NaN."""
 
-  Attributes:
-    low, high: the smallest and the largest number.
-    open_low, open_high: True if the bound itself is not accepted.
-  """
-
+  # low, high: the smallest and the largest number
   low: float = -math.inf
   high: float = math.inf
+  # open_low, open_high: True if the bound itself is not accepted
   open_low: bool = False
   open_high: bool = False
 

@@ -25,13 +25,13 @@ _NEW = flags.DEFINE_integer('new_tokens', 20, 'Tokens of a text at most.', 1)
 _BEAMS = flags.DEFINE_integer('beams', 0, 'Beams of a search. Default: none, tokens are chosen.', 0)
 _ALPHA = flags.DEFINE_float('alpha', 0.6, 'With --beams: how much long texts are favoured.')
 _TEMPERATURE = flags.DEFINE_float(
-  'temperature', None, 'Of the softmax that is drawn from. Default: 1 with --top_k or --top_p.', 0.0
+  'temperature', None, 'Draw at this temperature. Default: 1 with --top_k or --top_p.', 0.0
 )
 _TOP_K = flags.DEFINE_integer('top_k', 0, 'Draw from the k likeliest tokens. Default: all.', 0)
 _TOP_P = flags.DEFINE_float(
   'top_p', 1.0, 'Draw from the likeliest tokens of that probability together.', 0.0, 1.0
 )
-_SEED = flags.DEFINE_integer('seed', 0, 'Of the draws.', 0, (1 << 31) - 1)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of the draws. Default: 0.', 0, (1 << 31) - 1)
 _SHOTS = flags.DEFINE_string('shots', None, 'File whose text stands before each prompt.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
 flags.adopt_module_key_flags(use_flags)

@@ -25,19 +25,12 @@ _FIELD = re.compile(r'^ {2}([\w, ]+): (.*(?:\n {4,}.*)*)', re.MULTILINE)
 
 
 class Field(NamedTuple):
-  """One field.
+  """One field."""
 
-  Attributes:
-    kind: its annotation.
-    required: whether it must be given.
-    help: its line in the docstring of its class, '' if none.
-    default: its value where it need not be given.
-  """
-
-  kind: Any
-  required: bool
-  help: str
-  default: Any = None
+  kind: Any  # its annotation
+  required: bool  # whether it must be given
+  help: str  # its line in the docstring of its class, '' if none
+  default: Any = None  # its value where it need not be given
 
 
 @functools.cache
@@ -64,16 +57,14 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
 def named(
   given: Mapping[str, Any], choices: Mapping[str, Callable[..., Any]], common: Any, key: str
 ) -> dict[str, Field]:
-  """The fields of what `given` names among some functions: its own, those of all, and `name`.
+  """Returns the fields of what `given` names among some functions: its own, those of all, and
+  `name`. Raises UserError: no name, or none of the choices.
 
   Args:
     given: has a name.
     choices: name -> function.
     common: an options class with the fields that all have.
     key: of the config, for messages.
-
-  Raises:
-    UserError: no name, or none of the choices.
   """
   if 'name' not in given:
     raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
@@ -82,27 +73,20 @@ def named(
 
 
 def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) -> Options:
-  """The options that some fields of the config make.
+  """Returns the options that some fields of the config make. Raises UserError as `check` does.
 
   Args:
     options: the class, or a function whose keyword arguments they are.
     given: name -> value.
     key: of the config, for messages.
-
-  Raises:
-    UserError: as `check`.
   """
   return options(**check(options, given, key))
 
 
 def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> dict[str, Any]:
   """Returns the fields, each of its type, with the defaults of those that are not given: integers
-  where floats are expected become floats.
-
-  Raises:
-    UserError: a field that is not known (the nearest is named), one that is lacking, or a value of
-      another type or out of range.
-  """
+  where floats are expected become floats. Raises UserError: a field that is not known (the nearest
+  is named), one that is lacking, or a value of another type or out of range."""
   return check_fields(fields_of(options), given, key)
 
 
@@ -125,15 +109,13 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
 
 def override(config: Any, changes: Any, where: str) -> None:
   """Changes fields of a ConfigDict in place; a dict with another `name`, or `type`, replaces the
-  whole of it, since the fields of the one thing say nothing of the other.
+  whole of it, since the fields of the one thing say nothing of the other. Raises UserError if there
+  is no such field; the nearest is named.
 
   Args:
     config: e.g. `config.data`.
     changes: field -> value, or a ConfigDict of them.
     where: the key of the changes, for messages.
-
-  Raises:
-    UserError: there is no such field; the nearest is named.
   """
   for key, value in changes.items():
     choose(key, config, f'fields of {where}')
@@ -146,11 +128,8 @@ def override(config: Any, changes: Any, where: str) -> None:
 
 
 def convert(kind: Any, value: Any, key: str) -> Any:
-  """The value as this type.
-
-  Raises:
-    UserError: it is of another type or out of range; says which is expected.
-  """
+  """Returns the value as this type. Raises UserError if it is of another type or out of range; says
+  which is expected."""
   found = _convert(kind, value)
   if found is _WRONG:
     raise UserError(f'{key}: expected {describe(kind)}, got {value!r}')
@@ -158,7 +137,7 @@ def convert(kind: Any, value: Any, key: str) -> Any:
 
 
 def describe(kind: Any) -> str:
-  """A type for people: 'int >= 1', "one of 'a', 'b'", 'float or None'."""
+  """Returns a type for people: 'int >= 1', "one of 'a', 'b'", 'float or None'."""
   base, bounds = _split(kind)
   if bounds is not None:
     return f'{describe(base)} {bounds}'
@@ -229,7 +208,7 @@ def _convert_tuple(arguments: tuple[Any, ...], value: Any) -> Any:
 
 
 def _split(kind: Any) -> tuple[Any, Bounds | None]:
-  """The type without its bounds, and these."""
+  """Returns the type without its bounds, and these."""
   if typing.get_origin(kind) is not typing.Annotated:
     return kind, None
   base, *notes = typing.get_args(kind)

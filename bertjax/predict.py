@@ -91,7 +91,7 @@ def _check_flags() -> None:
 
 
 def _parts(model: Any) -> Iterator[Part]:
-  """The texts that the flags name, in pieces that any mode can take at once."""
+  """Returns the texts that the flags name, in pieces that any mode can take at once."""
   if _TEXT.value is not None:
     if _QUESTION.value:
       questions = list(_QUESTION.value)
@@ -117,7 +117,7 @@ def _parts(model: Any) -> Iterator[Part]:
 
 
 def _of_task(model: Any) -> str:
-  """The mode of the task that the model was fine-tuned on; '' where it was not."""
+  """Returns the mode of the task that the model was fine-tuned on; '' where it was not."""
   return _OF_TASK.get(model.task['name'], 'label') if model.task else ''
 
 
@@ -140,13 +140,7 @@ def _mode(model: Any, texts: list[str]) -> str:
 
 
 def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
-  """A JSON object for each text.
-
-  Args:
-    model: a `bertjax.Model`.
-    mode: what to predict.
-    part: the texts.
-  """
+  """Returns a JSON object for each text, with what a `bertjax.Model` predicts in this mode."""
   # Those files have a line for each text, which is read as the run's own evaluation reads it.
   whole = _GLUE.value or bool(_SOFT_LABELS.value)
   keys = dict(cut=use_flags.CUT.value or whole, first=part.first)
@@ -202,7 +196,7 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
 
 
 def shown(mode: str, answer: dict[str, Any]) -> str:
-  """An answer as lines for people; tags as columns, as files of them are."""
+  """Returns an answer as lines for people; tags as columns, as files of them are."""
   if mode == 'tag':
     pairs = zip(answer['tokens'], answer['tags'], strict=True)
     return ''.join(f'{word}\t{tag}\n' for word, tag in pairs)
@@ -230,11 +224,8 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
 
 
 def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
-  """The lines of a file for GLUE, whose examples are counted from 0.
-
-  Raises:
-    UserError: another mode.
-  """
+  """Returns the lines of a file for GLUE, whose examples are counted from 0. Raises UserError:
+  another mode."""
   if mode != 'label':
     raise UserError(f'--glue is for --mode=label, got {mode}')
   label = lambda each: each['label'] if each['probabilities'] else f'{each["label"]:.3f}'
@@ -262,7 +253,7 @@ def _check_read(model: Any, mode: str) -> None:
 
 
 def soft_labels(part: Part, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """The lines of a table with the probability of each class, or the number, beside them."""
+  """Returns the lines of a table with the probability of each class, or the number, beside them."""
   said = [answer['probabilities'] or answer['label'] for answer in found]
   return [dict(columns, soft_label=each) for columns, each in zip(part.columns, said, strict=True)]
 

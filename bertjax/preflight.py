@@ -87,7 +87,7 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _buffers(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-  """The largest, a line each."""
+  """Yields the largest, a line each."""
   for each in found:
     many = f'{each["count"]} x ' if each['count'] > 1 else ''
     size = f'{many}{each["bytes"] / 2**20:,.0f} MB'

@@ -32,10 +32,8 @@ _ELSEWHERE: dict[str, str] = {}  # what directories name -> the file that does
 
 @functools.cache
 def names_in(package: str) -> tuple[str, ...]:
-  """The choices of a package, e.g. 'bertjax.examples.plans': the modules that lie directly in it.
-
-  What several of them share lies in a folder below it, or elsewhere.
-  """
+  """Returns the choices of a package, e.g. 'bertjax.examples.plans': the modules that lie directly
+  in it. What several of them share lies in a folder below it, or elsewhere."""
   path = importlib.import_module(package).__path__
   return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if not m.ispkg))
 

@@ -30,11 +30,8 @@ def refuse(key: str) -> None:
 
 
 def without(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Takes what was removed out of the config of an older run, JSON values.
-
-  Raises:
-    UserError: the run had a value that nothing can have now.
-  """
+  """Takes what was removed out of the config of an older run, JSON values. Raises UserError: the
+  run had a value that nothing can have now."""
   flat, kept = dotted.flat(config), {}
   for key, value in flat.items():
     row = _row(key, str(flat.get(f'{key.rpartition(".")[0]}.name')))

@@ -20,11 +20,8 @@ REPLICAS = 'data'  # its devices hold the same parameters
 
 
 def typed_mesh(text: str) -> dict[str, int]:
-  """Axis -> devices along it, of a mesh as it is typed: data,fsdp,tensor as in 1,4,2.
-
-  Raises:
-    UserError: not three numbers.
-  """
+  """Axis -> devices along it, of a mesh as it is typed: data,fsdp,tensor as in 1,4,2. Raises
+  UserError: not three numbers."""
   try:
     data, fsdp, tensor = map(int, text.split(','))
   except ValueError:
@@ -33,15 +30,8 @@ def typed_mesh(text: str) -> dict[str, int]:
 
 
 def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
-  """Axis -> devices along it.
-
-  Args:
-    config_mesh: as in `make_mesh`.
-    devices: number of devices.
-
-  Raises:
-    UserError: sizes whose product is not the number of devices.
-  """
+  """Returns axis -> devices along it, of a `config_mesh` as of `make_mesh`. Raises UserError: sizes
+  whose product is not the number of devices."""
   sizes = {axis: int(config_mesh.get(axis, 1)) for axis in MESH_AXES}
   given = list(sizes.values())
   if given.count(-1) > 1:
@@ -56,18 +46,15 @@ def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
 
 
 def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
-  """Arranges the devices along MESH_AXES; one axis may be -1, "the rest".
-
-  Axis types are Auto: Linen asserts on Explicit ones, which `jax.make_mesh` makes by default.
+  """Arranges the devices along MESH_AXES; one axis may be -1, "the rest". Axis types are Auto:
+  Linen asserts on Explicit ones, which `jax.make_mesh` makes by default. Raises UserError: sizes
+  whose product is not the number of devices, or slices that do not divide data.
 
   Args:
     config_mesh: `config.mesh`; an axis that it does not name has size 1. Of several `slices`, which
       a slower network connects, each has whole groups of the axis data, so that nothing but the sum
       of the gradients crosses it. Where devices do not say their slice, it is their process.
     devices: all by default.
-
-  Raises:
-    UserError: sizes whose product is not the number of devices, or slices that do not divide data.
   """
   devices = jax.devices() if devices is None else devices
   sizes = list(mesh_sizes(config_mesh, len(devices)).values())
@@ -90,7 +77,7 @@ def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def as_rules(config_rules) -> list[tuple[str, Any]]:
-  """The config's table as the list of pairs that flax.linen takes."""
+  """Returns the config's table as the list of pairs that flax.linen takes."""
   return [
     (name, tuple(axes) if isinstance(axes, list | tuple) else axes) for name, axes in config_rules
   ]
@@ -105,17 +92,13 @@ def logical_axes(boxed: Any) -> Any:
 
 
 def leaf_path(path: Sequence[Any]) -> str:
-  """A key path as 'a/b/c'."""
+  """Returns a key path as 'a/b/c'."""
   return '/'.join(str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k)))) for k in path)
 
 
 def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
-  """PartitionSpecs for a tree of shapes.
-
-  Raises:
-    UserError: a logical axis without a rule, two axes of one leaf on the same mesh axis, or a
-      size that the mesh does not divide; the leaf is named.
-  """
+  """PartitionSpecs for a tree of shapes. Raises UserError: a logical axis without a rule, two axes
+  of one leaf on the same mesh axis, or a size that the mesh does not divide; the leaf is named."""
   table: dict[str | None, Any] = {None: None, **dict(rules)}
 
   def spec(path, shape, names) -> PartitionSpec:
@@ -150,7 +133,7 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
 
 
 def abstract(boxed: Any, rules: Rules, mesh: Mesh) -> Any:
-  """A tree of partitioning boxes of shapes as ShapeDtypeStructs with shardings; raises as
+  """Returns a tree of partitioning boxes of shapes as ShapeDtypeStructs with shardings; raises as
   `param_specs`."""
   shapes = nn.meta.unbox(boxed)
   shardings = named(mesh, param_specs(shapes, logical_axes(boxed), rules, mesh))
@@ -172,9 +155,9 @@ def replicas() -> int:
 
 
 def by_replica(function: Callable[[Any, Any], tuple[Any, Any]]) -> Callable:
-  """A function of (what all replicas hold, rows) -> (what all will hold, rows), such that each
-  replica runs it on its own rows. What all will hold must have been summed over REPLICAS; the other
-  axes of the mesh stay XLA's."""
+  """Returns a function of (what all replicas hold, rows) -> (what all will hold, rows), such that
+  each replica runs it on its own rows. What all will hold must have been summed over REPLICAS; the
+  other axes of the mesh stay XLA's."""
   mesh, rules = jax.sharding.get_abstract_mesh(), nn.get_logical_axis_rules()
   # A kernel wants no axis to be XLA's, so those of one device are taken along.
   taken = {REPLICAS, *(axis for axis, size in mesh.shape.items() if size == 1)}

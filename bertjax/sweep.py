@@ -45,11 +45,8 @@ flags.mark_flags_as_required(['config', 'workdir'])
 
 
 def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric: str) -> list[str]:
-  """Trains what is due; returns the names of the runs that failed.
-
-  Raises:
-    UserError: a signal has stopped a run, or a run does not have the metric, as no other will.
-  """
+  """Trains what is due; returns the names of the runs that failed. Raises UserError if a signal has
+  stopped a run, or a run does not have the metric, as no other will."""
   from bertjax.launch.processes import UNFINISHED, Command, run_together
 
   failed = []
@@ -99,11 +96,8 @@ def main() -> int:
 
 
 def _finished(run: pathlib.Path, config: Any, metric: str) -> bool:
-  """Returns whether a run has its last checkpoint and its scores.
-
-  Raises:
-    UserError: there is a run of another config.
-  """
+  """Returns whether a run has its last checkpoint and its scores. Raises UserError if there is a
+  run of another config."""
   from bertjax.checkpoint import resume
   from bertjax.launch.resumable import finished
   from bertjax.train import resolve

@@ -57,51 +57,36 @@ Variables = Mapping[str, Any]  # collections; only 'params' is trained
 
 
 class Part(NamedTuple):
-  """How a part of a model, its encoder, is taken from it.
+  """The way to take a part of a model, such as its encoder, from it."""
 
-  Attributes:
-    model: `config.model` of the whole -> that of the encoder.
-    select: parameters of the whole -> those of the encoder, and heads that go with it.
-  """
-
+  # `config.model` of the whole -> that of the encoder
   model: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda model: model
+  # parameters of the whole -> those of the encoder, and heads that go with it
   select: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda params: params
 
 
 class Factory(NamedTuple):
   """A named choice of `config.model` or `config.objective`: models/NAME.py exports it as MODEL,
-  objectives/NAME.py as OBJECTIVE.
+  objectives/NAME.py as OBJECTIVE."""
 
-  Attributes:
-    options: a class or function whose annotated keyword arguments are the fields of `config.model`
-      or `config.objective`, besides its name.
-    make: builds a model from `config.model`, or an objective from the run's config.
-    encoder: of a model, the part without what serves pretraining alone: what a student learns from.
-    tuned: of a model, what fine-tuning begins with; None: the encoder.
-  """
-
+  # a class or function whose annotated keyword arguments are the fields of `config.model` or
+  # `config.objective`, besides its name
   options: Callable[..., Any]
+  # builds a model from `config.model`, or an objective from the run's config
   make: Callable[[Any], Any]
+  # of a model, the part without what serves pretraining alone: what a student learns from
   encoder: Part = Part()
-  tuned: Part | None = None
+  tuned: Part | None = None  # of a model, what fine-tuning begins with; None: the encoder
 
 
 class Beam(NamedTuple):
-  """The likeliest starts of the answers of a batch and the likeliest ends of each, best first.
+  """The likeliest starts of the answers of a batch and the likeliest ends of each, best first."""
 
-  Attributes:
-    start_BK: float32 log-probabilities.
-    start_column_BK: int32.
-    end_BKK: log-probabilities of the ends of each start, if the answer starts there.
-    end_column_BKK: int32.
-    none_B: log-odds that there is no answer.
-  """
-
-  start_BK: Array
-  start_column_BK: Array
-  end_BKK: Array
-  end_column_BKK: Array
-  none_B: Array
+  start_BK: Array  # float32 log-probabilities
+  start_column_BK: Array  # int32
+  end_BKK: Array  # log-probabilities of the ends of each start, if the answer starts there
+  end_column_BKK: Array  # int32
+  none_B: Array  # log-odds that there is no answer
 
 
 class Term(NamedTuple):
@@ -109,19 +94,14 @@ class Term(NamedTuple):
 
   The loop trains on `sum over terms of scale * total / (weight + plus)`, with total and weight
   summed over all devices and microbatches first, and logs `total / weight` under the term's name.
-
-  Attributes:
-    total: sum of the weighted values of these rows, which may be those of a microbatch on a device:
-      rows do not know of each other. A metric's total may be a vector.
-    weight: sum of the weights. Of a trained term it must not depend on the parameters.
-    scale: its share of the trained loss; 0 makes it a metric.
-    plus: added once to the global weight (BERT's 1e-5).
   """
 
+  # sum of the weighted values of these rows, which may be those of a microbatch on a device: rows
+  # do not know of each other. A metric's total may be a vector.
   total: Array
-  weight: Array
-  scale: float = 0.0
-  plus: float = 0.0
+  weight: Array  # sum of the weights. Of a trained term it must not depend on the parameters.
+  scale: float = 0.0  # its share of the trained loss; 0 makes it a metric
+  plus: float = 0.0  # added once to the global weight (BERT's 1e-5)
 
 
 TEACHER = 'teacher'  # the collection of variables that nobody trains and no checkpoint holds
@@ -129,33 +109,23 @@ FIT = 'fit'  # parameters that training alone has: who reads a run's model gets 
 
 
 class Context(NamedTuple):
-  """The inputs of a step besides variables and batch.
+  """The inputs of a step besides variables and batch."""
 
-  Attributes:
-    key: PRNG key of this step; equal on every device and in every microbatch.
-    step: the global step, traced, int32.
-    train: static; False switches dropout off. An objective that samples also does so in
-      evaluation, with a fixed key.
-  """
-
-  key: Array
-  step: Array
+  key: Array  # PRNG key of this step; equal on every device and in every microbatch
+  step: Array  # the global step, traced, int32
+  # static; False switches dropout off. An objective that samples also does so in evaluation, with a
+  # fixed key.
   train: bool
 
 
 class Out(NamedTuple):
-  """The result of an objective.
+  """The result of an objective."""
 
-  Attributes:
-    terms: name -> Term.
-    carry: state that this batch hands to the next one; B first in every leaf.
-    updates: collection (never 'params') -> (totals, weights), two trees like it. Both are summed
-      over all devices and microbatches; after the optimizer step each array of the collection
-      becomes total / weight, or stays as it is where the weight is 0.
-  """
-
-  terms: dict[str, Term]
-  carry: Any = ()
+  terms: dict[str, Term]  # name -> Term
+  carry: Any = ()  # state that this batch hands to the next one; B first in every leaf
+  # collection (never 'params') -> (totals, weights), two trees like it. Both are summed over all
+  # devices and microbatches; after the optimizer step each array of the collection becomes total /
+  # weight, or stays as it is where the weight is 0.
   updates: Mapping[str, Any] = {}
 
 
@@ -165,109 +135,73 @@ def means(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
 
 
 class Objective(NamedTuple):
-  """A training system as pure functions; the loop knows nothing else about it.
+  """A training system as pure functions; the loop knows nothing else about it."""
 
-  Attributes:
-    init: (key, batch) -> variables, a dict of collections whose leaves are flax.linen partitioning
-      boxes.
-    loss: (variables, carry, batch, ctx) -> Out.
-    predict: (variables, carry, batch) -> dict of arrays: logits and, where asked, hidden states.
-    carry: (batch) -> the carry before the first batch; () if there is none.
-    flops: (host batch) -> model FLOPs of one forward and backward pass over it: see
-      `bertjax/models/layers/flops.py`.
-    finish: name -> (total, weight) on the host -> the metrics that are logged; an objective with
-      vector totals (counts, histograms) makes its scalars here.
-    enter: variables -> variables, applied once, before the first step of the phase (a warm start
-      of one part from another); or None.
-    evals: the modules of bertjax/evals that can judge it.
-  """
-
+  # (key, batch) -> variables, a dict of collections whose leaves are flax.linen partitioning boxes
   init: Callable[[Array, Batch], Variables]
-  loss: Callable[[Variables, Any, Batch, Context], Out]
+  loss: Callable[[Variables, Any, Batch, Context], Out]  # (variables, carry, batch, ctx) -> Out
+  # (variables, carry, batch) -> dict of arrays: logits and, where asked, hidden states
   predict: Callable[[Variables, Any, Batch], dict[str, Array]]
-  carry: Callable[[Batch], Any]
+  carry: Callable[[Batch], Any]  # (batch) -> the carry before the first batch; () if there is none
+  # (host batch) -> model FLOPs of one forward and backward pass over it: see
+  # `bertjax/models/layers/flops.py`
   flops: Callable[[Batch], float]
+  # name -> (total, weight) on the host -> the metrics that are logged; an objective with vector
+  # totals (counts, histograms) makes its scalars here
   finish: Callable[[Mapping[str, tuple[Any, Any]]], dict[str, float]] = means
+  # variables -> variables, applied once, before the first step of the phase (a warm start of one
+  # part from another); or None
   enter: Callable[[Variables], Variables] | None = None
-  evals: Sequence[str] = ('loss',)
+  evals: Sequence[str] = ('loss',)  # the modules of bertjax/evals that can judge it
 
 
 class Subject(NamedTuple):
-  """The subject of an evaluator: one phase of a run.
+  """The subject of an evaluator: one phase of a run."""
 
-  Attributes:
-    config: config of the phase, references resolved.
-    make: config -> Objective, for a model with other fields than in training.
-    objective: the one that is trained.
-    shapes: (Objective, batch) -> its variables as shapes.
-    variables: those of `objective`.
-    template: a host batch of zeros in the shapes of training.
-    store: of the training text; it knows the vocabulary and how often each id occurs.
-    held_out: store of the text that is kept for evaluation, or None.
-    stream: rows of a stream that are kept for it (config.data.reader='seqio'), or None.
-    fallback: directory for plans where that of the store cannot be written.
-    ways: number that must divide the rows of a batch.
-    eval_step: Objective -> (variables, carry, device batch) -> (sums, carry), compiled at its first
-      use.
-    compile: function -> the function, compiled for the run's mesh at its first use.
-    put: global host batch -> global arrays; every process sends its rows.
-    shared: results that evaluators of the phase share with each other, by key.
-    key: of the set of `config.evals` that an evaluator is asked for, for messages.
-  """
-
-  config: Any
+  config: Any  # config of the phase, references resolved
+  # config -> Objective, for a model with other fields than in training
   make: Callable[[Any], Objective]
-  objective: Objective
-  shapes: Callable[[Objective, Batch], Any]
-  variables: Any
-  template: Batch
-  store: Any
-  held_out: Any
+  objective: Objective  # the one that is trained
+  shapes: Callable[[Objective, Batch], Any]  # (Objective, batch) -> its variables as shapes
+  variables: Any  # those of `objective`
+  template: Batch  # a host batch of zeros in the shapes of training
+  store: Any  # of the training text; it knows the vocabulary and how often each id occurs
+  held_out: Any  # store of the text that is kept for evaluation, or None
+  # rows of a stream that are kept for it (config.data.reader='seqio'), or None
   stream: HeldOutRows | None
-  fallback: str | None
-  ways: int
+  fallback: str | None  # directory for plans where that of the store cannot be written
+  ways: int  # number that must divide the rows of a batch
+  # Objective -> (variables, carry, device batch) -> (sums, carry), compiled at its first use
   eval_step: Callable[[Objective], Callable[..., tuple[Any, Any]]]
+  # function -> the function, compiled for the run's mesh at its first use
   compile: Callable[[Callable], Callable]
-  put: Callable[[Batch], Any]
-  shared: dict[Any, Any]
+  put: Callable[[Batch], Any]  # global host batch -> global arrays; every process sends its rows
+  shared: dict[Any, Any]  # results that evaluators of the phase share with each other, by key
+  # of the set of `config.evals` that an evaluator is asked for, for messages
   key: str = 'config.evals'
 
 
 class Report(NamedTuple):
-  """The result of an evaluation.
+  """The result of an evaluation."""
 
-  Attributes:
-    scores: name -> number.
-    table: a rich table to be shown with them, or None.
-  """
-
-  scores: Mapping[str, float]
-  table: Any = None
+  scores: Mapping[str, float]  # name -> number
+  table: Any = None  # a rich table to be shown with them, or None
 
 
 class Evaluation(NamedTuple):
-  """An evaluator that is ready for one phase.
+  """An evaluator that is ready for one phase."""
 
-  Attributes:
-    names: of the scores that it may give.
-    run: (variables, step) -> Report; every process calls it.
-  """
-
-  names: frozenset[str]
-  run: Callable[[Variables, int], Report]
+  names: frozenset[str]  # of the scores that it may give
+  run: Callable[[Variables, int], Report]  # (variables, step) -> Report; every process calls it
 
 
 class Evaluator(NamedTuple):
-  """A way to judge a model: evals/NAME.py exports it as EVALUATOR.
+  """A way to judge a model: evals/NAME.py exports it as EVALUATOR."""
 
-  Attributes:
-    options: a NamedTuple class, the fields of a set in `config.evals` besides type and every.
-    make: (Subject, options) -> Evaluation; whatever cannot work is refused here, before training.
-    idle: options -> whether they ask for nothing, and no objective need support it.
-    at_end: True if a set is evaluated at the end of the run alone, unless its `every` says more.
-  """
-
-  options: type
+  options: type  # a NamedTuple class, the fields of a set in `config.evals` besides type and every
+  # (Subject, options) -> Evaluation; whatever cannot work is refused here, before training
   make: Callable[[Subject, Any], Evaluation]
+  # options -> whether they ask for nothing, and no objective need support it
   idle: Callable[[Any], bool] = lambda options: False
+  # True if a set is evaluated at the end of the run alone, unless its `every` says more
   at_end: bool = False

@@ -13,6 +13,8 @@ from mutation import mutation
 
 from bertjax import errors
 
+MUTATED = 'bertjax/errors.py'
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -45,7 +47,6 @@ def test_a_mistake_of_the_user_is_one_line():
 @pytest.mark.parametrize('error', ['ValueError("of ours")', 'OSError(28, "full", "a.txt")'])
 @mutation(
   'errors: a mistake of ours is shown as one of the user',
-  'bertjax/errors.py',
   '  except UserError as error:',
   '  except Exception as error:',
 )
@@ -82,9 +83,9 @@ def interrupted(command, after: float) -> tuple[int, str]:
 @pytest.mark.parametrize('after', [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
 @mutation(
   'errors: Ctrl-C during the imports of a command is a traceback',
-  'bertjax/__init__.py',
   "if sys.argv[:1] == ['-m'] and",
   'if False and',
+  file='bertjax/__init__.py',
   case='0.0',
 )
 def test_ctrl_c_at_any_moment_shows_no_traceback(rich_store, tmp_path, after):
@@ -97,7 +98,6 @@ def test_ctrl_c_at_any_moment_shows_no_traceback(rich_store, tmp_path, after):
 
 @mutation(
   'errors: the door leaves Ctrl-C to the system',
-  'bertjax/errors.py',
   'signal.signal(signal.SIGINT, functools.partial(_interrupt, program))',
   'pass',
 )
@@ -109,7 +109,6 @@ def test_ctrl_c_is_the_doors_as_soon_as_it_is_open():
 
 @mutation(
   'errors: an import makes something else of Ctrl-C',
-  'bertjax/errors.py',
   "if frame.f_code.co_filename.startswith('<frozen importlib'):",
   'if False:',
 )
@@ -123,7 +122,6 @@ def test_an_import_makes_nothing_else_of_ctrl_c(tmp_path):
 
 @mutation(
   'errors: Ctrl-C is lost within the garbage collector',
-  'bertjax/errors.py',
   'if isinstance(raised.exc_value, KeyboardInterrupt):',
   'if False:',
 )
@@ -136,20 +134,17 @@ def test_ctrl_c_is_not_lost_within_the_garbage_collector():
 
 @mutation(
   'errors: a command whose reader left shows a traceback',
-  'bertjax/errors.py',
   'except BrokenPipeError:',
   'except ZeroDivisionError:',
 )
 @mutation(
   'errors: what is left in the buffer is for Python to complain of',
-  'bertjax/errors.py',
   'sys.stdout.flush()  # else',
   'pass  # else',
   case='fewer than a buffer',
 )
 @mutation(
   'errors: every pipe that breaks is taken for stdout',
-  'bertjax/errors.py',
   'if not stdout.poll(0):',
   'if False:',
   case='of a server',

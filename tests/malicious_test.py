@@ -34,6 +34,8 @@ from bertjax.store.reader import open_store
 from bertjax.train import loop as train_loop
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/store/ensure.py'
+
 OUTSIDE = ('../outside.npy', 'columns/../../outside.npy', '/etc/passwd')
 
 
@@ -57,7 +59,9 @@ def sign(file, body):
   file.write_text(json.dumps(dict(body, sha256=checksums.digest(body))))
 
 
-@mutation('plans: any file may be named', 'bertjax/store/cache.py', '  if outside:', '  if False:')
+@mutation(
+  'plans: any file may be named', '  if outside:', '  if False:', file='bertjax/store/cache.py'
+)
 @pytest.mark.parametrize('name', OUTSIDE)
 def test_a_plan_stays_within_its_directory(tmp_path, name):
   (tmp_path / 'outside.npy').write_bytes(b'secret')
@@ -69,9 +73,9 @@ def test_a_plan_stays_within_its_directory(tmp_path, name):
 
 @mutation(
   'checkpoint: what is not in its directory counts as there',
-  'bertjax/checkpoint/manifest.py',
   'if name not in found:',
   'if not (directory / name).exists():',
+  file='bertjax/checkpoint/manifest.py',
 )
 @pytest.mark.parametrize('name', ['../outside', '/etc/passwd', 'state/../../outside'])
 def test_a_checkpoint_stays_within_its_directory(tmp_path, name):
@@ -138,16 +142,13 @@ RUNAWAY = (
 
 
 @mutation(
-  'tokenizer: any pattern will do',
-  'bertjax/vocab/formats.py',
-  '  patterns.check(spec)\n',
-  '',
+  'tokenizer: any pattern will do', '  patterns.check(spec)\n', '', file='bertjax/vocab/formats.py'
 )
 @mutation(
   'tokenizer: a group may be repeated that matches in several ways',
-  'bertjax/vocab/patterns.py',
   'if most > 1 and',
   'if most < 0 and',
+  file='bertjax/vocab/patterns.py',
   case='(a+)+$',
 )
 @pytest.mark.parametrize('pattern', RUNAWAY)
@@ -172,9 +173,9 @@ LONG_TAIL = (
 
 @mutation(
   'tokenizer: two repetitions are too many',
-  'bertjax/vocab/patterns.py',
   '_MOST_LOOPS = 2',
   '_MOST_LOOPS = 1',
+  file='bertjax/vocab/patterns.py',
 )
 @pytest.mark.parametrize(
   'pattern',
@@ -187,10 +188,10 @@ def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
 
 @mutation(
   'tokenizer: any id will do',
-  'bertjax/vocab/formats.py',
   'if index[last] >= MOST:',
   'if index[last] < 0:',
-  case='16777216',  # the others would take all memory
+  file='bertjax/vocab/formats.py',
+  case='16777216',
 )
 @pytest.mark.parametrize('last', [3_000_000_000, 2**31, 2**24])
 def test_an_id_beyond_all_vocabularies_is_refused_before_memory_is_taken(tmp_path, last):
@@ -209,7 +210,6 @@ NASTY = 'a b\'c"d;touch pwned $(touch pwned) `touch pwned` | touch pwned & > pwn
 
 @mutation(
   'store: the words of a child are a line of a shell',
-  'bertjax/store/ensure.py',
   'children.run([sys.executable',
   "children.run(['sh', '-c', ' '.join(arguments)] if arguments else [sys.executable",
 )
@@ -291,9 +291,9 @@ READS_THE_MODEL = ('load', 'convert', 'source')  # alone
 
 @mutation(
   "names: those of a directory are as good as a config's",
-  'bertjax/checkpoint/resume.py',
   '  registry.note_elsewhere(found, str(path))\n',
   '',
+  file='bertjax/checkpoint/resume.py',
 )
 @pytest.mark.parametrize('key', KEYS)
 def test_a_module_that_a_run_names_does_not_run(fetched, key):
@@ -314,16 +314,16 @@ HIDDEN = 'finds outside of the current directory'
 
 @mutation(
   'names: those of a directory are looked for here',
-  'bertjax/registry.py',
   'hidden = _here() if place else []',
   'hidden = []',
+  file='bertjax/registry.py',
   case='trusted',
 )
 @mutation(
   'names: --evaluate forgets the config file',
-  'bertjax/main.py',
   '    registry.note_own(command_line.load(own.config))',
   '    pass',
+  file='bertjax/main.py',
   case='config',
 )
 @pytest.mark.parametrize(
@@ -402,7 +402,6 @@ def test_paths_and_relative_names_are_no_modules(fetched, name):
 
 @mutation(
   'names: the child that makes a store imports anything',
-  'bertjax/store/ensure.py',
   "  theirs = [registry.check(name, f'config.data.{key}') for key, name in code.items()]\n",
   '  theirs = []\n',
 )
@@ -423,12 +422,7 @@ def test_code_that_makes_a_store_of_a_run_is_trusted_first(fetched, monkeypatch,
   assert commands[0][1:4] == ['-P', '-m', 'bertjax.prepare']
 
 
-@mutation(
-  'names: capitals is a module, too',
-  'bertjax/store/ensure.py',
-  " if name != 'capitals'}",
-  '}',
-)
+@mutation('names: capitals is a module, too', " if name != 'capitals'}", '}')
 def test_capitals_of_a_run_are_no_code(fetched, monkeypatch):
   monkeypatch.setattr(ensure_store.children, 'run', lambda command, env: 1)
   fetched.module = 'capitals'

@@ -76,10 +76,9 @@ def git(*arguments: str) -> str | None:
 
 
 def changed_files(base: str) -> set[str] | None:
-  """The files that differ from the merge base with `base`, or None where there is no history.
-
-  Without `base` it is origin/main; on main itself, whose merge base is the head, its parent.
-  """
+  """Returns the files that differ from the merge base with `base`, or None where there is no
+  history. Without `base` it is origin/main; on main itself, whose merge base is the head, its
+  parent."""
   head = git('rev-parse', 'HEAD')
   for candidate in [base] if base else ['origin/main', 'HEAD~1']:
     found = git('merge-base', 'HEAD', candidate)
@@ -116,15 +115,9 @@ class Skipped(Exception):
 
 
 def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
-  """Applies the edit to a copy and runs its test there.
-
-  Returns:
-    None if the test went red, else what is wrong.
-
-  Raises:
-    OutOfTime: it was not done when the clock said `end`.
-    Skipped: its test is skipped here.
-  """
+  """Applies the edit to a copy and runs its test there. Returns None if the test went red, else
+  what is wrong. Raises OutOfTime if it was not done when the clock said `end`. Raises Skipped if
+  its test is skipped here."""
   if time.monotonic() >= end:
     raise OutOfTime
   with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,8 @@ import bertjax
 from bertjax import __main__ as commands
 from bertjax.config import command_line
 
+MUTATED = 'pyproject.toml'
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -50,7 +52,6 @@ def run(site, folder, *arguments) -> subprocess.CompletedProcess:
 
 @mutation(
   'package: the configs are left out of the wheel',
-  'pyproject.toml',
   'include = ["bertjax*", "configs*"]',
   'include = ["bertjax*"]',
 )
@@ -61,12 +62,7 @@ def test_configs_are_imported_from_the_wheel(site, tmp_path):
   assert done.stdout.count(str(site)) == 2
 
 
-@mutation(
-  'package: the tables of tile sizes are left out of the wheel',
-  'pyproject.toml',
-  '["*.json"]',
-  '["*.none"]',
-)
+@mutation('package: the tables of tile sizes are left out of the wheel', '["*.json"]', '["*.none"]')
 def test_all_of_the_package_is_in_the_wheel(site):
   kinds = ('*.py', '*.json')
   files = lambda root: {p.relative_to(root) for k in kinds for p in root.glob(f'bertjax/**/{k}')}
@@ -75,7 +71,6 @@ def test_all_of_the_package_is_in_the_wheel(site):
 
 @mutation(
   'package: the training stack is not what the wheel depends on',
-  'pyproject.toml',
   'dependencies = { file = "requirements-train.txt" }',
   'dependencies = { file = "requirements-prepare.txt" }',
 )
@@ -101,9 +96,9 @@ def test_dependencies_are_those_of_the_requirements_files(site):
 
 @mutation(
   'package: the version is not the one of the changelog',
-  'bertjax/__init__.py',
   "__version__ = '",
   "__version__ = '9",
+  file='bertjax/__init__.py',
 )
 def test_package_wheel_and_changelog_have_one_version(site, tmp_path):
   (info,) = site.glob('*.dist-info')
@@ -129,12 +124,7 @@ def test_commands_are_listed_without_heavy_imports(site, tmp_path):
   assert wrong.returncode == 1 and "expected no arguments, got 'train'" in wrong.stderr
 
 
-@mutation(
-  'package: a command is not in the list',
-  'bertjax/__main__.py',
-  "  'vocab',\n",
-  '',
-)
+@mutation('package: a command is not in the list', "  'vocab',\n", '', file='bertjax/__main__.py')
 def test_every_command_is_in_the_list():
   """A module that is run by itself is a command, but for the benches' and workers' own."""
   found = set()
@@ -148,15 +138,15 @@ def test_every_command_is_in_the_list():
 
 @mutation(
   "package: a config of the user's own is not read",
-  'bertjax/config/command_line.py',
   'or pathlib.Path(name).exists()',
   'or False',
+  file='bertjax/config/command_line.py',
 )
 @mutation(
   'package: a config in a folder is found in a checkout alone',
-  'bertjax/config/command_line.py',
   'FOLDER not in file.parents',
   'file.parent != FOLDER',
+  file='bertjax/config/command_line.py',
 )
 def test_a_path_of_a_config_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)

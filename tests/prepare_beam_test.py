@@ -24,22 +24,17 @@ from bertjax.store import shards as shards_lib
 from bertjax.text import corpus as corpus_lib
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/store/shards.py'
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-mutation(
-  'shards: a block ends with its file',
-  'bertjax/store/shards.py',
-  '(0 if whole else int(size_D[-1]))',
-  '0',
-)
+mutation('shards: a block ends with its file', '(0 if whole else int(size_D[-1]))', '0')
 mutation(
   'shards: a part of the store ends in the middle of a block',
-  'bertjax/store/shards.py',
   'min(last, len(record_D)), whole)',
   'min(last, len(record_D)), True)',
 )
 mutation(
   'shards: what was left out by one of them counts',
-  'bertjax/store/shards.py',
   "found.count += index['bad_lines']",
   "found.count = index['bad_lines']",
 )
@@ -94,7 +89,6 @@ def test_shards_join_to_the_store_of_one_machine(tmp_path, any_runner):
 
 @mutation(
   'shards: a resumed join begins with the first document',
-  'bertjax/store/shards.py',
   'first = min(skip, len(record_D))',
   'first = 0',
 )
@@ -141,7 +135,6 @@ def divided(folder, pattern, vocab):
 
 @mutation(
   'shards: blocks of another share of the text are taken for these',
-  'bertjax/store/shards.py',
   'reading=[*reading, files.total],',
   'reading=[*reading, files.total if files.verbatim else 0],',
 )
@@ -155,10 +148,7 @@ def test_a_shard_of_more_text_is_another_one(tmp_path):
 
 
 @mutation(
-  'shards: the text is not looked at where it is encoded',
-  'bertjax/store/shards.py',
-  'if name != shard.name:',
-  'if False:',
+  'shards: the text is not looked at where it is encoded', 'if name != shard.name:', 'if False:'
 )
 def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
   given = texts(tmp_path)
@@ -171,7 +161,6 @@ def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
 
 @mutation(
   'shards: a full disk does not say what was being written',
-  'bertjax/store/shards.py',
   "with writing('encoded text', file):",
   'if True:',
 )
@@ -185,12 +174,7 @@ def test_a_full_disk_names_the_shard(tmp_path):
   assert not shard.path.exists()
 
 
-@mutation(
-  'shards: damage is not noticed',
-  'bertjax/store/shards.py',
-  'zipfile.BadZipFile, ',
-  'ZeroDivisionError, ',
-)
+@mutation('shards: damage is not noticed', 'zipfile.BadZipFile, ', 'ZeroDivisionError, ')
 def test_a_damaged_shard_is_named(tmp_path):
   given = texts(tmp_path)
   (shard,) = divided(tmp_path, '2.text', given['vocab'])
@@ -251,9 +235,9 @@ def workers_of(parent: int) -> list[int]:
 
 @mutation(
   'beam: a killed worker is waited for',
-  'bertjax/store/on_beam.py',
   "_KILLED = 'run_worker'",
   "_KILLED = 'nobody'",
+  file='bertjax/store/on_beam.py',
 )
 @needs_beam
 @pytest.mark.full

@@ -18,15 +18,15 @@ from bertjax.text import corpus as corpus_lib
 from bertjax.text import phrases
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/store/builder.py'
+
 mutation(
   'prepare: languages numbered batch by batch',
-  'bertjax/store/builder.py',
   "self._numbers(batch.languages)[column['language']]",
   "column['language']",
 )
 mutation(
   'prepare: languages forgotten by a run that goes on',
-  'bertjax/store/builder.py',
   "self.languages, self._begun = progress['languages'], set",
   'self._begun = set',
 )
@@ -53,7 +53,6 @@ def values(store, name):
 
 @mutation(
   'prepare: a language that is one document is held out',
-  'bertjax/store/builder.py',
   ' & ~self._begins_language(column, size_D)',
   '',
 )

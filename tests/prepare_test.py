@@ -47,11 +47,13 @@ from bertjax.text import sentence_split
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/store/unfinished.py'
+
 mutation(
   'prepare: a kill in the first part is not noted',
-  'bertjax/store/builder.py',
   'if not self.train.parts:',
   'if False:',
+  file='bertjax/store/builder.py',
 )
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -88,9 +90,9 @@ def test_a_stream_is_the_text_with_the_ends_of_its_lines(tmp_path, capsys, kind,
 @pytest.mark.parametrize('kind', ['words', 'bytes'])
 @mutation(
   'verbatim: blank lines are lost',
-  'bertjax/text/sentence_split.py',
   "'[^\\n]*\\n|[^\\n]+'",
   "'[^\\n]+\\n|[^\\n]+'",
+  file='bertjax/text/sentence_split.py',
 )
 def test_verbatim_text_is_a_stream_in_which_nothing_is_lost(tmp_path, kind):
   text = '\n  the cat \n\n\n<doc>\nsat\x85 on\u2028a mat\r\n \n</doc>\n' * 4000 + 'é\n'
@@ -187,13 +189,12 @@ def _interrupt(*_):
 
 @mutation(
   'locks: closing the lock hides what a full disk has no room for',
-  'bertjax/machine/locks.py',
   'os.write(file.fileno(), json.dumps(said).encode())',
   'file.write(json.dumps(said))',
+  file='bertjax/machine/locks.py',
 )
 @mutation(
   'prepare: what was killed before its first note is refused for ever',
-  'bertjax/store/unfinished.py',
   "<= {f'{_PROGRESS}.tmp'}:",
   '<= set():',
 )
@@ -274,13 +275,11 @@ def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, 
 
 @mutation(
   'prepare: a store from before accents were said is another one',
-  'bertjax/store/unfinished.py',
   "found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents",
   'pass',
 )
 @mutation(
   'prepare: a store from before goes on with whatever becomes of accents now',
-  'bertjax/store/unfinished.py',
   "whole = whole and 'accents' in progress['identity']['vocabulary']",
   'pass',
 )
@@ -376,9 +375,9 @@ def test_mistakes_write_nothing(tmp_path, vocab):
 
 @mutation(
   'prepare: a full disk does not say what was being written',
-  'bertjax/store/builder.py',
   "with writing('a part of the store', self._path):",
   'if True:',
+  file='bertjax/store/builder.py',
 )
 def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
   full_disk = 'the disk is full.*while writing a part of the store: .*s.partial.*make room and give'
@@ -413,9 +412,9 @@ def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, vocab, monkeypatch
 
 @mutation(
   'prepare: workers outlive the error that ends their work',
-  'bertjax/prepare.py',
   "with Bar('prepare') as bar, contextlib.closing(found):",
   "with Bar('prepare') as bar:",
+  file='bertjax/prepare.py',
 )
 def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
   write_text(tmp_path / 'a.txt')
@@ -449,7 +448,6 @@ def test_command_line_in_several_processes(tmp_path, vocab):
 
 @mutation(
   'prepare: two may write one store',
-  'bertjax/store/unfinished.py',
   "with locks.alone(lock, f'another process is writing {partial}'):",
   'with contextlib.nullcontext():',
 )
@@ -492,9 +490,9 @@ def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
 
 @mutation(
   'prepare: workers that begin hear Ctrl-C',
-  'bertjax/store/encode.py',
   'signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])',
   'signal.pthread_sigmask(signal.SIG_BLOCK, [])',
+  file='bertjax/store/encode.py',
 )
 def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
   """It comes to all processes at once; workers import for a while before they do anything."""
@@ -528,9 +526,9 @@ print(len(heard))
 
 @mutation(
   'prepare: a Ctrl-C that another thread hears comes while a worker is started',
-  'bertjax/store/encode.py',
   'is threading.main_thread() and callable(handler)',
   'is None',
+  file='bertjax/store/encode.py',
 )
 def test_a_ctrl_c_waits_until_workers_are_started():
   done = subprocess.run([sys.executable, '-c', HEARS], cwd=ROOT, capture_output=True, text=True)

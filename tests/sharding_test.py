@@ -15,6 +15,8 @@ from mutation import mutation
 from bertjax import registry, sharding
 from bertjax.tools.bench.parts import own_step, synthetic
 
+MUTATED = 'bertjax/sharding.py'
+
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]
 
 
@@ -50,12 +52,7 @@ def test_axes_of_size_one_are_left_out():
   assert specs((3, 5), ('embed', 'ffn'), mesh()) == P(None, None)
 
 
-@mutation(
-  'sharding: colliding rules pass',
-  'bertjax/sharding.py',
-  '        if axis in used:',
-  '        if False:',
-)
+@mutation('sharding: colliding rules pass', '        if axis in used:', '        if False:')
 def test_colliding_rules_are_refused_by_name():
   with pytest.raises(ValueError, match="w .*both 'embed' and 'both' on mesh axis 'fsdp'"):
     specs((8, 8), ('embed', 'both'), mesh(fsdp=2, tensor=4))
@@ -96,7 +93,6 @@ class Tpu:
 
 @mutation(
   'sharding: slices are mixed',
-  'bertjax/sharding.py',
   'whole, across = [sizes[0] // slices, *sizes[1:]], [slices, *[1] * (len(sizes) - 1)]',
   'whole, across = [sizes[0] // slices, *sizes[1:]][::-1], [slices, *[1] * (len(sizes) - 1)]',
 )
@@ -123,9 +119,9 @@ GOLDEN = pathlib.Path(__file__).parent / 'goldens' / 'sharding.json'
 @pytest.mark.parametrize('name', systems.NAMES)
 @mutation(
   'sharding: heads are whole',
-  'bertjax/config/keys.py',
   "('heads', 'tensor')",
   "('heads', None)",
+  file='bertjax/config/keys.py',
   case='bert',
 )
 def test_every_parameter_lies_where_the_golden_table_says(name):

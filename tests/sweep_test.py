@@ -18,6 +18,8 @@ from bertjax.launch import arguments
 from bertjax.launch import grid as grids
 from configs import bert
 
+MUTATED = 'bertjax/launch/grid.py'
+
 
 def config():
   found = bert.get_config('test')
@@ -63,12 +65,7 @@ def test_a_grid_that_cannot_be_is_refused_before_any_run(grid, message):
     grids.jobs(config(), grid, 1)
 
 
-@mutation(
-  'sweep: every run has the same seed',
-  'bertjax/launch/grid.py',
-  "[*given, f'--config.seed={seed}']",
-  '[*given]',
-)
+@mutation('sweep: every run has the same seed', "[*given, f'--config.seed={seed}']", '[*given]')
 def test_jobs_are_seed_by_seed_with_their_flags():
   found = grids.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 2)
   assert [job.name for job in found] == [
@@ -93,7 +90,6 @@ def text_of(table) -> list[list[str]]:
 
 @mutation(
   'sweep: the table takes a score of an earlier step',
-  'bertjax/launch/grid.py',
   "    if row['step'] == step:\n      found |= row\n",
   '    found |= row\n',
 )
@@ -120,19 +116,16 @@ def test_the_table_has_median_spread_and_failures(tmp_path):
 
 @mutation(
   'sweep: a run that is right as often as the majority has learned',
-  'bertjax/launch/grid.py',
   'each[accuracy] <= each[most]',
   'each[accuracy] < each[most]',
 )
 @mutation(
   'sweep: the best evaluation is the last',
-  'bertjax/launch/grid.py',
   'if not best or metric not in last:',
   'if best or metric not in last:',
 )
 @mutation(
   'sweep: what is no number is the best',
-  'bertjax/launch/grid.py',
   'if not math.isnan(row.get(metric, math.nan))',
   'if metric in row',
 )
@@ -172,9 +165,9 @@ def test_every_point_is_settled_as_its_run_will_be():
 @pytest.mark.full
 @mutation(
   'sweep: the steps of a run over labelled examples are not known',
-  'bertjax/sweep.py',
   "('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps')",
   "('minutes', 'eval_steps', 'checkpoint_steps')",
+  file='bertjax/sweep.py',
 )
 def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
@@ -209,15 +202,15 @@ def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProces
 @pytest.mark.full
 @mutation(
   'sweep: what is finished is trained again',
-  'bertjax/sweep.py',
   'return finished(str(run), config.total_steps) and metric',
   'return False',
+  file='bertjax/sweep.py',
 )
 @mutation(
   'sweep: a metric that no run has is found out at the end',
-  'bertjax/sweep.py',
   "choose(metric, sorted(scores.keys() - {'step'}), '--metric')",
   'pass',
+  file='bertjax/sweep.py',
 )
 def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
   workdir = tmp_path / "a sweep's"
@@ -242,15 +235,15 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
 @pytest.mark.full
 @mutation(
   'sweep: a preset is of the runs alone',
-  'bertjax/sweep.py',
   "k in ('dtype', 'remat')",
   'k in ()',
+  file='bertjax/sweep.py',
 )
 @mutation(
   'sweep: a text that is held out is of the sweep alone',
-  'bertjax/sweep.py',
   '    if one_store:\n',
   '    if False:\n',
+  file='bertjax/sweep.py',
 )
 def test_a_sweep_of_text_with_a_preset_knows_its_runs_again(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')

@@ -149,7 +149,7 @@ class Checkpoints:
     return step, state, meta
 
   def latest(self) -> pathlib.Path | None:
-    """The directory of the newest complete checkpoint."""
+    """Returns the directory of the newest complete checkpoint."""
     steps = reading.steps_in(self._directory)
     return self._directory / str(steps[-1]) if steps else None
 

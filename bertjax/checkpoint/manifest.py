@@ -61,7 +61,7 @@ def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
 
 
 def score_of(directory: pathlib.Path, name: str) -> float | None:
-  """A score of a checkpoint; None if it has none of that name, or one that is no number."""
+  """Returns a score of a checkpoint; None if it has none of that name, or one that is no number."""
   score = (read_scores(directory) or {}).get(name)
   return None if score is None or math.isnan(score) else score
 

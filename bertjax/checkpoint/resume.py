@@ -147,7 +147,7 @@ def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
 
 
 def as_config(values: Mapping[str, Any]) -> ConfigDict:
-  """The config that JSON values stand for."""
+  """Returns the config that JSON values stand for."""
   return ConfigDict(with_tuples(values))
 
 

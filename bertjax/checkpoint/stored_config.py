@@ -7,5 +7,5 @@ from bertjax.checkpoint import resume
 
 
 def get_config(workdir: str):
-  """The config that the run in the workdir was trained with."""
+  """Returns the config that the run in the workdir was trained with."""
   return resume.stored_config(workdir)

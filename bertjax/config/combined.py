@@ -27,17 +27,11 @@ STEP_WIDE = dict(
 
 
 class Draws(NamedTuple):
-  """Which one of several each step is of.
+  """The draw of one of several phases for each step."""
 
-  Attributes:
-    examples: of each.
-    temperature: T.
-    seed: of the run.
-  """
-
-  examples: tuple[int, ...]
-  temperature: float
-  seed: int
+  examples: tuple[int, ...]  # labelled examples of each phase
+  temperature: float  # T
+  seed: int  # of the run
 
   def steps(self, total: int) -> np.ndarray:
     """(number of it, number of its batch) of each of the first steps, int64 [total, 2]."""
@@ -53,25 +47,16 @@ class Draws(NamedTuple):
 
 
 class Combined(NamedTuple):
-  """Phases that are trained as one.
+  """Phases that are trained as one."""
 
-  Attributes:
-    parts: the phases (timeline.PhaseConfig).
-    factors: of their losses.
-    draws: by what each step is of one of them; None: each is of all.
-  """
-
-  parts: tuple[Any, ...]
-  factors: tuple[float, ...]
-  draws: Draws | None = None
+  parts: tuple[Any, ...]  # the phases (timeline.PhaseConfig)
+  factors: tuple[float, ...]  # of their losses
+  draws: Draws | None = None  # by what each step is of one of them; None: each is of all
 
 
 def make(kind: str, config: Any, phases: Sequence[Any], weights: Sequence[float]) -> Combined:
-  """Combines phases, each of which says `kind` with a weight.
-
-  Raises:
-    UserError: they are drawn, and not of labelled examples of one vocabulary.
-  """
+  """Combines phases, each of which says `kind` with a weight. Raises UserError if they are drawn,
+  and not of labelled examples of one vocabulary."""
   if kind == 'summed':
     return Combined(tuple(phases), tuple(weights))
   for phase in phases:

@@ -56,11 +56,9 @@ def define_config(
 
 
 def located(argv: list[str]) -> list[str]:
-  """The arguments, with the value of --config as a path that can be opened, if there is one.
-
-  `configs/NAME.py[:ARGUMENT]`, where NAME may have folders, is NAME.py of FOLDER where the current
-  directory has no such file; a path of the user's own stays as it is.
-  """
+  """Returns the arguments, with the value of --config as a path that can be opened, if there is
+  one. `configs/NAME.py[:ARGUMENT]`, where NAME may have folders, is NAME.py of FOLDER where the
+  current directory has no such file; a path of the user's own stays as it is."""
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
 
 
@@ -89,12 +87,8 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
-  """Parses the flags of a command in `app.run`; a mistake in them ends it with one line.
-
-  Args:
-    argv: of the command.
-    program: its name.
-  """
+  """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
+  line."""
   file = _given(argv).partition(':')[0]
   if file and not pathlib.Path(file).is_file():
     known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
@@ -167,11 +161,8 @@ def _unknown(argv: list[str]) -> str:
 
 
 def keys_help(argv: list[str]) -> str:
-  """Returns the keys of --config, or else of configs/bert.py, for --help; '' without --help.
-
-  Args:
-    argv: of the command.
-  """
+  """Returns the keys of the --config of `argv`, or else of configs/bert.py, for --help; '' without
+  --help."""
   if not any(argument in HELP for argument in argv):
     return ''
   from bertjax.config import schema  # imports the models: not on the way to a run
@@ -190,13 +181,13 @@ def load(path: str) -> Any:
 
 
 def _given(argv: list[str]) -> str:
-  """The value of --config, '' if there is none."""
+  """Returns the value of --config, '' if there is none."""
   given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
   return next(filter(None, given), '')
 
 
 def _value(argument: str, before: str) -> str:
-  """The value of --config, if this argument or the one before it gives it; else ''."""
+  """Returns the value of --config, if this argument or the one before it gives it; else ''."""
   flag, equals, path = (
     argument.partition('=') if argument.startswith('-') else (before, '', argument)
   )

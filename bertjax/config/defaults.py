@@ -1,4 +1,4 @@
-"""What recipes have in common: the defaults of a run, optimizers, and `configs/FILE.py:SIZE`.
+"""The common ground of recipes: the defaults of a run, optimizers, and `configs/FILE.py:SIZE`.
 
 A system's config starts from `base()` and sets what is its own, each value with its source
 (bertjax/cited.py). Values that follow from others are references, so that
@@ -27,11 +27,8 @@ AS_THE_RUN = object()  # the default of `evals.NAME.every`, which then follows c
 
 
 def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
-  """The size named after the colon of `--config=FILE.py:SIZE`.
-
-  Raises:
-    UserError: an unknown size; the nearest one is named.
-  """
+  """Returns the size named after the colon of `--config=FILE.py:SIZE`. Raises UserError: an unknown
+  size; the nearest one is named."""
   sizes = list(sizes)
   name = arg or default
   if name not in sizes:
@@ -88,16 +85,14 @@ def _held(field: options.Field, follow: Callable[[str], Any]) -> Any:
 
 
 def the_run(c: Recipe) -> Cited:
-  """The total_steps of a schedule that goes on to the end of the run."""
+  """Returns the total_steps of a schedule that goes on to the end of the run."""
   return cited(THE_RUN, total_steps=c.get_oneway_ref('total_steps'))
 
 
 def laptop(c: Any) -> None:
   """Gives a recipe at size `tiny` what lets it learn on one core in minutes (docs/learning.md).
-
   Initial weights of 0.02 leave so narrow a model at the unigram for long, and batches this small
-  take no harm from a peak this high. What the system is, its data, masks and losses, stays.
-  """
+  take no harm from a peak this high. What the system is, its data, masks and losses, stays."""
   ours = 'ours: what a laptop learns with (defaults.laptop)'
   c.update(cited(ours, total_steps=2500, batch_size=32, length=64))
   c.update(cited(ours, log_steps=100, eval_steps=500, checkpoint_steps=500))

@@ -18,18 +18,13 @@ from bertjax.errors import choose
 
 
 class Preset(NamedTuple):
-  """A preset.
+  """A preset."""
 
-  Attributes:
-    model: fields of `config.model`, where the model has them: the dtype that it computes in
-      (parameters are float32), and what the backward pass keeps (models/layers/remat.py).
-    libtpu: flags for LIBTPU_INIT_ARGS, flag -> value.
-    xla: flags for XLA_FLAGS, flag -> value.
-  """
-
+  # fields of `config.model`, where the model has them: the dtype that it computes in (parameters
+  # are float32), and what the backward pass keeps (models/layers/remat.py)
   model: dict[str, str]
-  libtpu: dict[str, str]
-  xla: dict[str, str]
+  libtpu: dict[str, str]  # flags for LIBTPU_INIT_ARGS, flag -> value
+  xla: dict[str, str]  # flags for XLA_FLAGS, flag -> value
 
 
 PRESETS = dict(
@@ -69,17 +64,12 @@ def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]
 
 
 def set_fields(config: Any, given: Collection[str]) -> list[str]:
-  """Sets the fields of `config.model` by the preset that the config names; '' sets none.
+  """Sets the fields of `config.model` by the preset that the config names; '' sets none. Returns
+  what was done, a line each. Raises UserError: an unknown preset.
 
   Args:
     config: changed in place.
     given: keys of the config that the command line gives, which stand, e.g. 'model.dtype'.
-
-  Returns:
-    What was done, a line each.
-
-  Raises:
-    UserError: an unknown preset.
   """
   if not config.preset:
     return []

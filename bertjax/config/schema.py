@@ -37,12 +37,9 @@ class Row(NamedTuple):
 
 
 def check(config: ConfigDict) -> timeline.Timeline:
-  """Completes a whole config, then checks it and every phase's; returns its phases.
-
-  Raises:
-    UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
-      there is not, or a field that the chosen thing does not read; the key is named.
-  """
+  """Completes a whole config, then checks it and every phase's; returns its phases. Raises
+  UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
+  there is not, or a field that the chosen thing does not read; the key is named."""
   sections.complete(config)
   return check_complete(config)
 
@@ -100,14 +97,12 @@ def table(config: Any) -> list[tuple[str, str, str, str]]:
 
 
 def listing(config: Any, whole: bool = False) -> list[Row]:
-  """`table` of a whole config, checked, then of what each phase changes, with the sources.
+  """`table` of a whole config, checked, then of what each phase changes, with the sources. Raises
+  UserError as `check` does.
 
   Args:
     config: completed in place.
     whole: True: with the keys that have their default because nothing sets them.
-
-  Raises:
-    UserError: as `check`.
   """
   line = check(config)
   found = table(config.copy_and_resolve_references())

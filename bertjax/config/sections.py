@@ -36,15 +36,12 @@ class Described(NamedTuple):
 
 def complete(config: ConfigDict, asked: Iterable[str] = ()) -> None:
   """Fills in, in place, the default of every key that a config leaves out; removes what was filled
-  in for a choice that the config no longer makes.
+  in for a choice that the config no longer makes. Raises UserError as `sections` does.
 
   Args:
     config: whole, or what a config file returned.
     asked: keys that are to be there: a set of config.evals is made where its name is that of a
       module of bertjax/evals.
-
-  Raises:
-    UserError: as `sections`.
   """
   with config.unlocked():
     for section in sections(config):
@@ -81,11 +78,8 @@ def _parts(key: str) -> list[str]:
 
 
 def sections(config: Any) -> Iterator[Described]:
-  """The sections of a resolved config, from the top.
-
-  Raises:
-    UserError: a section is lacking, or a choice that there is not.
-  """
+  """Yields the sections of a resolved config, from the top. Raises UserError if a section is
+  lacking, or a choice that there is not."""
 
   def at(key: str) -> Any:
     found = config
@@ -120,7 +114,7 @@ def reads_of(reader: str) -> Sequence[str]:
 
 
 def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -> Described:
-  """A section whose fields are those of the module that it names."""
+  """Returns a section whose fields are those of the module that it names."""
   if by not in given:
     names = ', '.join(registry.names_in(package))
     raise UserError(f'{key} lacks {by}: expected one of {names}')

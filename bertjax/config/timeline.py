@@ -38,16 +38,11 @@ RUN_WIDE = (
 
 
 class PhaseConfig(NamedTuple):
-  """One phase.
-
-  Attributes:
-    name: of it.
-    config: that of the run with its overrides applied, references resolved.
-    combined: of several that are trained as one, whose first one has this config.
-  """
+  """One phase."""
 
   name: str
-  config: Any
+  config: Any  # that of the run with its overrides applied, references resolved
+  # of several that are trained as one, whose first one has this config
   combined: combined_lib.Combined | None = None
 
 
@@ -63,20 +58,13 @@ def named(phase: PhaseConfig) -> Iterator[None]:
 
 
 class Timeline(NamedTuple):
-  """When each phase runs.
+  """The steps at which each phase runs."""
 
-  Attributes:
-    phases: in order.
-    lengths: steps of each phase within one cycle.
-    total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
-    interleaved: whether the phases take turns.
-    skips: (first, last) of steps, counted from 1, whose batches are left out.
-  """
-
-  phases: tuple[PhaseConfig, ...]
-  lengths: tuple[int, ...]
-  total: int
-  interleaved: bool = False
+  phases: tuple[PhaseConfig, ...]  # in order
+  lengths: tuple[int, ...]  # steps of each phase within one cycle
+  total: int  # steps of the run. Blocks are one cycle that fills it; turns repeat until it.
+  interleaved: bool = False  # whether the phases take turns
+  # (first, last) of steps, counted from 1, whose batches are left out
   skips: tuple[tuple[int, int], ...] = ()
 
   @property
@@ -149,12 +137,9 @@ def _check_own(name: str, overrides: Any, data: Any) -> None:
 
 
 def make(config: Any) -> Timeline:
-  """Applies the overrides of `config.phases` to a ConfigDict.
-
-  Raises:
-    UserError: a phase without share, turns, summed or drawn, a mix of them, or an override of an
-      unknown key or of one that a phase has no value of its own for; or as `combined.make`.
-  """
+  """Applies the overrides of `config.phases` to a ConfigDict. Raises UserError: a phase without
+  share, turns, summed or drawn, a mix of them, or an override of an unknown key or of one that a
+  phase has no value of its own for; or as `combined.make`."""
   resolved: Any = config.copy_and_resolve_references()
   sections.complete(resolved)
   return of_complete(resolved)

@@ -25,12 +25,8 @@ def nll(logits_nC: np.ndarray, label_n: np.ndarray) -> np.ndarray:
 
 
 def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
-  """Returns the scores of predicted classes.
-
-  Args:
-    logits_nC: float32.
-    label_n: int32 ids of the classes.
-  """
+  """Returns the scores of predicted classes, of float32 logits and the int32 ids of the right
+  ones."""
   from sklearn import metrics
 
   found_n = logits_nC.argmax(1)

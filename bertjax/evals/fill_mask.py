@@ -64,14 +64,8 @@ def likeliest(
 def top_predictions(
   top: Callable[..., Any], variables: Any, carry: Any, batch: Batch, put: Callable[[Batch], Any]
 ) -> list[list[list[tuple[int, float]]]]:
-  """Returns the likeliest ids with their probabilities, per sentence and per mask.
-
-  Args:
-    top: what `likeliest` gives, compiled.
-    variables, carry: of the model.
-    batch: the host batch of `encode`.
-    put: host batch -> device batch.
-  """
+  """Returns the likeliest ids with their probabilities, per sentence and per mask. `top` is what
+  `likeliest` gives, compiled; `put` sends the host batch of `encode` to the devices."""
   prob_BPC, id_BPC = jax.device_get(top(variables, carry, put(batch)))
   used_BP = np.asarray(batch['weight_BP']) > 0
   return [

@@ -15,11 +15,8 @@ NOTHING = Evaluation(frozenset(), lambda variables, step: Report({}))
 
 
 def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
-  """-log of the add-one smoothed unigram of the training tokens, float64 [V].
-
-  Args:
-    counts_V: how often each id occurs in the training store.
-  """
+  """Returns -log of the add-one smoothed unigram of the training tokens, float64 [V], by how often
+  each id occurs in the training store."""
   smoothed_V = counts_V.astype(np.float64) + 1.0
   return np.log(smoothed_V.sum()) - np.log(smoothed_V)
 
@@ -51,13 +48,11 @@ def evaluate(
   counts_V: np.ndarray,
   finish: Callable[[dict], dict[str, float]],
 ) -> dict[str, float]:
-  """Runs the eval step over the batches.
-
-  Returns What finish makes of every term's global sums, and `unigram_entropy`: the cross-entropy,
-  under the smoothed training unigram, of the targets that the input shows as the mask token (those
-  of `mlm_masked`), unless that is not known. Beside every accuracy of a label, `<label>_majority`:
-  the share of its most frequent class among the same examples. Where tokens are detected,
-  `rtd_auc_unigram`: see `frequency_auc`.
+  """Runs the eval step over the batches. Returns what finish makes of every term's global sums, and
+  `unigram_entropy`: the cross-entropy, under the smoothed training unigram, of the targets that the
+  input shows as the mask token (those of `mlm_masked`), unless that is not known. Beside every
+  accuracy of a label, `<label>_majority`: the share of its most frequent class among the same
+  examples. Where tokens are detected, `rtd_auc_unigram`: see `frequency_auc`.
 
   Args:
     eval_step: (variables, carry, batch) -> (sums, carry), compiled.

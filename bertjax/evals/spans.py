@@ -44,17 +44,11 @@ class Options(NamedTuple):
 
 
 class Questions(NamedTuple):
-  """The questions of an evaluation with their texts and rows.
+  """The questions of an evaluation with their texts and rows."""
 
-  Attributes:
-    records: the questions with the answers that people gave.
-    contexts: the text of each.
-    windows: rows, in the order of the questions.
-  """
-
-  records: list[Record]
-  contexts: list[spans_data.Context]
-  windows: list[spans_data.Window]
+  records: list[Record]  # the questions with the answers that people gave
+  contexts: list[spans_data.Context]  # the text of each
+  windows: list[spans_data.Window]  # rows, in the order of the questions
 
   def judged(self, said: Sequence[Any], options: Any, no_answer: bool) -> dict[str, float]:
     """Returns the scores of what a head gave.

@@ -22,16 +22,12 @@ from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Tagged(NamedTuple):
-  """A sentence and what was predicted for it.
+  """A sentence and what was predicted for it."""
 
-  Attributes:
-    true, found: tags of its words.
-    nll_n: float -log p of the true tags of the words that were read.
-  """
-
+  # true, found: tags of its words
   true: Sequence[str]
   found: Sequence[str]
-  nll_n: np.ndarray
+  nll_n: np.ndarray  # float -log p of the true tags of the words that were read
 
 
 def entity_scores(

@@ -13,10 +13,8 @@ MOST = 8  # threads: each holds the arrays of one call
 
 def in_order(function: Callable[[A], B], items: Iterable[A], threads: int = 0) -> Iterator[B]:
   """Yields function(item) of each item, in their order; `threads` 0 is one per core, 8 at most.
-
   NumPy lets other threads run while it works on an array, so calls that work on large arrays share
-  the cores. At most `threads` + 1 results are in memory.
-  """
+  the cores. At most `threads` + 1 results are in memory."""
   threads = threads or min(len(os.sched_getaffinity(0)), MOST)
   if threads == 1:
     yield from map(function, items)

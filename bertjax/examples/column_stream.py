@@ -22,32 +22,20 @@ from bertjax.examples import layout, shuffle
 
 
 class Order(NamedTuple):
-  """The stream of one epoch.
+  """The stream of one epoch."""
 
-  Attributes:
-    document_D: int64, in the order of the stream.
-    place_D: int64 [documents + 1], where each begins and the last one ends.
-  """
-
-  document_D: np.ndarray
-  place_D: np.ndarray
+  document_D: np.ndarray  # int64, in the order of the stream
+  place_D: np.ndarray  # int64 [documents + 1], where each begins and the last one ends
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnStream:
-  """The stream of every epoch.
+  """The stream of every epoch."""
 
-  Attributes:
-    store: the token store.
-    columns: number of columns.
-    ends: id of the token behind each document, or None.
-    seed: of the orders.
-  """
-
-  store: Any
-  columns: int
-  ends: int | None
-  seed: int
+  store: Any  # the token store
+  columns: int  # number of columns
+  ends: int | None  # id of the token behind each document, or None
+  seed: int  # of the orders
 
   @property
   def size(self) -> int:
@@ -57,7 +45,7 @@ class ColumnStream:
     return (tokens + documents * (self.ends is not None)) // self.columns
 
   def order(self, epoch: int | None) -> Order:
-    """The order of an epoch; None: that of the corpus."""
+    """Returns the order of an epoch; None: that of the corpus."""
     return _order(self, epoch)
 
   def ranges(
@@ -93,7 +81,7 @@ class ColumnStream:
     return owner_m[part_s], place_s
 
   def sentence_around(self, order: Order, place_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places at which the sentence of each of these places begins and ends."""
+    """Returns the places at which the sentence of each of these places begins and ends."""
     rank_n = np.searchsorted(order.place_D, place_n, 'right') - 1
     shift_n = order.place_D[rank_n] - self._first_token(order, rank_n)
     last_n = self._last_sentence(order, rank_n) - 1

@@ -50,32 +50,20 @@ def tables_of(model: Any) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """The rows of an endless sequence of epochs; `types.TrainingRows`.
+  """The rows of an endless sequence of epochs; `types.TrainingRows`."""
 
-  Attributes:
-    store: the token store.
-    recipe: the plan and masking that make its batches.
-    spec: inputs of the plan besides the store.
-    column: name -> [examples], the plan.
-    row_start: int64 [rows + 1], where each row's examples begin in row_example; None where rows are
-      examples.
-    row_example: int64 [examples], row by row; None where rows are examples.
-    count: counts of the plan, by name.
-    size: letter -> columns of a row, of each text: T, and U of a noise that makes a second one.
-    tables: names of the store's columns that batches show as `<name>_BT`.
-    plan: the directory of the plan, None of one in memory.
-  """
-
-  store: Any
-  recipe: Recipe
-  spec: Spec
-  column: dict[str, np.ndarray]
+  store: Any  # the token store
+  recipe: Recipe  # the plan and masking that make its batches
+  spec: Spec  # inputs of the plan besides the store
+  column: dict[str, np.ndarray]  # name -> [examples], the plan
+  # int64 [rows + 1], where each row's examples begin in row_example; None where rows are examples
   row_start: np.ndarray | None
-  row_example: np.ndarray | None
-  count: dict[str, int]
+  row_example: np.ndarray | None  # int64 [examples], row by row; None where rows are examples
+  count: dict[str, int]  # counts of the plan, by name
+  # letter -> columns of a row, of each text: T, and U of a noise that makes a second one
   size: dict[str, int]
-  tables: Sequence[str] = ()
-  plan: pathlib.Path | None = None
+  tables: Sequence[str] = ()  # names of the store's columns that batches show as `<name>_BT`
+  plan: pathlib.Path | None = None  # the directory of the plan, None of one in memory
 
   @property
   def length(self) -> int:
@@ -105,7 +93,7 @@ class Examples:
     return stats | dict(tokens_per_row=tokens_per_row, fill=tokens_per_row / self.length)
 
   def template(self) -> dict[str, np.ndarray]:
-    """A row, for its shapes and dtypes."""
+    """Returns a row, for its shapes and dtypes."""
     row = self.batch(np.zeros(1, np.int64), shuffle=True)
     return {name: value for name, value in row.items() if name != 'dropped_B'}
 
@@ -290,7 +278,7 @@ def _pieces(store, recipe: Recipe, spec: Spec):
 
 
 def _kept(pieces, keep, store, plan: Plan, spec: Spec):
-  """The pieces without the examples that the plan leaves out for what their tokens are."""
+  """Yields the pieces without the examples that the plan leaves out for what their tokens are."""
   for column, count in pieces:
     chosen = Chosen(column, np.arange(len(column['length'])))
     ranges = plan.ranges(store, spec, chosen)

@@ -1,4 +1,4 @@
-"""Which documents of a store are of one language, and which are translations of each other.
+"""Documents of a store by language, and those that are translations of each other.
 
 What is called language here is a plan's column `group`: for parallel text it is the pair.
 """
@@ -11,10 +11,8 @@ from bertjax import counter_rng
 
 
 def parallel(store) -> np.ndarray:
-  """Returns the documents that are a sentence and its translation, int64.
-
-  They have two sentences, of different languages; a store that knows no languages has none.
-  """
+  """Returns the documents that are a sentence and its translation, int64. They have two sentences,
+  of different languages; a store that knows no languages has none."""
   if 'language' not in store.columns:
     return np.zeros(0, np.int64)
   language_S = store.column('language')
@@ -24,19 +22,12 @@ def parallel(store) -> np.ndarray:
 
 
 class Peers(NamedTuple):
-  """The documents of each language; those of a store that knows none are all alike.
+  """The documents of each language; those of a store that knows none are all alike."""
 
-  Attributes:
-    language_D: uint8, or None.
-    document_n: int64, language by language.
-    start_l: int64, where each language begins in document_n.
-    size_l: int64, its documents.
-  """
-
-  language_D: np.ndarray | None
-  document_n: np.ndarray
-  start_l: np.ndarray
-  size_l: np.ndarray
+  language_D: np.ndarray | None  # uint8, or None
+  document_n: np.ndarray  # int64, language by language
+  start_l: np.ndarray  # int64, where each language begins in document_n
+  size_l: np.ndarray  # int64, its documents
 
   def draw(self, bits_n: np.ndarray, document_n: np.ndarray) -> np.ndarray:
     """Turns uint64 bits into documents of the same language as these ones, int64."""

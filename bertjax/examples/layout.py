@@ -14,35 +14,21 @@ from bertjax.data_contracts import PREFIX, Ranges, Stream
 
 
 class Rows(NamedTuple):
-  """A batch before padding.
+  """A batch before padding."""
 
-  Attributes:
-    ranges: where its examples lie in the store, row by row, in the order of their columns.
-    token_n: int32 ids, special tokens included.
-    after_E: int32 token after each example, which goes on in the next batch; None: they end.
-    key_E: uint64 key of each example's draws.
-    row_E: int64 row of each example, ascending.
-    slot_E: int64 place of each example among those of its row, from 0.
-    example_n: int64 example of each token.
-    position_n: int64 position of each token in its example, from 0.
-    cell_n: int64 row * T + column of each token, ascending.
-    shape: (B, T).
-    number_B: int64 number of each row in the order of reading, over all epochs.
-    seed: of draws that rows share.
-  """
-
-  ranges: Ranges
-  token_n: np.ndarray
+  ranges: Ranges  # where its examples lie in the store, row by row, in the order of their columns
+  token_n: np.ndarray  # int32 ids, special tokens included
+  # int32 token after each example, which goes on in the next batch; None: they end
   after_E: np.ndarray | None
-  key_E: np.ndarray
-  row_E: np.ndarray
-  slot_E: np.ndarray
-  example_n: np.ndarray
-  position_n: np.ndarray
-  cell_n: np.ndarray
-  shape: tuple[int, int]
-  number_B: np.ndarray
-  seed: int
+  key_E: np.ndarray  # uint64 key of each example's draws
+  row_E: np.ndarray  # int64 row of each example, ascending
+  slot_E: np.ndarray  # int64 place of each example among those of its row, from 0
+  example_n: np.ndarray  # int64 example of each token
+  position_n: np.ndarray  # int64 position of each token in its example, from 0
+  cell_n: np.ndarray  # int64 row * T + column of each token, ascending
+  shape: tuple[int, int]  # (B, T)
+  number_B: np.ndarray  # int64 number of each row in the order of reading, over all epochs
+  seed: int  # of draws that rows share
 
   @property
   def length_E(self) -> np.ndarray:
@@ -52,9 +38,7 @@ class Rows(NamedTuple):
 
 def ragged(length_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns (owner, offset) of the elements of ranges of these lengths laid end to end, both int64.
-
-  Example: lengths 2, 0, 3 give owner 0 0 2 2 2 and offset 0 1 0 1 2.
-  """
+  Example: lengths 2, 0, 3 give owner 0 0 2 2 2 and offset 0 1 0 1 2."""
   owner = np.repeat(np.arange(len(length_n)), length_n)
   return owner, np.arange(len(owner)) - starts(length_n)[owner]
 

@@ -21,17 +21,11 @@ ENDLESS = 1 << 62  # batches; Grain wants a length
 
 
 class Place(NamedTuple):
-  """The rows of a batch.
+  """The rows of a batch."""
 
-  Attributes:
-    name: of the source that they are of, where there are several; ''.
-    index: number of the batch among those of the source.
-    rows: number of rows.
-  """
-
-  name: str
-  index: int
-  rows: int
+  name: str  # of the source that they are of, where there are several; ''
+  index: int  # number of the batch among those of the source
+  rows: int  # number of rows
 
 
 class Batches:
@@ -41,7 +35,7 @@ class Batches:
     self.examples, self.batch_size = examples, batch_size
 
   def place(self, index: int) -> Place:
-    """The rows of batch `index`."""
+    """Returns the rows of batch `index`."""
     return Place('', index, self.batch_size)
 
   def at(self, index: int, hosts: tuple[int, int] = (0, 1)) -> tuple[Batch, dict[str, int]]:
@@ -72,7 +66,7 @@ class Together:
     self.batch_size = max(part.batch_size for part in parts.values())
 
   def place(self, index: int) -> Place:
-    """The rows of batch `index`; of all sources they are as many."""
+    """Returns the rows of batch `index`; of all sources they are as many."""
     if self._steps is None:
       return Place('', index, self.batch_size)
     drawn = self._drawn
@@ -82,7 +76,7 @@ class Together:
     return Place(name, int(drawn[index, 1]), self._parts[name].batch_size)
 
   def at(self, index: int, hosts: tuple[int, int] = (0, 1)) -> tuple[Batch, dict[str, int]]:
-    """As of `Batches`."""
+    """Returns batch `index` and its counts, as `Batches` does."""
     name, own, _ = self.place(index)
     found = {key: self._parts[key].at(own, hosts) for key in ([name] if name else self._parts)}
     batch = {f'{key}/{array}': x for key, (each, _) in found.items() for array, x in each.items()}
@@ -111,19 +105,16 @@ def stream(
   hosts: tuple[int, int] = (0, 1),
   threads: int = 1,
 ) -> Iterator[tuple[int, Batch, dict[str, int]]]:
-  """Yields the batches of a run from any index on, shuffled anew every epoch, without end.
+  """Yields (index, batch, counts) of a run from any index on, shuffled anew every epoch, without
+  end; counts are of this host's real and padding tokens, predicted targets, and targets dropped for
+  lack of slots.
 
   Args:
     batches: of one recipe, or of several, which the hosts must divide.
     start_index: of the first batch; reached in constant time.
     hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
     threads: that build batches ahead, 2 batches each; 0 builds them when asked, which
-    `StreamedRows`
-      need. They change nothing else.
-
-  Yields:
-    (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and
-    targets dropped for lack of slots.
+      `StreamedRows` need. They change nothing else.
   """
   source = grain.MapDataset.source(_Shares(batches, hosts))
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
@@ -156,7 +147,7 @@ def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iter
 
 
 def each(batch: Mapping[str, Any], name: str) -> list[Any]:
-  """The arrays of a name in a batch: one, or one of each phase that is summed in it."""
+  """Returns the arrays of a name in a batch: one, or one of each phase that is summed in it."""
   return [value for key, value in batch.items() if key.rpartition('/')[2] == name]
 
 

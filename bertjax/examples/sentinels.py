@@ -52,12 +52,22 @@ def taken(length: int, rate: float, mean: float) -> int:
   return tokens - (rate == 0.5 and targets > inputs)
 
 
-def cut(key_E: np.ndarray, site: int, total_E: np.ndarray, parts_E: np.ndarray) -> np.ndarray:
-  """Cuts each total into so many parts of 1 and more, every way equally likely.
+def raw(options: Any, length: int) -> int:
+  """Returns the tokens of text that fill rows of so many columns if either text may have all of
+  them, and its end: `Masking.raw`."""
+  del options
+  return length - 1
 
-  Returns:
-    int64, the sizes of all parts, example by example.
-  """
+
+def sizes(options: Any, tokens: Any) -> dict[str, Any]:
+  """Returns the columns of both texts if either may have all tokens, and its end."""
+  del options
+  return dict(T=tokens + 1, U=tokens + 1)
+
+
+def cut(key_E: np.ndarray, site: int, total_E: np.ndarray, parts_E: np.ndarray) -> np.ndarray:
+  """Cuts each total into so many parts of 1 and more, every way equally likely. Returns int64, the
+  sizes of all parts, example by example."""
   between_E = total_E - 1
   example_n, place_n = ragged(between_E)
   drawn_n = counter_rng.fold(counter_rng.fold(key_E, site)[example_n], place_n)
@@ -93,15 +103,13 @@ def run_starts(rows: Rows, mask_n: np.ndarray) -> np.ndarray:
 def collapsed(
   rows: Rows, mask_n: np.ndarray, sentinel_k: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Puts a sentinel in place of each run of the mask.
+  """Puts a sentinel in place of each run of the mask. Returns ids of the text, and the token of
+  `rows` that each stands for.
 
   Args:
     rows: the text.
     mask_n: bool.
     sentinel_k: ids of the sentinels in their order; of one alone every run is that one.
-
-  Returns:
-    ids of the text, and the token of `rows` that each stands for.
   """
   first_n = run_starts(rows, mask_n)
   number_n = np.cumsum(first_n)
@@ -138,11 +146,8 @@ def ends(store) -> tuple[int, int]:
 
 
 def check(store, needed: int, length: int) -> None:
-  """Refuses a vocabulary with fewer sentinels than a row may have runs.
-
-  Raises:
-    UserError: says how many there are, and what brings them.
-  """
+  """Refuses a vocabulary with fewer sentinels than a row may have runs. Raises UserError, which
+  says how many there are, and what brings them."""
   have = len(store.sentinels)
   if needed > have:
     raise UserError(

@@ -37,27 +37,18 @@ def _permuted(key_1, epoch_n, index_n, size):
 
 
 class Schedule(NamedTuple):
-  """The rows of each group, and how often each group comes.
+  """The rows of each group, and how often each group comes."""
 
-  Attributes:
-    row_n: int64 rows, group by group.
-    start_g: int64 [G + 1], the place in row_n at which each group begins.
-    blocks_g: int64 [G + 1], the same in a window of blocks.
-    block: rows that share a group.
-  """
-
-  row_n: np.ndarray
-  start_g: np.ndarray
-  blocks_g: np.ndarray
-  block: int
+  row_n: np.ndarray  # int64 rows, group by group
+  start_g: np.ndarray  # int64 [G + 1], the place in row_n at which each group begins
+  blocks_g: np.ndarray  # int64 [G + 1], the same in a window of blocks
+  block: int  # rows that share a group
 
 
 def shares(rows_g: np.ndarray, alpha: float, blocks: int = WINDOW) -> np.ndarray:
   """Returns how many of the blocks go to each group: those of p ~ rows^alpha, rounded, int64 [G].
-
   `rows_g` may count something else than rows. A group with any gets at least one block, one with
-  none none; what rounding leaves over or lacks is the most frequent group's.
-  """
+  none none; what rounding leaves over or lacks is the most frequent group's."""
   weight_g = np.where(rows_g > 0, np.maximum(rows_g, 1.0) ** alpha, 0.0)
   blocks_g = np.rint(blocks * weight_g / weight_g.sum()).astype(np.int64)
   blocks_g = np.maximum(blocks_g, rows_g > 0)

@@ -58,17 +58,11 @@ class MaskOptions:
 
 
 class Units(NamedTuple):
-  """Groups of candidates that are chosen or left as a whole: single tokens, or words.
+  """Groups of candidates that are chosen or left as a whole: single tokens, or words."""
 
-  Attributes:
-    example_n: int64, ascending.
-    first_n: int64, index of the unit's first token among the candidates.
-    size_n: int64, candidates in it; they lie side by side.
-  """
-
-  example_n: np.ndarray
-  first_n: np.ndarray
-  size_n: np.ndarray
+  example_n: np.ndarray  # int64, ascending
+  first_n: np.ndarray  # int64, index of the unit's first token among the candidates
+  size_n: np.ndarray  # int64, candidates in it; they lie side by side
 
 
 def check(options, store, length: int) -> None:
@@ -93,10 +87,8 @@ def check_length(length: int) -> None:
 
 
 def slots(options, length: int) -> int:
-  """Returns P, the predicted slots per row: max_targets, or ceil(rate * length) where it is 0.
-
-  At rate 0.15 that is 20 for 128 and 77 for 512, the flags of google-research/bert.
-  """
+  """Returns P, the predicted slots per row: max_targets, or ceil(rate * length) where it is 0. At
+  rate 0.15 that is 20 for 128 and 77 for 512, the flags of google-research/bert."""
   return options.max_targets or math.ceil(options.rate * length)
 
 
@@ -179,11 +171,9 @@ def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
 
 
 def share(asked_E: np.ndarray, row_E: np.ndarray, limit: int) -> np.ndarray:
-  """Cuts what the examples of a row ask for down to the row's limit, in proportion.
-
-  Limit 77 and eight examples that ask for 10 each give 9 10 9 10 10 9 10 10. Rows that keep the
-  limit get what they ask for; row_E ascends.
-  """
+  """Cuts what the examples of a row ask for down to the row's limit, in proportion. Limit 77 and
+  eight examples that ask for 10 each give 9 10 9 10 10 9 10 10. Rows that keep the limit get what
+  they ask for; row_E ascends."""
   rows = int(row_E[-1]) + 1 if len(row_E) else 0
   total_E = count(row_E, asked_E, rows)[row_E]
   until_E = running(asked_E, row_E, rows)
@@ -269,6 +259,7 @@ def show(
   rows: Rows, mask, store, index_n: np.ndarray, decide_n: np.ndarray, random_id_n: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Decides what the input shows: mask_share [MASK], random_share a random id, else the original.
+  Returns the ids shown, and bool, where they are [MASK] by decision.
 
   Args:
     rows: the batch.
@@ -278,9 +269,6 @@ def show(
     decide_n: int64, the token at whose position each draws: index_n for one decision per token, the
       first token of its group for one per group.
     random_id_n: the random id of each.
-
-  Returns:
-    The ids shown, and bool, where they are [MASK] by decision.
   """
   u_n = counter_rng.uniform(at_tokens(rows, _SHOW, decide_n))
   masked_n = u_n < mask.mask_share
@@ -309,7 +297,9 @@ def emit(
   dropped_E: np.ndarray,
   **extra: np.ndarray,
 ) -> dict[str, np.ndarray]:
-  """Makes the batch of the chosen tokens.
+  """Makes the batch of the chosen tokens. Returns token_BT, target_pos_BP, target_BP, weight_BP,
+  masked_BP as `bertjax.types` has them, the extra arrays, and dropped_B int32, the targets that the
+  rule asked for and the row had no slot for.
 
   Args:
     rows: the batch.
@@ -319,10 +309,6 @@ def emit(
     shown: as `show` returns it; equal tokens must show equal ids.
     dropped_E: targets of each example that its row had no slot for.
     **extra: name -> a value per chosen token; becomes name_BP in its own dtype.
-
-  Returns:
-    token_BT, target_pos_BP, target_BP, weight_BP, masked_BP as `bertjax.types` has them, the extra
-    arrays, and dropped_B int32, the targets that the rule asked for and the row had no slot for.
   """
   shown_n, masked_n = shown
   token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]

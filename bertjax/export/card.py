@@ -8,13 +8,8 @@ from bertjax.sources.runs import Run
 
 
 def card(run: Run, model: Any, said: Mapping[str, Any]) -> str:
-  """Returns the text of the model card.
-
-  Args:
-    run: that is exported.
-    model: `config.model` of what is.
-    said: its receipt.
-  """
+  """Returns the text of the model card of a run whose exported part has this `config.model` and
+  receipt."""
   config, name, tensors = run.config, said['model_class'], said['tensors']
   parameters = sum(math.prod(tensor['shape']) for tensor in tensors)
   rows = [

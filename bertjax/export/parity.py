@@ -24,12 +24,9 @@ class Outputs(NamedTuple):
 
 
 class Inputs(NamedTuple):
-  """The fixed texts.
+  """The fixed texts."""
 
-  Attributes:
-    token_BT, type_BT, example_BT, language_BT: see types.py.
-  """
-
+  # token_BT, type_BT, example_BT, language_BT: see types.py
   token_BT: np.ndarray
   type_BT: np.ndarray
   example_BT: np.ndarray
@@ -112,7 +109,7 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
 
 
 def _second(inputs: Inputs) -> np.ndarray:
-  """The second text of a model that writes one: the first, a token later."""
+  """Returns the second text of a model that writes one: the first, a token later."""
   return np.pad(inputs.token_BT[:, :-1], ((0, 0), (1, 0)))
 
 

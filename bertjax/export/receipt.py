@@ -41,8 +41,8 @@ def files(directory: pathlib.Path) -> dict[str, str]:
 def compared(
   directory: pathlib.Path, model: Any, inputs: Any, mine: parity.Outputs
 ) -> dict[str, Any]:
-  """Returns the parity block: our outputs beside those of the class that a directory holds. Returns
-  missing and unexpected keys and the differences; only `skipped` where torch or transformers is not
+  """Returns the parity block, our outputs beside those of the class that a directory holds: missing
+  and unexpected keys and the differences; only `skipped` where torch or transformers is not
   installed."""
   try:
     other, keys = parity.theirs(directory, model, inputs)

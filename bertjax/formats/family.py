@@ -49,12 +49,9 @@ class Layout(NamedTuple):
 
 
 class Field(NamedTuple):
-  """A number or choice of `config.model` and its name in config.json.
+  """A number or choice of `config.model` and its name in config.json."""
 
-  Attributes:
-    ours, theirs: the names.
-  """
-
+  # ours, theirs: the names
   ours: str
   theirs: str
   default: Any  # theirs, where a config.json does not say it

@@ -34,11 +34,8 @@ MEAN = Sentences()
 
 
 def read(path: pathlib.Path, model: str) -> Sentences:
-  """Reads what is declared of a model; as in that library, without modules.json it is the mean.
-
-  Args:
-    path: of the directory of the model, which may be 0_Transformer below modules.json.
-  """
+  """Reads what is declared of the model of a directory, which may be 0_Transformer below
+  modules.json; as in that library, without modules.json it is the mean."""
   above = path.name.startswith('0_') and not (path / NAME).is_file()
   root = path.parent if above else path
   modules = _json(root / NAME)

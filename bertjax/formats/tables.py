@@ -27,11 +27,9 @@ class Row(NamedTuple):
 
   Ours is a stack of theirs where the name holds '{layer}', or '{group}' and '{inner}', which number
   the blocks of `config.model.groups`.
-
-  Attributes:
-    ours, theirs, axes: see above.
   """
 
+  # ours, theirs, axes: see above
   ours: str
   theirs: str
   axes: str

@@ -47,7 +47,7 @@ class AdaptiveScores(NamedTuple):
   bounds: tuple[int, ...]
 
   def entry(self, cluster: int) -> int:
-    """The head's entry of a cluster."""
+    """Returns the head's entry of a cluster."""
     return self.head.vocab_size - 1 - cluster
 
 
@@ -110,7 +110,7 @@ def _sorted(group, inside_n) -> tuple[Array, Array]:
 
 
 def _group(group, vocab_size, order_m, at, hidden_nE, table_VE, bias_V, target_n):
-  """The positions of a group, its hidden states, targets and logits."""
+  """Returns the positions of a group, its hidden states, targets and logits."""
   at_g = jax.lax.dynamic_slice_in_dim(order_m, at * group, group)
   take = functools.partial(jnp.take, indices=at_g, axis=0, mode='fill', fill_value=0)
   hidden_gE, padding_V = take(hidden_nE), np.arange(len(table_VE)) >= vocab_size

@@ -52,9 +52,8 @@ def score(logits: Array, label: Array) -> tuple[Array, Array, Array]:
 
   Compares with the maximum instead of calling argmax, which is 60 times slower on a CPU.
 
-  Returns:
-    -log softmax(logits)[label]; 1.0 where no class scores above the label, without a gradient; and
-    log Z, the logarithm of the sum of exp(logits), which a z-loss draws to 0.
+  Returns -log softmax(logits)[label]; 1.0 where no class scores above the label, without a
+  gradient; and log Z, the logarithm of the sum of exp(logits), which a z-loss draws to 0.
   """
   picked, log_z = one_of(logits, label, -1), jax.nn.logsumexp(logits, axis=-1)
   return log_z - picked, (picked >= jnp.max(logits, axis=-1)).astype(jnp.float32), log_z
@@ -69,7 +68,7 @@ def cross_entropy(scores: Scores, target_BP: Array) -> tuple[Array, Array, Array
 
 
 def chunks_of_a_device(positions: int, rows: int) -> int:
-  """The chunks in which a device walks over its logits; 0 where it holds them in full."""
+  """Returns the chunks in which a device walks over its logits; 0 where it holds them in full."""
   size = positions * rows // mesh.ways(DIVIDE)
   return -(-size // CHUNK_LOGITS) if size > PLAIN_LOGITS else 0
 
@@ -126,7 +125,7 @@ class Chunk(NamedTuple):
 
 
 def chunk(tiles: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array) -> Chunk:
-  """The chunk number `at` of those that have so many tiles of each block."""
+  """Returns the chunk number `at` of those that have so many tiles of each block."""
   rows, width = table_VE.shape
   first = jnp.minimum(at * tiles, rows // (BLOCKS * TILE) - tiles)
   cut = lambda x_GTt: jax.lax.dynamic_slice_in_dim(x_GTt, first, tiles, 1)

@@ -28,7 +28,7 @@ class Noise(NamedTuple):
 
 
 def noise_from_key(key: Array, row_B: Array) -> Noise:
-  """The step's PRNG key and the global row numbers int[B] as `Noise`."""
+  """Returns the step's PRNG key and the global row numbers int[B] as `Noise`."""
   return Noise(jax.random.bits(key, dtype=jnp.uint32), row_B.astype(jnp.uint32))
 
 
@@ -56,7 +56,7 @@ def mix(x: Array, key: Array | int = 0) -> Array:
 
 
 def row_words(noise: Noise, site: Array) -> tuple[Array, Array]:
-  """The two key words of each row, uint32 [B]: the bits at an index are mix(first + index,
+  """Returns the two key words of each row, uint32 [B]: the bits at an index are mix(first + index,
   second)."""
   first_B = mix(noise.row_B * jnp.uint32(_GOLDEN) + noise.seed, site)
   return first_B, mix(first_B + site, noise.seed)

@@ -22,8 +22,8 @@ def sizes() -> dict[str, int]:
 
 
 def left(axes: Iterable[str]) -> tuple[str, ...]:
-  """Those of these axes that no `shard_map` around this place has taken; () where there is no
-  mesh."""
+  """Returns those of these axes that no `shard_map` around this place has taken; () where there is
+  no mesh."""
   found = sizes()
   return tuple(axis for axis in axes if axis in found)
 

@@ -20,15 +20,10 @@ FAR = -1e37  # of a candidate that is the target
 
 
 class Candidates(NamedTuple):
-  """The words that a step's targets are told apart from.
+  """The words that a step's targets are told apart from."""
 
-  Attributes:
-    id_K: int32, different from each other.
-    tries: how many draws it took to get them.
-  """
-
-  id_K: Array
-  tries: Array
+  id_K: Array  # int32, different from each other
+  tries: Array  # how many draws it took to get them
 
 
 def draw(key: Array, count: int, words: int) -> Candidates:
@@ -71,7 +66,7 @@ def _take(drawn_n: Array, id_V: Array, found: Array, tries: Array, count: int):
 
 
 def expected(id_n: Array, drawn: Candidates, words: int) -> Array:
-  """The expected counts of ids among the candidates, float32."""
+  """Returns the expected counts of ids among the candidates, float32."""
   id_n, tries = id_n.astype(jnp.float32), drawn.tries.astype(jnp.float32)
   share_n = (jnp.log(id_n + 2) - jnp.log(id_n + 1)) / jnp.log(words + 1.0)
   once = drawn.tries == len(drawn.id_K)

@@ -60,7 +60,7 @@ def chunked_sample(scores: Scores, uniform_BP: Array, temperature: float, chunks
     return _cooled(logits_nK, temperature)
 
   def weigh(running, at):
-    """The running maximum, and each block's sum of exponentials below it."""
+    """Returns the running maximum, and each block's sum of exponentials below it."""
     top_n, sum_nG = running
     logits_nK = logits_of(at)
     new_top_n = jnp.maximum(top_n, jnp.max(logits_nK, 1))

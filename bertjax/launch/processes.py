@@ -81,7 +81,8 @@ def _start(command: Command) -> subprocess.Popen:
 def _wait(
   commands: Sequence[Command], children: Sequence[subprocess.Popen], asked: Sequence[int]
 ) -> int:
-  """Args: asked: signals that this process was sent, growing."""
+  """Returns the status of all, once they have ended; `asked` grows by the signals that this process
+  gets."""
   status, end, sent, first = 0, float('inf'), 0, None
   while True:
     running = [child for child in children if child.poll() is None]

@@ -28,11 +28,8 @@ def main(argv: list[str]) -> int:
 
 
 def finished(workdir: str, total_steps: int | None = None) -> bool:
-  """Returns whether a run has a checkpoint of its last step, or of the one it stopped early at.
-
-  Args:
-    total_steps: None: as its config.json says.
-  """
+  """Returns whether a run has a checkpoint of its last step, or of the one it stopped early at;
+  without `total_steps` the last step is that of its config.json."""
   from bertjax.checkpoint import reading, resume  # jax: not in the launchers of other machines
 
   stored = resume.stored(workdir)

@@ -135,11 +135,7 @@ class Copy:
     return {name: (_token(info), info['size']) for name, info in files.items() if name}
 
   def pull(self, wanted: Callable[[str], bool], say: Say, below: str = '') -> None:
-    """Fetches the files that are not here, or other ones.
-
-    Args:
-      below: a folder, if no other is meant.
-    """
+    """Fetches the files that are not here, or other ones, below a folder or, with '', all."""
     there = {name: seen for name, seen in self.names(below).items() if wanted(name)}
     stale = {name: seen for name, seen in there.items() if self._differs(name, seen[0])}
     if not stale:

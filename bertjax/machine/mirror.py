@@ -70,9 +70,9 @@ class Workdir:
       self.path = str(self._copy.here)
 
   def fetch(self) -> None:
-    """Makes the local directory what the URL holds, but for the states of checkpoints; refuses a
-    workdir that is not the same for all processes of a run. Raises UserError: names a process that
-    sees another directory; on every process."""
+    """Makes the local directory what the URL holds, but for the states of checkpoints. Raises
+    UserError, on every process of a run, if they do not see the same workdir; it names one that
+    sees another directory."""
     if self.remote:
       with self._copy.alone():
         self._fetch()
@@ -166,10 +166,7 @@ class Workdir:
 
   def send_manifest(self, directory: pathlib.Path, step: str, names: Collection[str]) -> None:
     """Sends the small files, then the manifest, which makes the checkpoint one; from process 0.
-
-    Args:
-      names: of its files; what else is there is of a run that this one has taken over, and goes.
-    """
+    Files there that are none of `names` are of a run that this one has taken over, and go."""
     if self.remote:
       self.send()
       self._copy.prune(f'{CHECKPOINTS}/{step}', names)

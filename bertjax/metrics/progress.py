@@ -75,11 +75,7 @@ class Progress:
 
   @_to_the_screen()
   def step(self, step: int, loss: float | None) -> None:
-    """Moves the bar to a step.
-
-    Args:
-      loss: the newest that is known; None in the first step.
-    """
+    """Moves the bar to a step, by the newest loss that is known: None in the first step."""
     if not self._first:
       return
     if self._bar:
@@ -94,11 +90,8 @@ class Progress:
 
   @_to_the_screen()
   def update(self, step: int, scalars: Mapping[str, float]) -> None:
-    """Shows a logged step.
-
-    Args:
-      scalars: tokens_per_second, and loss, accuracies and time/<part> where there are any.
-    """
+    """Shows a logged step: tokens_per_second, and loss, accuracies and time/<part> where there are
+    any."""
     if not self._first:
       return
     parts = [f'loss {scalars["loss"]:.4f}' if 'loss' in scalars else 'nothing trained']

@@ -86,7 +86,7 @@ class Trackers:
 
 
 def check(names: Sequence[str]) -> None:
-  """Refuses trackers whose packages are not installed. Raises UserError: names the package."""
+  """Refuses trackers whose packages are not installed. Raises UserError, which names one."""
   for name in names:
     registry.find('bertjax.metrics.trackers', name, 'config.trackers')
     if '.' not in name and importlib.util.find_spec(name) is None:

@@ -41,17 +41,11 @@ Generator = Literal['own', 'shared', 'uniform', 'two_tower']
 
 
 class Net(nn.Module):
-  """dropout -> projection where widths differ -> layers.
+  """dropout -> projection where widths differ -> layers."""
 
-  Attributes:
-    width: of the layers.
-    dropout: of what enters.
-    encoder: the fields of `Encoder`.
-  """
-
-  width: int
-  dropout: float
-  encoder: dict[str, Any]
+  width: int  # of the layers
+  dropout: float  # of what enters
+  encoder: dict[str, Any]  # the fields of `Encoder`
 
   @nn.compact
   def __call__(
@@ -220,11 +214,8 @@ class Electra(bert.Base, kw_only=True):
 
 
 def generator_size(model: Any) -> dict[str, int]:
-  """width, layers, heads and ffn of the generator (util/training_utils.py, get_generator_config).
-
-  Args:
-    model: an `Electra` or its `config.model`.
-  """
+  """Returns width, layers, heads and ffn of the generator of an `Electra` or its `config.model`
+  (util/training_utils.py, get_generator_config)."""
   width = round(model.width * model.generator_width)
   layers = round(model.layers * model.generator_layers)
   heads = max(1, width // model.generator_head)

@@ -126,7 +126,7 @@ class GPT(StreamModel, WritingModel):
     return self._written(token_B[:, None], text.position_B[:, None], text)
 
   def _written(self, token_BT: Array, position_BT: Array, text: Writing) -> tuple[Array, Writing]:
-    """The logits behind the last of these columns, which go on with the text."""
+    """Returns the logits behind the last of these columns, which go on with the text."""
     columns, place = token_BT.shape[1], text.place_B[0]
     x_BTD, table_VE = self._embedded(dict(token_BT=token_BT, position_BT=position_BT), None)
     reading = Reading(place, before(text.real_BS, place, columns))
@@ -139,7 +139,7 @@ class GPT(StreamModel, WritingModel):
     return jnp.where(own[None], scores, -jnp.inf), text
 
   def _scores(self, x_BTD: Array, table_VE: Array) -> Scores:
-    """The words behind each column."""
+    """Returns the words behind each column."""
     if self.norms == 'before':
       x_BTD = Norm(self.norm_eps, jnp.dtype(self.dtype), name='final_norm')(x_BTD)
     return Scores(x_BTD, table_VE, jnp.zeros(len(table_VE)), self.vocab_size + self._own_rows)
@@ -171,7 +171,7 @@ class GPT(StreamModel, WritingModel):
 
   @nn.nowrap
   def _layer(self, hidden: bool) -> dict[str, Any]:
-    """The fields of `Block`."""
+    """Returns the fields of `Block`."""
     init, out_std = jax.nn.initializers.normal, self.init_std
     if self.residual_scaled:
       out_std /= (2 * self.layers) ** 0.5
@@ -217,11 +217,7 @@ class GPT(StreamModel, WritingModel):
 
 
 def make(config) -> GPT:
-  """Builds the model from `config.model`.
-
-  Raises:
-    UserError: heads that do not divide the width.
-  """
+  """Builds the model from `config.model`. Raises UserError: heads that do not divide the width."""
   fields = given_fields(GPT, config)
   if fields['width'] % fields['heads']:
     raise UserError(

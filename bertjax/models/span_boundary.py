@@ -34,15 +34,10 @@ Array = jax.Array
 
 
 class BoundaryHead(nn.Module):
-  """concat(left, right, place in the span) -> twice dense, activation, norm -> word table + bias.
+  """concat(left, right, place in the span) -> twice dense, activation, norm -> word table, bias."""
 
-  Attributes:
-    positions: rows of the table of places in a span.
-    position_width: its width.
-  """
-
-  positions: int
-  position_width: int
+  positions: int  # rows of the table of places in a span
+  position_width: int  # its width
   activation: str
   norm_eps: float
   initializer: Init

@@ -216,7 +216,7 @@ class T5(PairModel):
 
 
 def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
-  """The outputs of a stack's layers, the last one's as its norm leaves it."""
+  """Returns the outputs of a stack's layers, the last one's as its norm leaves it."""
   return jnp.concatenate([hidden_LBTD[:-1], last_BTD[None]])
 
 

@@ -13,15 +13,13 @@ MODELS, KEY = 'bertjax.models', 'config.model.name'
 
 
 def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
-  """The model of a run, which must be of the kind that its objective trains.
+  """Returns the model of a run, which must be of the kind that its objective trains. Raises
+  UserError if there is no such model, its fields do not work, or it is of another kind.
 
   Args:
     given: `config.model`.
     objective: `config.objective.name`, for messages.
     kind: a contract of `models/layers/contracts.py`, or the one class that the objective is for.
-
-  Raises:
-    UserError: there is no such model, its fields do not work, or it is of another kind.
   """
   name = given.name
   module = registry.find(MODELS, name, KEY)

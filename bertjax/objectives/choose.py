@@ -22,11 +22,8 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config: `config.model.labels` is (('right', 1),).
-
-  Raises:
-    UserError: see `model_of`; a model with a head for words, or with other labels.
-  """
+  """Builds the objective from a run's config: `config.model.labels` is (('right', 1),). Raises
+  UserError: see `model_of`; a model with a head for words, or with other labels."""
   model = model_of(config.model, config.objective.name, LabelModel)
   labels = labels_of(config.model)
   if labels != ((RIGHT, 1),):

@@ -24,7 +24,7 @@ class Options(NamedTuple):
 
 
 def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
-  """The squared error of the numbers, `label_BG` of the batch."""
+  """Returns the squared error of the numbers, `label_BG` of the batch."""
   weight_BG = batch['example_weight_BG']
   error_BG = jnp.square(found_BG - batch[f'{LABEL}_BG'])
   return {LABEL: Term(jnp.sum(weight_BG * error_BG), jnp.sum(weight_BG), scale=1.0)}
@@ -32,10 +32,8 @@ def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
 
 def classes_of(config) -> int:
   """Returns the number of classes of the one label of `config.model`; 1: the label is a number.
-
-  Raises:
-    UserError: other labels, a head for words, or soft labels that the objective does not read.
-  """
+  Raises UserError: other labels, a head for words, or soft labels that the objective does not
+  read."""
   labels = labels_of(config.model)
   name = config.objective.name
   if config.data.task.get('soft_label') and name != SOFT_LABELS:
@@ -58,11 +56,8 @@ def has_labels(batch: Batch) -> bool:
 
 
 def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
-  """The loss of the label: of classes, or where there is one, of a number.
-
-  Raises:
-    UserError: the examples have no label.
-  """
+  """Returns the loss of the label: of classes, or where there is one, of a number. Raises UserError
+  if the examples have no label."""
   if not has_labels(batch):
     raise UserError(
       'config.data.train has no labels, or none is read (config.data.task.unlabelled): expected '
@@ -76,11 +71,7 @@ def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.labels` is (('label', C),), with one
-  class for a number.
-
-  Raises:
-    UserError: see `model_of` and `classes_of`.
-  """
+  class for a number. Raises UserError: see `model_of` and `classes_of`."""
   model = model_of(config.model, config.objective.name, LabelModel)
   classes_of(config)
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)

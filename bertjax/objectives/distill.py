@@ -74,13 +74,13 @@ def word_divergence(teacher: Scores, student: Scores, temperature: float) -> Arr
 
 
 def at_every_token(batch: Batch) -> Batch:
-  """The batch for a model that is to make scores of each token."""
+  """Returns the batch for a model that is to make scores of each token."""
   shape = batch['token_BT'].shape
   return dict(batch, target_pos_BP=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32), shape))
 
 
 def at_targets(scores: Scores, batch: Batch) -> Scores:
-  """Those of the targets, out of scores of each token."""
+  """Returns the scores of the targets, out of those of each token."""
   return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))
 
 
@@ -104,12 +104,9 @@ def state_error(
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config, whose teacher has been opened.
-
-  Raises:
-    UserError: see `teaching.pair_of` and `classify.classes_of`; a teacher of another width, or
-      factors for what the student has not.
-  """
+  """Builds the objective from a run's config, whose teacher has been opened. Raises UserError: see
+  `teaching.pair_of` and `classify.classes_of`; a teacher of another width, or factors for what the
+  student has not."""
   given = config.objective
   pair = teaching.pair_of(config, TargetModel)
   words = has_words(config.model)

@@ -57,7 +57,7 @@ def state_error(wanted_LBTD: Array, found_LBTD: Array) -> Array:
 def score_error(
   teacher: Mapping[str, Array], student: Mapping[str, Array], example_BT: Array, length: int
 ) -> Array:
-  """The sum over layers of the mean squared error of each token's scores: float32 [B, T].
+  """Returns the sum over layers of the mean squared error of each token's scores: float32 [B, T].
 
   Args:
     teacher, student: query and key, [L, B, T, N, H].
@@ -75,12 +75,9 @@ def score_error(
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config, whose teacher has been opened.
-
-  Raises:
-    UserError: see `teaching.pair_of`; a student with heads that learn nothing here, or layers or
-      heads that are not those of the teacher.
-  """
+  """Builds the objective from a run's config, whose teacher has been opened. Raises UserError: see
+  `teaching.pair_of`; a student with heads that learn nothing here, or layers or heads that are not
+  those of the teacher."""
   pair = teaching.pair_of(config, AttendingModel)
   check(config)
   student, teacher = pair

@@ -36,11 +36,8 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Raises:
-    UserError: a model that does not take `config.length` columns, or see `model_of`.
-  """
+  """Builds the objective from a run's config. Raises UserError: a model that does not take
+  `config.length` columns, or see `model_of`."""
   model = model_of(config.model, config.objective.name, StreamModel)
   model.check_length(config.length)
   start = config.objective.memory
@@ -100,7 +97,7 @@ def all_scores(scores: Scores | AdaptiveScores) -> Array:
 
 
 def in_unit(nll: float, unit: str) -> dict[str, float]:
-  """A mean loss in nats as the papers give it."""
+  """Returns a mean loss in nats as the papers give it."""
   if unit != 'word':
     return {f'bits_per_{unit}': nll / math.log(2)}
   return dict(perplexity=math.exp(min(nll, 700.0)))  # beyond, a double overflows

@@ -56,13 +56,8 @@ def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Every label of `config.model.labels` is learned beside the words.
-
-  Raises:
-    UserError: see `model_of`; a model without words.
-  """
+  """Builds the objective from a run's config. Every label of `config.model.labels` is learned
+  beside the words. Raises UserError: see `model_of`; a model without words."""
   model = model_of(config.model, config.objective.name, TargetModel)
   require_words(config.model)
   plus = float(config.objective.plus)

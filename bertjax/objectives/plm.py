@@ -24,11 +24,8 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Raises:
-    UserError: see `model_of`; a model without words.
-  """
+  """Builds the objective from a run's config. Raises UserError: see `model_of`; a model without
+  words."""
   model = model_of(config.model, config.objective.name, XLNet)
   require_words(config.model)
   start = config.objective.memory

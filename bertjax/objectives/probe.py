@@ -36,11 +36,8 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config, `config.model.token_labels` as of `tag`.
-
-  Raises:
-    UserError: see `model_of` and `tag.tags_of`; an encoder with fewer layers than are read.
-  """
+  """Builds the objective from a run's config, `config.model.token_labels` as of `tag`. Raises
+  UserError: see `model_of` and `tag.tags_of`; an encoder with fewer layers than are read."""
   given, classes = config.objective, tag.tags_of(config)
   encoder = model_of(config.model, config.objective.name, TargetModel).clone(token_labels=())
   needed = DEEP.get(given.features, 1)

@@ -60,12 +60,9 @@ def relation_error(
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config, whose teacher has been opened.
-
-  Raises:
-    UserError: see `teaching.pair_of`; a student with heads that learn nothing here, or a student
-      and a teacher whose relations cannot be compared.
-  """
+  """Builds the objective from a run's config, whose teacher has been opened. Raises UserError: see
+  `teaching.pair_of`; a student with heads that learn nothing here, or a student and a teacher whose
+  relations cannot be compared."""
   given, pair = config.objective, teaching.pair_of(config, AttendingModel)
   check(config)
   student, teacher = pair

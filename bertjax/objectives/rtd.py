@@ -103,14 +103,8 @@ def bits(batch: Batch, noise: Noise) -> Array:
 
 
 def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float) -> Array:
-  """Ids of the generator at the targets, int32 [B, P].
-
-  Args:
-    scores: of the words at the targets.
-    batch: the masked batch.
-    noise: keys of the step.
-    temperature: of the softmax.
-  """
+  """Returns ids of the generator at the targets, int32 [B, P], by its scores there, the keys of the
+  step and the temperature of the softmax."""
   return sampling.sample(scores, sampling.uniform(bits(batch, noise)), temperature)
 
 
@@ -184,11 +178,7 @@ def copy_generator(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(config: Any) -> None:
-  """Checks `config.objective` against the model.
-
-  Raises:
-    UserError: what the model cannot do.
-  """
+  """Checks `config.objective` against the model. Raises UserError for what the model cannot do."""
   settings, model = config.objective, config.model
   if settings.electric and model.generator != 'two_tower':
     raise UserError(
@@ -208,11 +198,7 @@ def check(config: Any) -> None:
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Raises:
-    UserError: see `model_of` and `check`.
-  """
+  """Builds the objective from a run's config. Raises UserError: see `model_of` and `check`."""
   model = model_of(config.model, config.objective.name, Electra)
   check(config)
   settings = config.objective
@@ -236,17 +222,11 @@ def _log_odds(config: Any) -> float:
 
 
 class _Pair(NamedTuple):
-  """Generator and discriminator, as the functions of an `Objective`.
-
-  Attributes:
-    model: both.
-    settings: `config.objective`.
-    odds: log odds of a token being replaced, where that is asked for.
-  """
+  """Generator and discriminator, as the functions of an `Objective`."""
 
   model: Electra
-  settings: Any
-  odds: float
+  settings: Any  # `config.objective`
+  odds: float  # log odds of a token being replaced, where that is asked for
 
   def loss(self, variables, carry, batch: Batch, ctx: Context) -> Out:
     """Computes the terms of the generator and of the discriminator, as `Objective.loss`."""
@@ -270,7 +250,7 @@ class _Pair(NamedTuple):
   def _generated(
     self, variables, batch: Batch, original_BT: Array, noise: Noise | None
   ) -> tuple[dict[str, Term], Scores, Scores]:
-    """The generator's terms, its scores, and those at the targets."""
+    """Returns the generator's terms, its scores, and those at the targets."""
     train = self.settings.train
     generator_scale = 0.0 if train == 'discriminator' else float(self.settings.generator_weight)
     towers, plus = self.model.generator == 'two_tower', self.settings.plus
@@ -291,7 +271,7 @@ class _Pair(NamedTuple):
     self, logit_BT: Array, fake_BT: Array, original_BT: Array, scores: Scores | None, batch: Batch,
     ctx: Context,
   ) -> dict[str, Term]:  # fmt: skip
-    """The discriminator's terms."""
+    """Returns the discriminator's terms."""
     real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT
     if self.settings.electric:
       assert scores is not None, 'two towers: see `check`'

@@ -30,11 +30,7 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Raises:
-    UserError: see `model_of`.
-  """
+  """Builds the objective from a run's config. Raises UserError: see `model_of`."""
   model, z_loss = (
     model_of(config.model, config.objective.name, PairModel),
     float(config.objective.z_loss),

@@ -35,7 +35,7 @@ class Options(NamedTuple):
 
 
 def terms(ours_BGC: Array, theirs_BGC: Array, batch: Batch, given: Any) -> dict[str, Term]:
-  """The losses of classes, or where C is 1, of a number.
+  """Returns the losses of classes, or where C is 1, of a number.
 
   Args:
     ours_BGC: logits of the student.
@@ -59,11 +59,7 @@ def terms(ours_BGC: Array, theirs_BGC: Array, batch: Batch, given: Any) -> dict[
 
 
 def column_of(config) -> str:
-  """The column of the soft labels.
-
-  Raises:
-    UserError: it is not named.
-  """
+  """Returns the column of the soft labels. Raises UserError if it is not named."""
   if column := config.data.task.get('soft_label'):
     return column
   raise UserError(
@@ -73,11 +69,8 @@ def column_of(config) -> str:
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Raises:
-    UserError: see `model_of`, `classify.classes_of` and `column_of`; later, a file without it.
-  """
+  """Builds the objective from a run's config. Raises UserError: see `model_of`,
+  `classify.classes_of` and `column_of`; later, a file without it."""
   given, model = config.objective, model_of(config.model, config.objective.name, LabelModel)
   classify.classes_of(config)
   column = column_of(config)

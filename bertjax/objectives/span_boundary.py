@@ -55,11 +55,8 @@ def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str,
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config.
-
-  Raises:
-    UserError: spans longer than the model's table of places, or see `model_of`.
-  """
+  """Builds the objective from a run's config. Raises UserError: spans longer than the model's table
+  of places, or see `model_of`."""
   settings, model = config.objective, model_of(config.model, config.objective.name, SpanBert)
   if 'max_pair_targets' not in config.data.mask:
     raise UserError(

@@ -32,7 +32,7 @@ class Options(NamedTuple):
 
 
 def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
-  """The loss of the spans, and the share of rows whose two ends are both the likeliest."""
+  """Returns the loss of the spans, and the share of rows whose two ends are both the likeliest."""
   real_BT1 = batch['example_BT'][..., None] > 0
   logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)
   ends_B2 = jnp.concatenate([batch[f'{LABEL}_start_BG'], batch[f'{LABEL}_end_BG']], 1)
@@ -73,11 +73,8 @@ def said(out: Any) -> Any:
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.token_labels` is (('span', 2),), or
-  `config.model.answers` names a form.
-
-  Raises:
-    UserError: see `model_of`; a model with a head for words, or with other labels.
-  """
+  `config.model.answers` names a form. Raises UserError: see `model_of`; a model with a head for
+  words, or with other labels."""
   model = model_of(config.model, config.objective.name, LabelModel)
   form = next((name for name, _ in labels_of(config.model, 'answers')), 'none')
   heads = [labels_of(config.model, kind) for kind in ('text', 'token')]

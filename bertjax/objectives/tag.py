@@ -21,22 +21,16 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config: `config.model.token_labels` is (('tag', C),).
-
-  Raises:
-    UserError: see `model_of` and `tags_of`.
-  """
+  """Builds the objective from a run's config: `config.model.token_labels` is (('tag', C),). Raises
+  UserError: see `model_of` and `tags_of`."""
   model = model_of(config.model, config.objective.name, LabelModel)
   tags_of(config)
   return of_heads(model, terms, ('tagging',))
 
 
 def tags_of(config) -> int:
-  """Returns the number of tags of the head.
-
-  Raises:
-    UserError: a model with a head for words or for other labels, or fewer than two tags.
-  """
+  """Returns the number of tags of the head. Raises UserError: a model with a head for words or for
+  other labels, or fewer than two tags."""
   name = config.objective.name
   others, labels = (labels_of(config.model, kind) for kind in ('text', 'token'))
   if [label for label, _ in labels] != [TAG] or others:
@@ -55,7 +49,7 @@ def tags_of(config) -> int:
 
 
 def terms(out, batch: Batch) -> dict[str, Term]:
-  """The mean over words of -log p and of what is right, of the logits of all tokens."""
+  """Returns the mean over words of -log p and of what is right, of the logits of all tokens."""
   weight_BT = batch['tag_weight_BT']
   nll_BT, right_BT, _ = score(out['token_label_BTC'][TAG], batch['tag_BT'])
   return {

@@ -18,21 +18,16 @@ WHAT = 'config.optimizer'
 
 
 class Leaves(NamedTuple):
-  """The parameters as a direction sees them.
+  """The parameters as a direction sees them."""
 
-  Attributes:
-    params: tree of arrays or shapes.
-    axes: the same tree with a tuple of logical axis names at every leaf.
-    decay: the same tree with the multipliers of weight decay, which broadcast against their leaf.
-  """
-
-  params: Any
-  axes: Any
+  params: Any  # tree of arrays or shapes
+  axes: Any  # the same tree with a tuple of logical axis names at every leaf
+  # the same tree with the multipliers of weight decay, which broadcast against their leaf
   decay: Any
 
   @classmethod
   def make(cls, params: Any, axes: Any, decay: param_rules.Rules) -> 'Leaves':
-    """The leaves under the rules of `config.optimizer.decay`."""
+    """Returns the leaves under the rules of `config.optimizer.decay`."""
     return cls(params, axes, param_rules.resolve(decay, params, axes, f'{WHAT}.decay'))
 
   @property
@@ -45,7 +40,7 @@ class Leaves(NamedTuple):
     return stacked.per_tensor(tx, self.is_stack)
 
   def map_tensors(self, function: Callable[..., Any], *trees: Any) -> Any:
-    """A function of the arrays of every tensor by itself, likewise."""
+    """Returns a function of the arrays of every tensor by itself, likewise."""
     return stacked.map_tensors(function, self.is_stack, *trees)
 
   def resolve(self, rules: param_rules.Rules, key: str) -> Any:

@@ -47,11 +47,8 @@ class Common(NamedTuple):
 
 
 def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransformation]:
-  """The direction that a `config.optimizer` names: of `Leaves` and its own fields as keywords.
-
-  Raises:
-    UserError: no name, or none of the modules of `directions/`.
-  """
+  """Returns the direction that a `config.optimizer` names: of `Leaves` and its own fields as
+  keywords. Raises UserError: no name, or none of the modules of `directions/`."""
   if 'name' not in given:
     names = ', '.join(registry.names_in(DIRECTIONS))
     raise UserError(f'{WHAT} lacks name: expected one of {names}')
@@ -59,11 +56,8 @@ def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransf
 
 
 def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
-  """The fields of a `config.optimizer`: its direction's, those of `Common`, and the name.
-
-  Raises:
-    UserError: as `direction_of`.
-  """
+  """Returns the fields of a `config.optimizer`: its direction's, those of `Common`, and the name.
+  Raises UserError as `direction_of` does."""
   own = options.fields_of(direction_of(given))
   return own | options.fields_of(Common) | {'name': options.Field(str, True, '')}
 
@@ -71,22 +65,16 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
 def make(
   config: Any, params: Any, axes: Any
 ) -> tuple[optax.GradientTransformationExtraArgs, Callable[[Any], Array]]:
-  """Builds the optimizer.
-
-  The rate is an argument of each update, so that runs with other schedules share what is compiled.
+  """Builds the optimizer. The rate is an argument of each update, so that runs with other schedules
+  share what is compiled. Returns the transformation, whose update needs the parameters and `rate`,
+  and the schedule, which has the rate of each step. Raises UserError: an unknown name or field, a
+  rule that matches nothing, an uncovered parameter.
 
   Args:
     config: `config.optimizer`: name, a module of `directions/`; the keyword arguments of its
       DIRECTION; and the fields of `Common`.
     params: tree of arrays or shapes.
     axes: the same tree, with a tuple of logical axis names at every leaf.
-
-  Returns:
-    The transformation, whose update needs the parameters and `rate`, and the schedule, which has
-    the rate of each step.
-
-  Raises:
-    UserError: an unknown name or field, a rule that matches nothing, an uncovered parameter.
   """
   fields = _read(config)
   direction = direction_of(config)
@@ -126,15 +114,13 @@ def _rules(fields: Mapping[str, Any], params: Any, axes: Any) -> dict[str, param
 
 
 def describe(config: Any, params: Any, axes: Any) -> str:
-  """The rules of `config.optimizer` and the parameters that each decides, as a table for people.
+  """Returns the rules of `config.optimizer` and the parameters that each decides, as a table for
+  people: a line for each rule of decay, lr_scale, freeze, layer_decay and the direction's own
+  (Muon's matrices): its pattern, its value, the number of parameters, and which; 1 of freeze is
+  frozen. A key that says the same of every parameter has one line.
 
   Args:
     config, params, axes: as in `make`, which has accepted them.
-
-  Returns:
-    A line for each rule of decay, lr_scale, freeze, layer_decay and the direction's own (Muon's
-    matrices): its pattern, its value, the number of parameters, and which; 1 of freeze is frozen.
-    A key that says the same of every parameter has one line.
   """
   fields = _read(config)
   rules = _rules(fields, params, axes)
@@ -163,11 +149,9 @@ def _replace(chosen: Any, value: float) -> optax.GradientTransformation:
 
 
 def state_specs(tx: optax.GradientTransformation, params: Any, param_specs: Any) -> Any:
-  """PartitionSpecs for `tx.init(params)`.
-
-  A leaf whose path contains a parameter's is laid out like that parameter; one that lacks a single
-  axis of it (Adafactor's factors) like the axes that are left, if their shape tells which these
-  are. All else is replicated.
+  """PartitionSpecs for `tx.init(params)`. A leaf whose path contains a parameter's is laid out like
+  that parameter; one that lacks a single axis of it (Adafactor's factors) like the axes that are
+  left, if their shape tells which these are. All else is replicated.
 
   Args:
     tx: any transformation.

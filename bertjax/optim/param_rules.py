@@ -26,16 +26,12 @@ SHOWN = 4  # paths in a line of `table`
 
 
 class Match(NamedTuple):
-  """A rule and the tensors that it decides, those that no rule before it matched.
+  """A rule and the tensors that it decides, those that no rule before it matched."""
 
-  Attributes:
-    pattern, value: of the rule.
-    sizes: path of each tensor -> its entries.
-  """
-
+  # pattern, value: of the rule
   pattern: str
   value: float
-  sizes: dict[str, int]
+  sizes: dict[str, int]  # path of each tensor -> its entries
 
 
 def is_stack(axes: tuple) -> bool:
@@ -44,11 +40,8 @@ def is_stack(axes: tuple) -> bool:
 
 
 def layer_paths(path: str, axes: tuple, shape: tuple) -> list[str]:
-  """The paths of a leaf's tensors: one for each layer of a stack, else its own.
-
-  Raises:
-    UserError: a stack whose path does not name 'layers' exactly once.
-  """
+  """Returns the paths of a leaf's tensors: one for each layer of a stack, else its own. Raises
+  UserError: a stack whose path does not name 'layers' exactly once."""
   if not is_stack(axes):
     return [path]
   parts = path.split('/')
@@ -109,14 +102,8 @@ def resolve(rules: Rules, params: Any, axes: Any, what: str) -> Any:
 
 def matches(rules: Rules, params: Any, axes: Any, what: str) -> list[Match]:
   """Finds the tensors that each rule decides: those that it matches and no rule before it did.
-
-  Args:
-    rules, params, axes, what: as in `resolve`.
-
-  Raises:
-    UserError: a tensor that no pattern matches, a pattern other than '.*' that matches nothing
-      (a misspelling), or one that is no regular expression.
-  """
+  Arguments as of `resolve`. Raises UserError: a tensor that no pattern matches, a pattern other
+  than '.*' that matches nothing (a misspelling), or one that is no regular expression."""
   sizes, found = _sizes(params, axes), []
   left = dict(sizes)
   for pattern, value in rules:

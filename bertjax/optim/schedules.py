@@ -47,9 +47,7 @@ def bert_linear(
   power: Positive = 1.0,
 ) -> Array:
   """peak * step/W, then peak * (1 - step/T)^power: falls by peak * W/T where the two meet.
-
-  google-research/bert, optimization.py:create_optimizer; ALBERT and ERNIE 1.0 do the same.
-  """
+  google-research/bert, optimization.py:create_optimizer; ALBERT and ERNIE 1.0 do the same."""
   decayed = _left(step, 0, total_steps) ** power
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
 
@@ -57,10 +55,8 @@ def bert_linear(
 def sqrt_poly(
   step: Array, *, peak: NonNegative, warmup_steps: Natural, total_steps: Count
 ) -> Array:
-  """peak * step/W, then peak * sqrt(1 - step/T).
-
-  NVIDIA DeepLearningExamples, BERT schedulers.py:PolyWarmUpScheduler with degree 0.5 (LAMB).
-  """
+  """peak * step/W, then peak * sqrt(1 - step/T). NVIDIA DeepLearningExamples, BERT
+  schedulers.py:PolyWarmUpScheduler with degree 0.5 (LAMB)."""
   return bert_linear(step, peak=peak, warmup_steps=warmup_steps, total_steps=total_steps, power=0.5)
 
 
@@ -73,9 +69,7 @@ def product_linear(
   power: Positive = 1.0,
 ) -> Array:
   """peak * (1 - step/T)^power * min(1, step/W): the largest value is peak * (1 - W/T), at W.
-
-  google-research/electra, model/optimization.py:create_optimizer; GPT-1 fine-tuning is the same.
-  """
+  google-research/electra, model/optimization.py:create_optimizer; GPT-1 fine-tuning is the same."""
   warm = jnp.where(step < warmup_steps, _warm(step, warmup_steps), 1.0)
   return peak * _left(step, 0, total_steps) ** power * warm
 
@@ -89,11 +83,9 @@ def linear(
   end_ratio: Share = 0.0,
   power: Positive = 1.0,
 ) -> Array:
-  """peak * step/W, then down to peak * end_ratio at T over the T - W steps counted from W.
-
-  fairseq polynomial_decay_schedule.py (RoBERTa), transformers get_linear_schedule_with_warmup;
-  XLNet's model_utils.py:get_train_op with end_ratio = min_lr_ratio.
-  """
+  """peak * step/W, then down to peak * end_ratio at T over the T - W steps counted from W. fairseq
+  polynomial_decay_schedule.py (RoBERTa), transformers get_linear_schedule_with_warmup; XLNet's
+  model_utils.py:get_train_op with end_ratio = min_lr_ratio."""
   decayed = end_ratio + (1 - end_ratio) * _left(step, warmup_steps, total_steps) ** power
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
 
@@ -107,9 +99,7 @@ def cosine(
   end_ratio: Share = 0.0,
 ) -> Array:
   """peak * step/W, then half a cosine to peak * end_ratio over the T - W steps counted from W.
-
-  transformer-xl, tf/train.py; its TPU trainer has end_ratio .01, its GPU trainer .004.
-  """
+  transformer-xl, tf/train.py; its TPU trainer has end_ratio .01, its GPU trainer .004."""
   half = 0.5 * (1 - jnp.cos(jnp.pi * _left(step, warmup_steps, total_steps)))
   decayed = end_ratio + (1 - end_ratio) * half
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
@@ -119,9 +109,7 @@ def cosine_absolute(
   step: Array, *, peak: NonNegative, warmup_steps: Natural, total_steps: Count
 ) -> Array:
   """peak * step/W, then peak * (1 + cos(pi step/T)) / 2: the cosine is not shifted by the warm-up.
-
-  transformer-xl, pytorch/train.py.
-  """
+  transformer-xl, pytorch/train.py."""
   half = 0.5 * (1 - jnp.cos(jnp.pi * _left(step, 0, total_steps)))
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), half)
 
@@ -129,19 +117,15 @@ def cosine_absolute(
 def inverse_sqrt(
   step: Array, *, peak: NonNegative, warmup_steps: Natural, initial: NonNegative = 1e-7
 ) -> Array:
-  """From `initial` to peak over W steps, then peak * sqrt(W/step).
-
-  XLM, src/optim.py:AdamInverseSqrtWithWarmup.
-  """
+  """From `initial` to peak over W steps, then peak * sqrt(W/step). XLM,
+  src/optim.py:AdamInverseSqrtWithWarmup."""
   rise = initial + (peak - initial) * _warm(step, warmup_steps)
   return jnp.where(step < warmup_steps, rise, rsqrt(step, peak=peak, warmup_steps=warmup_steps))
 
 
 def rsqrt(step: Array, *, peak: NonNegative, warmup_steps: Natural) -> Array:
-  """peak until step W, then peak * sqrt(W/step).
-
-  T5's 1/sqrt(max(step, 10^4)) is peak .01 and W 10^4 (t5 learning_rate_schedules.py).
-  """
+  """peak until step W, then peak * sqrt(W/step). T5's 1/sqrt(max(step, 10^4)) is peak .01 and W
+  10^4 (t5 learning_rate_schedules.py)."""
   first = max(warmup_steps, 1)
   return peak * jnp.sqrt(first / jnp.maximum(step, first))
 
@@ -182,27 +166,19 @@ SHAPES = {
 
 
 def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
-  """The fields of a `config.optimizer.schedule`: its shape's, those of `Common`, and the name.
-
-  Raises:
-    UserError: no name, or none of SHAPES.
-  """
+  """Returns the fields of a `config.optimizer.schedule`: its shape's, those of `Common`, and the
+  name. Raises UserError: no name, or none of SHAPES."""
   return options.named(given, SHAPES, Common, WHAT)
 
 
 def make(config: Any) -> Callable[[Any], Array]:
-  """The schedule of `config.optimizer.schedule`.
+  """Returns the schedule of `config.optimizer.schedule`: step (int, or an int32 scalar, traced or
+  not) -> float32 scalar. Raises UserError: an unknown name or field, a lacking field, a warm-up and
+  a decay that are longer than the schedule.
 
   Args:
     config: `name`, one of SHAPES; the keyword arguments of that function; and the fields of
       `Common`.
-
-  Returns:
-    step (int, or an int32 scalar, traced or not) -> float32 scalar.
-
-  Raises:
-    UserError: an unknown name or field, a lacking field, a warm-up and a decay that are longer
-      than the schedule.
   """
   given = dict(config.items())
   fields = options.check_fields(fields_of(given), given, f'{WHAT} ({given.get("name")})')

@@ -9,7 +9,7 @@ import optax
 
 
 def map_tensors(function: Callable[..., Any], stacked: Any, *trees: Any) -> Any:
-  """The function of the arrays of every tensor by itself.
+  """Returns the function of the arrays of every tensor by itself.
 
   Args:
     function: of as many arrays (or trees of them) as there are trees.
@@ -22,14 +22,12 @@ def map_tensors(function: Callable[..., Any], stacked: Any, *trees: Any) -> Any:
 
 def per_tensor(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
   """`tx` on every tensor by itself: norms, factors and clips never mix the layers of a stack.
+  Returns a transformation whose state is a tree like the parameters with a state of `tx` at every
+  leaf; at a stacked leaf each array of it has the layers in front.
 
   Args:
     tx: a transformation that takes a single array as its tree.
     stacked: as in `map_tensors`.
-
-  Returns:
-    A transformation whose state is a tree like the parameters with a state of `tx` at every leaf;
-    at a stacked leaf each array of it has the layers in front.
   """
 
   def init(params):

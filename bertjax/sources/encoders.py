@@ -19,10 +19,7 @@ class Encoder(NamedTuple):
 
 def of(model: Mapping[str, Any], where: str) -> Encoder:
   """Returns the encoder with which fine-tuning begins, of a `config.model` that `where` names.
-
-  Raises:
-    UserError: a kind that has no heads for labels.
-  """
+  Raises UserError: a kind that has no heads for labels."""
   factory = models.factory(model)
   way = factory.tuned or factory.encoder
   found = Encoder(way.model(model), way.select)

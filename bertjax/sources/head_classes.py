@@ -16,7 +16,7 @@ Classes = Mapping[str, tuple[str, ...]]  # head, as `task_heads.apart` names it 
 
 
 def of(config: Any) -> dict[str, tuple[str, ...]]:
-  """The classes of a run over labelled examples; of any other run there are none."""
+  """Returns the classes of a run over labelled examples; of any other run there are none."""
   line = timeline.make(config)
   if line.drawn:
     heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.drawn}
@@ -34,7 +34,7 @@ def of_task(config: Any) -> tuple[str, ...]:
 
 
 def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
-  """The heads whose classes are not ours: they have other names, or another order.
+  """Returns the heads whose classes are not ours: they have other names, or another order.
 
   Args:
     theirs, ours: of two models.
@@ -50,7 +50,7 @@ def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
 
 
 def by_number(theirs: Classes, ours: Classes, foreign: bool) -> list[str]:
-  """The heads whose classes are taken by their number, although their names differ."""
+  """Returns the heads whose classes are taken by their number, although their names differ."""
   others = different(theirs, ours, foreign)
   alike = lambda found, own: len(found) == len(own) and found != own
   return [

@@ -41,25 +41,16 @@ KEY = 'config.init_from'
 
 
 class Source(NamedTuple):
-  """A whole model to begin with.
+  """A whole model to begin with."""
 
-  Attributes:
-    name: as it was given.
-    model: its fields of `config.model`.
-    vocabulary: or None where it has none.
-    params: () -> its parameters, without heads that it lacks.
-    languages: names of those of its table; () where nothing says them.
-    classes: head -> those that it tells apart, by their ids, where they are said.
-    foreign: whether these are the names of somebody else.
-  """
-
-  name: str
-  model: Mapping[str, Any]
-  vocabulary: Vocabulary | None
-  params: Callable[[], Any]
-  languages: tuple[str, ...] = ()
+  name: str  # as it was given
+  model: Mapping[str, Any]  # its fields of `config.model`
+  vocabulary: Vocabulary | None  # or None where it has none
+  params: Callable[[], Any]  # () -> its parameters, without heads that it lacks
+  languages: tuple[str, ...] = ()  # names of those of its table; () where nothing says them
+  # head -> those that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-  foreign: bool = False
+  foreign: bool = False  # whether these are the names of somebody else
 
 
 def whole(init_from: Any) -> str:
@@ -98,19 +89,12 @@ def open_source(name: str, key: str = KEY) -> Source:
 
 
 class Brought(NamedTuple):
-  """What `config.init_from` brings a run.
+  """The parts of a run that `config.init_from` brings."""
 
-  Attributes:
-    model: fields of `config.model`.
-    languages: of the source, by their ids.
-    said: lines for people.
-    source: the whole model; None of subtrees.
-  """
-
-  model: Mapping[str, Any]
-  languages: tuple[str, ...] = ()
-  said: Sequence[str] = ()
-  source: Source | None = None
+  model: Mapping[str, Any]  # fields of `config.model`
+  languages: tuple[str, ...] = ()  # of the source, by their ids
+  said: Sequence[str] = ()  # lines for people
+  source: Source | None = None  # the whole model; None of subtrees
 
 
 def brought(config: Any) -> Brought:
@@ -149,7 +133,7 @@ def _for_run(name: str, config: Any) -> Source:
 
 
 def other_classes(source: Source, config: Any) -> set[str]:
-  """The heads of a model whose classes are not those of a run's head of that name."""
+  """Returns the heads of a model whose classes are not those of a run's head of that name."""
   return head_classes.different(source.classes, head_classes.of(config), source.foreign)
 
 

@@ -67,8 +67,8 @@ class Run(NamedTuple):
     return manifest.read_scores(self.checkpoint) or {}
 
   def params(self) -> Any:
-    """The parameters of the model, as arrays of one device; of several processes each has them as
-    NumPy arrays."""
+    """Returns the parameters of the model, as arrays of one device; of several processes each has
+    them as NumPy arrays."""
     if jax.process_count() > 1:
       found = reading.read_variables(self.checkpoint)['params']
     else:
@@ -108,7 +108,7 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
 
 
 def _without_heads(config: Any) -> Any:
-  """The config of a run on several tasks as that of its encoder."""
+  """Returns the config of a run on several tasks as that of its encoder."""
   model, none = config.model, heads.fields(False, ())
   model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
   config.data.task = ConfigDict()
@@ -126,8 +126,8 @@ def model_at(config: Any, step: int) -> ConfigDict:
 
 
 def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
-  """The languages of a run in the order of their ids: the config's, or its store's where that is at
-  hand; () where nothing says them."""
+  """Returns the languages of a run in the order of their ids: the config's, or its store's where
+  that is at hand; () where nothing says them."""
   meta = pathlib.Path(config.data.store or workdir / 'store', 'store.json')
   if config.data.languages or not meta.is_file():
     return tuple(config.data.languages)
@@ -135,7 +135,7 @@ def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
-  """The vocabulary of a run: its own copy, or that of the store it was trained on."""
+  """Returns the vocabulary of a run: its own copy, or that of the store it was trained on."""
   for directory in (
     workdir / resume.VOCAB,
     pathlib.Path(config.data.store or workdir / 'store', resume.VOCAB),
@@ -146,7 +146,7 @@ def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
 
 
 def recipe_of(name: str) -> Any:
-  """The config of a family's recipe at its default size."""
+  """Returns the config of a family's recipe at its default size."""
   config = importlib.import_module(f'configs.{name}').get_config(None)
   sections.complete(config)
   return config.copy_and_resolve_references()

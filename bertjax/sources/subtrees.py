@@ -25,7 +25,7 @@ def find(tree: Any, path: str, what: str) -> Any:
 
 
 def replaced(tree: Mapping, path: Sequence[str], value: Any) -> Any:
-  """The tree with a value in the place of the subtree at a path."""
+  """Returns the tree with a value in the place of the subtree at a path."""
   if not path:
     return value
   return dict(tree, **{path[0]: replaced(tree[path[0]], path[1:], value)})

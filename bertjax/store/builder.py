@@ -185,11 +185,8 @@ class Partial:
 
 
 def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:
-  """Draws by the document's number.
-
-  The first one trains and the second is held out, so that neither store of two documents is empty;
-  but the first one of a language trains, see `Partial`.
-  """
+  """Draws by the document's number. The first one trains and the second is held out, so that
+  neither store of two documents is empty; but the first one of a language trains, see `Partial`."""
   if not holdout:
     return np.zeros(len(index_D), bool)
   drawn_D = counter_rng.uniform(counter_rng.fold(counter_rng.root(0, 'holdout'), index_D)) < holdout

@@ -99,7 +99,7 @@ def _record(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | None:
-  """The figures of a directory that holds all of this, or None; damage is said."""
+  """Returns the figures of a directory that holds all of this, or None; damage is said."""
   if not os.path.lexists(path):  # False too where one may not look
     return None
   try:

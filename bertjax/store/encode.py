@@ -53,7 +53,7 @@ class Encoded(NamedTuple):
   whole: bool = True  # a part of the store may end behind the batch
 
   def between(self, first: int, last: int, whole: bool) -> 'Encoded':
-    """The documents from `first` to before `last`."""
+    """Returns the documents from `first` to before `last`."""
     unit_D = np.append(0, np.cumsum(self.size_D))
     units = slice(*unit_D[[first, last]])
     token_S = np.append(0, np.cumsum(self.length_S))

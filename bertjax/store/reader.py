@@ -164,12 +164,12 @@ def open_store(path: str | pathlib.Path) -> Store:
 
 
 def column_name(name: str) -> str:
-  """The file name of a column, e.g. columns/language.npy."""
+  """Returns the file name of a column, e.g. columns/language.npy."""
   return f'columns/{name}.npy'
 
 
 def part_name(kind: str, part: int) -> str:
-  """The file name of a part, e.g. tokens-00003.npy."""
+  """Returns the file name of a part, e.g. tokens-00003.npy."""
   return f'{kind}-{part:05d}.npy'
 
 

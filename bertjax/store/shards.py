@@ -85,7 +85,7 @@ def divide(
 
 
 def _name(files: Files, options: Options, vocabulary: Vocabulary, besides: Sequence[Any]) -> str:
-  """A digest of what the ids of a shard follow from, as it is where this runs."""
+  """Returns a digest of what the ids of a shard follow from, as it is where this runs."""
   reading = [files.errors, files.field, files.columns, files.verbatim, files.left_out.skip]
   followed: dict[str, Any] = dict(
     source=fingerprint(files.sources),

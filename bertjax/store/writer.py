@@ -90,10 +90,8 @@ class Writer:
     self._counts += np.bincount(token_n, minlength=self._size)
 
   def cut(self) -> None:
-    """Writes what was added since the last cut as a part, durably.
-
-    An empty part is written too, so that the parts of a held-out store keep step with the store's.
-    """
+    """Writes what was added since the last cut as a part, durably. An empty part is written too, so
+    that the parts of a held-out store keep step with the store's."""
     number, sha256 = len(self.parts), {}
     self.path.mkdir(parents=True, exist_ok=True)
     for kind, dtype in self._dtypes.items():

@@ -16,12 +16,9 @@ BLANK = '[MASK]'  # in a text, whatever the vocabulary calls its mask token
 
 
 class Frame(NamedTuple):
-  """The special tokens around a text.
+  """The special tokens around a text."""
 
-  Attributes:
-    before, after: their ids.
-  """
-
+  # before, after: their ids
   before: tuple[int, ...] = ()
   after: tuple[int, ...] = ()
   last_type: int = 0  # segment of the very last token; all others are in segment 0
@@ -29,13 +26,10 @@ class Frame(NamedTuple):
 
 
 class Sentence(NamedTuple):
-  """A text in its frame.
-
-  Attributes:
-    begin, end: columns of the text itself.
-  """
+  """A text in its frame."""
 
   id_n: np.ndarray  # int32
+  # begin, end: columns of the text itself
   begin: int
   end: int
   blanks: tuple[int, ...] = ()  # columns of the mask tokens that stand for blanks

@@ -21,38 +21,28 @@ MEAN = 'eval/mean'
 
 
 class EvalSet(NamedTuple):
-  """A set of `config.evals`.
-
-  Attributes:
-    name: of the set.
-    every: steps between two evaluations; 0: at the end of the run alone.
-    evaluation: what it runs.
-    phase: the phase that its scores are named by, where several are side by side; ''.
-  """
+  """A set of `config.evals`."""
 
   name: str
-  every: int
-  evaluation: Evaluation
-  phase: str = ''
+  every: int  # steps between two evaluations; 0: at the end of the run alone
+  evaluation: Evaluation  # what it runs
+  phase: str = ''  # the phase that its scores are named by, where several are side by side; ''
 
   def due(self, step: int, last: bool) -> bool:
     """Returns whether this set runs after a step: every `every` steps, and after the last."""
     return last or bool(self.every and step % self.every == 0)
 
   def score_name(self, score: str) -> str:
-    """The name under which a score is logged."""
+    """Returns the name under which a score is logged."""
     own = () if self.name == FIRST else (self.name,)
     parts = ('eval', self.phase, *own, *(() if own == (score,) else (score,)))
     return '/'.join(filter(None, parts))
 
 
 def make(subject: Subject, phase: str = '') -> tuple[EvalSet, ...]:
-  """The sets of a phase, ready to run; `phase` is as of `EvalSet`.
-
-  Raises:
-    UserError: an unknown evaluator or option, one that the objective does not support, or whatever
-      the evaluator refuses.
-  """
+  """Returns the sets of a phase, ready to run; `phase` is as of `EvalSet`. Raises UserError: an
+  unknown evaluator or option, one that the objective does not support, or whatever the evaluator
+  refuses."""
   sets = []
   for name, given in subject.config.evals.items():
     key = f'config.evals.{name}'
@@ -103,7 +93,8 @@ def lacking(sets: Iterable[EvalSet], step: int, scores: Mapping[str, float]) -> 
 def run_due(
   sets: Iterable[EvalSet], variables: Variables, step: int, last: bool, rest: bool = False
 ) -> tuple[dict[str, float], list[Any]]:
-  """Runs the sets that are due.
+  """Runs the sets that are due. Returns (the scores by the names they are logged under, tables to
+  be shown).
 
   Args:
     sets: of the run.
@@ -111,9 +102,6 @@ def run_due(
     step: the number of steps taken.
     last: whether these are all; then every set is due.
     rest: leave out those that would be due if these were not all.
-
-  Returns:
-    (the scores by the names they are logged under, tables to be shown).
   """
   scores, tables = {}, []
   for s in sets:
@@ -128,7 +116,8 @@ def scores(
   run: Any, done: int, last: bool, variables: Variables, progress: Progress,
   before: Mapping[str, float] | None = None,
 ) -> dict[str, float]:  # fmt: skip
-  """Runs the evaluations that are due after a step and shows what they found.
+  """Runs the evaluations that are due after a step and shows what they found. Returns name ->
+  score, those of `before` among them.
 
   Args:
     run: `setup.Run`.
@@ -137,9 +126,6 @@ def scores(
     variables: to be judged.
     progress: what shows lines.
     before: scores already computed for this step; only the missing end-of-run sets are evaluated.
-
-  Returns:
-    name -> score, those of `before` among them.
   """
   rest, sets = before is not None, run.evals(done)
   if last and sets:  # all of them, which may take minutes

@@ -15,33 +15,21 @@ from bertjax.store.reader import Store
 
 
 class Facts(NamedTuple):
-  """What `resolve` fills into a config; an empty value leaves the config as it is.
+  """The facts that `resolve` fills into a config; an empty value leaves the config as it is."""
 
-  Attributes:
-    given: keys of the command line, which stand against presets, minutes and epochs; None: all.
-    steps: total_steps of a run whose minutes were timed.
-    examples: (labelled examples, rows of a batch) of each task, for config.epochs.
-    model: fields of `config.model` that `config.init_from` brings.
-    named_languages: names of the languages of that model's table.
-    vocabulary: directory of a vocabulary that a model brought.
-    teacher: `model` and `sha256` of the teacher.
-    store: its path, for messages.
-    ids: the number of its ids.
-    pad: its id of [PAD]; None where it has none.
-    languages: names of its languages.
-  """
-
+  # keys of the command line, which stand against presets, minutes and epochs; None: all
   given: Collection[str] | None = None
-  steps: int = 0
+  steps: int = 0  # total_steps of a run whose minutes were timed
+  # (labelled examples, rows of a batch) of each task, for config.epochs
   examples: tuple[tuple[int, int], ...] = ()
-  model: Mapping[str, Any] = {}
-  named_languages: tuple[str, ...] = ()
-  vocabulary: str = ''
-  teacher: Mapping[str, Any] = {}
-  store: str = ''
-  ids: int = 0
-  pad: int | None = None
-  languages: tuple[str, ...] = ()
+  model: Mapping[str, Any] = {}  # fields of `config.model` that `config.init_from` brings
+  named_languages: tuple[str, ...] = ()  # names of the languages of that model's table
+  vocabulary: str = ''  # directory of a vocabulary that a model brought
+  teacher: Mapping[str, Any] = {}  # `model` and `sha256` of the teacher
+  store: str = ''  # its path, for messages
+  ids: int = 0  # the number of its ids
+  pad: int | None = None  # its id of [PAD]; None where it has none
+  languages: tuple[str, ...] = ()  # names of its languages
 
   def kept(self) -> dict[str, Any]:
     """Returns what config.json keeps."""
@@ -98,7 +86,7 @@ def _of_format_10(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Found(NamedTuple):
-  """What `look_up` has found: the facts, lines for people, and the opened `config.init_from`."""
+  """The findings of `look_up`: facts, lines for people, and the opened `config.init_from`."""
 
   facts: Facts
   said: tuple[str, ...]

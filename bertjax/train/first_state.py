@@ -76,12 +76,12 @@ def with_teacher(run: setup.Run, variables: Any) -> Any:
 
 
 def restored(run: setup.Run, state: State) -> State:
-  """A state as a checkpoint holds it, with the teacher."""
+  """Returns a state as a checkpoint holds it, with the teacher."""
   return state._replace(variables=with_teacher(run, state.variables))
 
 
 def with_first_carries(run: setup.Run, state: State) -> State:
-  """A state whose carry was not saved, as if its next batches were the first ones."""
+  """Returns a state whose carry was not saved, as if its next batches were the first ones."""
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract.carry)
   return state._replace(carry=jax.jit(lambda: first_carries(run), out_shardings=shardings)())
 

@@ -19,15 +19,13 @@ SHARED, POOLER = 'shared', 'pooler'
 
 
 def check(count: int, init_from: Any, params: Any) -> None:
-  """Refuses what cannot be made anew, before anything is read.
+  """Refuses what cannot be made anew, before anything is read. Raises UserError if nothing is taken
+  from elsewhere, layers share parameters, or there are fewer layers.
 
   Args:
     count: `config.fresh_layers`.
     init_from: `config.init_from`.
     params: the model's parameters, arrays or shapes.
-
-  Raises:
-    UserError: nothing is taken from elsewhere, layers share parameters, or there are fewer layers.
   """
   if not count:
     return
@@ -50,15 +48,13 @@ def check(count: int, init_from: Any, params: Any) -> None:
 
 
 def kept(made: Any, loaded: Any, count: int) -> tuple[Any, list[str]]:
-  """The loaded variables with the last layers and the pooler as they were made.
+  """Returns the loaded variables with the last layers and the pooler as they were made: (variables,
+  laid out as `loaded`, what is worth saying).
 
   Args:
     made: variables from the seed.
     loaded: the same with what `config.init_from` names in place.
     count: of layers, counted from the last one.
-
-  Returns:
-    (variables, laid out as `loaded`, what is worth saying).
   """
   if not count:
     return loaded, []

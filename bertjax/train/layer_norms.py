@@ -18,14 +18,12 @@ _LAYER = re.compile(rf'(.*\b{param_rules.LAYERS}/\d+)/.*')
 
 
 def of(axes: Any) -> Callable[..., Norms]:
-  """The norms of trees, for use within a compiled step.
+  """Returns the norms of trees, for use within a compiled step: a function of trees like the
+  parameters, given by keyword: kind -> path -> float32 norm, a scalar, or [layers] of a leaf that
+  is a stack.
 
   Args:
     axes: tree like the parameters with a tuple of logical axis names at every leaf.
-
-  Returns:
-    A function of trees like the parameters, given by keyword: kind -> path -> float32 norm, a
-    scalar, or [layers] of a leaf that is a stack.
   """
 
   def norms(**trees: Any) -> Norms:
@@ -40,13 +38,9 @@ def of(axes: Any) -> Callable[..., Norms]:
 
 
 def by_layer(norms: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-  """layer -> kind -> norm over all tensors of the layer.
-
-  A layer is one of a stack, as in 'encoder/layers/7', or the module of a tensor outside of one.
-
-  Args:
-    norms: what a function of `of` returned.
-  """
+  """Returns layer -> kind -> norm over all tensors of the layer, of what a function of `of`
+  returned. A layer is one of a stack, as in 'encoder/layers/7', or the module of a tensor outside
+  of one."""
   squares: dict[str, dict[str, float]] = collections.defaultdict(dict)
   for kind, leaves in jax.device_get(norms).items():
     for path, norm in leaves.items():

@@ -25,8 +25,8 @@ def open_run(
   given: Collection[str] | None = None,
   overrides: Iterable[str] | None = None,
 ) -> tuple[setup.Run, init_from.Source | None]:
-  """The run over the store (made first if the config gives text), and what it is to begin with, if
-  that was opened; arguments as of `resolve.begin`."""
+  """Returns the run over the store (made first if the config gives text), and what it is to begin
+  with, if that was opened; arguments as of `resolve.begin`."""
   digests.check_start(config)
   tracking.check(config.trackers)
   workdir = place.path

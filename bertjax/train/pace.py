@@ -29,7 +29,7 @@ def measure(run: setup.Run, say: Callable[[str], None]) -> int:
 
 
 def _seconds(run: setup.Run) -> float:
-  """The median time of a step, its batch included, on a state that is thrown away."""
+  """Returns the median time of a step, its batch included, on a state that is thrown away."""
   phase, state = run.phases[0], first_state.seeded_state(run)
   phase.compile(run.abstract)
   hosts.barrier('pace/compiled', math.inf)

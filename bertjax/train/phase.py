@@ -23,30 +23,19 @@ from bertjax.types import Batch, Objective, Subject
 
 @dataclasses.dataclass(eq=False)
 class Phase:
-  """One phase, ready to be compiled; `setup.make_run` makes them.
-
-  Attributes:
-    name: of the phase.
-    subject: its config, objective, shapes and stores.
-    batches: of the rows to train on.
-    tx, schedule: the optimizer.
-    devices: of the run.
-    axes: tree like the parameters with a tuple of logical axis names at every leaf.
-    rules: which rules of the optimizer decide which parameters, as a table for people.
-    evals: what judges the model while this phase runs.
-    parts: those that it trains as one, see `together`; () of any other.
-  """
+  """One phase, ready to be compiled; `setup.make_run` makes them."""
 
   name: str
-  subject: Subject
-  batches: loader.Batches | loader.Together
+  subject: Subject  # its config, objective, shapes and stores
+  batches: loader.Batches | loader.Together  # of the rows to train on
+  # tx, schedule: the optimizer
   tx: optax.GradientTransformationExtraArgs
   schedule: Callable
-  devices: sharding.Devices
-  axes: Any
-  evals: tuple[EvalSet, ...]
-  rules: str
-  parts: tuple['Phase', ...] = ()
+  devices: sharding.Devices  # of the run
+  axes: Any  # tree like the parameters with a tuple of logical axis names at every leaf
+  evals: tuple[EvalSet, ...]  # what judges the model while this phase runs
+  rules: str  # which rules of the optimizer decide which parameters, as a table for people
+  parts: tuple['Phase', ...] = ()  # those that it trains as one, see `together`; () of any other
   _stream: Iterator | None = None
   _train: dict[Any, Any] = dataclasses.field(default_factory=dict)  # by columns
   _abstract: Any = None
@@ -73,12 +62,12 @@ class Phase:
     return self.subject.template
 
   def initial_variables(self, seed: int) -> Any:
-    """The variables before the first step, unboxed; a pure function of the seed."""
+    """Returns the variables before the first step, unboxed; a pure function of the seed."""
     zeros = {k: np.zeros((1, *v.shape[1:]), v.dtype) for k, v in self.template.items()}
     return nn.meta.unbox(self.objective.init(jax.random.key(seed), zeros))
 
   def first_carry(self) -> Any:
-    """The carry before the first batch."""
+    """Returns the carry before the first batch."""
     return self.objective.carry(self.template)
 
   @property
@@ -101,8 +90,8 @@ class Phase:
     self._step_for(self.template if batch is None else batch)
 
   def _step_for(self, batch: Batch) -> Callable:
-    """The step for rows as long as these, compiled at its first use: labelled rows have several
-    lengths."""
+    """Returns the step for rows as long as these, compiled at its first use: labelled rows have
+    several lengths."""
     wide = columns(batch)
     key = tuple(wide.items())
     if key not in self._train:
@@ -125,8 +114,8 @@ class Phase:
     return self._train[key]
 
   def norms(self, state: step_lib.State, batch: Batch) -> layer_norms.Norms:
-    """The norms of parameters, gradients and updates in the step that `train` would take, by a
-    program of its own."""
+    """Returns the norms of parameters, gradients and updates in the step that `train` would take,
+    by a program of its own."""
     function = self._step_function(True)
     arguments = self._arguments(state, batch)
     return self.devices.compile(lambda *given: function(*given)[1]['norms'], arguments)(*arguments)
@@ -152,14 +141,14 @@ class Phase:
     )
 
   def leave_out(self, state: step_lib.State) -> step_lib.State:
-    """The state after a step whose batch is left out."""
+    """Returns the state after a step whose batch is left out."""
     shardings = jax.tree.map(lambda x: x.sharding, state)
     if self._pass is None:
       self._pass = jax.jit(step_lib.passed_over, donate_argnums=0, out_shardings=shardings)
     return self._pass(state)
 
   def enter(self, state: step_lib.State) -> step_lib.State:
-    """The state before the phase's first step."""
+    """Returns the state before the phase's first step."""
     if self.objective.enter is None:
       return state
     shardings = jax.tree.map(lambda x: x.sharding, state.variables)

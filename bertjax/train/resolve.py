@@ -31,21 +31,13 @@ from bertjax.train.facts import NONE, Facts
 
 
 class RunSpec(NamedTuple):
-  """A run, resolved.
+  """A run, resolved."""
 
-  Attributes:
-    given: the config before.
-    config: with references resolved and all facts filled in.
-    timeline: its phases, whose configs have all facts, too.
-    facts: that were filled in.
-    said: lines about what they have set, for people.
-  """
-
-  given: Any
-  config: Any
-  timeline: timeline.Timeline
-  facts: Facts = NONE
-  said: tuple[str, ...] = ()
+  given: Any  # the config before
+  config: Any  # with references resolved and all facts filled in
+  timeline: timeline.Timeline  # its phases, whose configs have all facts, too
+  facts: Facts = NONE  # that were filled in
+  said: tuple[str, ...] = ()  # lines about what they have set, for people
 
 
 def resolve(config: Any, facts: Facts = NONE) -> RunSpec:

@@ -51,7 +51,7 @@ class Run(NamedTuple):
     return self.spec.config
 
   def at(self, done: int) -> tuple[Phase, int]:
-    """The phase of step number `done` (from 1), and the number of its batch there."""
+    """Returns the phase of step number `done` (from 1), and the number of its batch there."""
     number, index = self.timeline.at(done - 1)
     return self.phases[number], index
 
@@ -72,16 +72,14 @@ def make_run(
   devices: Sequence[Any] | None = None,
   fallback: str | None = None,
 ) -> Run:
-  """Builds a run over its store.
+  """Builds a run over its store. Raises UserError for whatever in the config or the store cannot
+  work, before anything is compiled.
 
   Args:
     given: its `RunSpec`, without the facts of the store; or a config that needs no other ones.
     store_path: what its reader's `ensure` returned.
     devices: of the mesh; None takes all.
     fallback: directory for the plans where the store's own cannot be written.
-
-  Raises:
-    UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
   spec = given if isinstance(given, resolve.RunSpec) else resolve.resolve(given)
   store = readers.of(spec.config.data).open(store_path)
@@ -119,12 +117,9 @@ def _factory(name: str) -> Factory:
 
 
 def _held_out(store: Store) -> Store | None:
-  """The text that is held out beside a store, with the ids of its languages; None where there is
-  none.
-
-  Raises:
-    UserError: it was made with another vocabulary, or has a language that the store has not.
-  """
+  """Returns the text that is held out beside a store, with the ids of its languages; None where
+  there is none. Raises UserError if it was made with another vocabulary, or has a language that the
+  store has not."""
   if not (store.path / 'heldout').exists():
     return None
   found = open_store(store.path / 'heldout')

@@ -13,19 +13,12 @@ from bertjax.types import Array, Batch, Context, Objective, Out, Term, Variables
 
 
 class State(NamedTuple):
-  """All that a run carries from step to step, and what a checkpoint holds.
+  """All that a run carries from step to step, and what a checkpoint holds."""
 
-  Attributes:
-    step: int32 scalar, number of steps taken.
-    variables: dict of collections; 'params' is trained.
-    opt_state: the optimizer's.
-    carry: phase name -> what its last batch handed on; B first in every leaf.
-  """
-
-  step: Any
-  variables: Variables
-  opt_state: Any
-  carry: Any
+  step: Any  # int32 scalar, number of steps taken
+  variables: Variables  # dict of collections; 'params' is trained
+  opt_state: Any  # the optimizer's
+  carry: Any  # phase name -> what its last batch handed on; B first in every leaf
 
 
 Sums = dict[str, tuple[Array, Array]]  # name -> (total, weight), global
@@ -43,7 +36,7 @@ def split_rows(tree: Any, count: int) -> Any:
 
 
 def join_rows(tree: Any) -> Any:
-  """The inverse of `split_rows`."""
+  """Returns the inverse of `split_rows`."""
   return jax.tree.map(
     lambda x: jnp.swapaxes(x, 0, 1).reshape((x.shape[0] * x.shape[1],) + x.shape[2:]), tree
   )
@@ -79,10 +72,8 @@ def reduce_once(
   dtype: str,
 ) -> Gradients:
   """`accumulate`, where replicas add up the gradients of their own rows and then exchange the sums,
-  once in a step.
-
-  Where there are no replicas (`sharding.replicas`), XLA reduces each gradient where it is computed,
-  in the dtype it has there.
+  once in a step. Where there are no replicas (`sharding.replicas`), XLA reduces each gradient where
+  it is computed, in the dtype it has there.
 
   Args:
     dtype: what the sums of the replicas are added up in.
@@ -183,8 +174,8 @@ def updated(variables: Variables, updates: Any) -> Variables:
 
 
 def passed_over(state: State) -> State:
-  """The state after a step that trains nothing: the step goes on, and with it the learning rate;
-  all else stays, Adam's count of its updates too."""
+  """Returns the state after a step that trains nothing: the step goes on, and with it the learning
+  rate; all else stays, Adam's count of its updates too."""
   return state._replace(step=state.step + 1)
 
 
@@ -199,6 +190,11 @@ def make_train_step(
 ) -> Callable[[State, Batch, Any, Any], tuple[State, dict[str, Any]]]:
   """Builds the step function of a phase; jit it with shardings pinned.
 
+  Returns (state, batch, seed, rate) -> (state, metrics). The seed is that of the draws, uint32, the
+  rate a float32; they are arguments so that runs with other seeds and schedules share what is
+  compiled. metrics holds loss, grad_norm, lr and sums (name -> total and weight), and where asked
+  for skipped, a bool, and norms. Every draw of step s is keyed by (seed, s).
+
   Args:
     objective, tx: of the phase; `tx.update` takes the learning rate as `rate`.
     phase: its name, under which its carry lies.
@@ -206,12 +202,6 @@ def make_train_step(
     reduce_dtype: what gradients of replicas are added up in.
     skip_nonfinite: whether a step whose loss, gradients or update are not finite trains nothing.
     norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
-
-  Returns:
-    (state, batch, seed, rate) -> (state, metrics). The seed is that of the draws, uint32, the rate
-    a float32; they are arguments so that runs with other seeds and schedules share what is
-    compiled. metrics holds loss, grad_norm, lr and sums (name -> total and weight), and where asked
-    for skipped, a bool, and norms. Every draw of step s is keyed by (seed, s).
   """
 
   def train_step(state: State, batch: Batch, seed: Any, rate: Any) -> tuple[State, dict[str, Any]]:

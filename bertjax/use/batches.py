@@ -114,10 +114,8 @@ class Runner:
     return self.call(key, function, batch)
 
   def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:
-    """Starts a function on a batch; returns its result on the devices.
-
-    Args: as of `run`; compiled at its first use with arrays of these shapes.
-    """
+    """Starts a function on a batch; returns its result on the devices. Arguments as of `run`;
+    compiled at its first use with arrays of these shapes."""
     arguments = self._variables, self.devices.put_global(batch)
     shape = (key, *((name, np.shape(value)) for name, value in sorted(batch.items())))
     if shape not in self._compiled:

@@ -19,51 +19,36 @@ FAR = -1e7  # a logit or log-probability that is never chosen; -inf minus itself
 
 
 class Sampling(NamedTuple):
-  """How a token is drawn.
+  """The rule by which a token is drawn."""
 
-  Attributes:
-    temperature: of the softmax; 0 takes the likeliest token.
-    top_k: draws from the k likeliest and those as likely as the last of them; 0: from all.
-    top_p: draws from the nucleus, the likeliest tokens with that much probability together; 1: all.
-    crossing: whether the token that crosses top_p belongs to the nucleus (transformers) or not
-      (OpenAI's GPT-2); the likeliest always does.
-  """
-
-  temperature: float = 0.0
-  top_k: int = 0
+  temperature: float = 0.0  # of the softmax; 0 takes the likeliest token
+  top_k: int = 0  # draws from the k likeliest and those as likely as the last of them; 0: from all
+  # draws from the nucleus, the likeliest tokens with that much probability together; 1: all
   top_p: float = 1.0
+  # whether the token that crosses top_p belongs to the nucleus (transformers) or not (OpenAI's
+  # GPT-2); the likeliest always does
   crossing: bool = True
 
 
 class Beams(NamedTuple):
-  """How beams are kept.
+  """The rule by which beams are kept."""
 
-  Attributes:
-    count: K, beams of a row.
-    alpha: a text of n tokens scores log p / ((5 + n) / 6)^alpha; with `rule` transformers
-      log p / n^alpha.
-    rule: 't5x' ends a beam whose end is among the 2K best continuations and stops where no live
-      beam can win; 'transformers' ends it among the K best only.
-    early: of transformers, `early_stopping`: stop when K beams have ended, or 'never' before none
-      can win at its greatest length.
-  """
-
-  count: int = 4
+  count: int = 4  # K, beams of a row
+  # a text of n tokens scores log p / ((5 + n) / 6)^alpha; with `rule` transformers log p / n^alpha
   alpha: float = 0.6
+  # 't5x' ends a beam whose end is among the 2K best continuations and stops where no live beam can
+  # win; 'transformers' ends it among the K best only
   rule: Literal['t5x', 'transformers'] = 't5x'
+  # of transformers, `early_stopping`: stop when K beams have ended, or 'never' before none can win
+  # at its greatest length
   early: bool | Literal['never'] = False
 
 
 class Written(NamedTuple):
-  """New tokens, best first where there are several texts of a row.
+  """New tokens, best first where there are several texts of a row."""
 
-  Attributes:
-    token_BKN: int32; 0 behind the end.
-    score_BK: float32: log p of the text, or as `Beams.alpha` says.
-  """
-
-  token_BKN: Array
-  score_BK: Array
+  token_BKN: Array  # int32; 0 behind the end
+  score_BK: Array  # float32: log p of the text, or as `Beams.alpha` says
 
 
 def kept(logits_BV: Array, sampling: Sampling) -> Array:
@@ -147,10 +132,8 @@ class _Search(NamedTuple):
 def search(
   logits_BV: Array, cache: Cache, step: Step, new_tokens: int, end: int, beams: Beams
 ) -> Written:
-  """Writes the K best texts of each row that a beam search finds.
-
-  Args: as `write`. Where no text of a row has ended, the live ones are returned with their log p.
-  """
+  """Writes the K best texts of each row that a beam search finds. Arguments as `write`. Where no
+  text of a row has ended, the live ones are returned with their log p."""
   rows, count = logits_BV.shape[0], beams.count
   wide = lambda x: jnp.repeat(x, count, 0)
   token_BKN = jnp.zeros((rows, count, new_tokens), jnp.int32)
@@ -208,12 +191,12 @@ def _one_step(state: _Search, step: Step, new_tokens: int, end: int, beams: Beam
 
 
 def _brevity(beams: Beams, length: Array | int) -> Array:
-  """The divisor of log p for a text of so many tokens, its end included."""
+  """Returns the divisor of log p for a text of so many tokens, its end included."""
   if beams.rule == 'transformers':
     return jnp.float32(length) ** beams.alpha
   return ((5.0 + jnp.float32(length)) / 6.0) ** beams.alpha
 
 
 def _rows(x: Array, index_BK: Array) -> Array:
-  """The entries of axis 1 at these indices."""
+  """Returns the entries of axis 1 at these indices."""
   return jax.vmap(lambda x, index: x[index])(x, index_BK)

@@ -25,17 +25,11 @@ AT_ONCE = 64  # rows of a batch at most
 
 
 class Text(NamedTuple):
-  """A text that was written.
+  """A text that was written."""
 
-  Attributes:
-    text: without its prompt.
-    tokens: its tokens as the vocabulary spells them, the end included.
-    score: log-likelihood of the tokens, or with beams as `Beams.alpha` says.
-  """
-
-  text: str
-  tokens: list[str]
-  score: float
+  text: str  # without its prompt
+  tokens: list[str]  # its tokens as the vocabulary spells them, the end included
+  score: float  # log-likelihood of the tokens, or with beams as `Beams.alpha` says
 
 
 def texts(

@@ -28,12 +28,8 @@ def choice(logits_G: np.ndarray) -> Choice:
 
 
 def answer(found: Any, threshold: float | None) -> Answer:
-  """Returns the answer to a question, with its share of the likeliest ones.
-
-  Args:
-    found: `bertjax.evals.squad.decoding.Decoded`.
-    threshold: of the odds that there is none; None: there always is one.
-  """
+  """Returns the answer of a `bertjax.evals.squad.decoding.Decoded`, with its share of the likeliest
+  ones. Above the threshold of the odds there is none; None: there always is one."""
   scores = [each.score for each in found.candidates]
   if threshold is not None:
     scores.append(found.null)

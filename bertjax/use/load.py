@@ -106,12 +106,8 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
 
 
 def make_mesh(mesh: Any) -> jax.sharding.Mesh:
-  """Returns a mesh of all devices.
-
-  Args:
-    mesh: one that is ready, sizes as in `config.mesh` or as --mesh has them, or None: the devices
-      share the rows.
-  """
+  """Returns a mesh of all devices: one that is ready, or of sizes as in `config.mesh` or as --mesh
+  has them; None: the devices share the rows."""
   if isinstance(mesh, jax.sharding.Mesh):
     return mesh
   if isinstance(mesh, str):

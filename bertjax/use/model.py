@@ -196,7 +196,9 @@ class Model(FineTuned):
     ends: bool = True,
     first: int = 1,
   ) -> list[generate.Text]:
-    """Writes a text behind each prompt, or for each text that a model with a decoder reads.
+    """Writes a text behind each prompt, or for each text that a model with a decoder reads. Raises
+    UserError: a model that writes nothing, a prompt that leaves no room for the tokens, or numbers
+    that make no sense.
 
     Args:
       prompts: any.
@@ -206,10 +208,6 @@ class Model(FineTuned):
       seed: of the draws, from 0 to 2^31 - 1; a text depends on it, its number and its prompt alone.
       ends: whether a text ends with the vocabulary's end; else it has all the tokens.
       first: number of the first prompt, for messages.
-
-    Raises:
-      UserError: a model that writes nothing, a prompt that leaves no room for the tokens, or
-        numbers that make no sense.
     """
     if sampling is not None and beams is not None:
       raise UserError('tokens are drawn or searched: expected one of sampling and beams, got both')

@@ -71,13 +71,8 @@ class Net:
 
 
 def make(config: Any, special: Mapping[str, int | None]) -> Net:
-  """Builds the model that a `config.model` with a vocabulary size asks for. Raises UserError if
-  there is no such model, or one that keeps no contract.
-
-  Args:
-    config: the section.
-    special: role -> id.
-  """
+  """Builds the model that a `config.model` with a vocabulary size asks for; `special` has the id of
+  each role. Raises UserError if there is no such model, or one that keeps no contract."""
   model = models.build(config)
   if not isinstance(model, Model):
     raise UserError(
@@ -89,11 +84,8 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
 
 
 def without(net: Net, made: Sequence[str]) -> Net:
-  """Returns the net without the heads whose parameters are not the model's own.
-
-  Args:
-    made: paths of parameters that were made, as they were not there.
-  """
+  """Returns the net without the heads whose parameters lie at the paths `made`: they are not the
+  model's own, which had none there."""
   tops = {path.partition('/')[0] for path in made}
   kept = tuple(head for head in net.heads if not tops & {head.path, head.through})
   return dataclasses.replace(net, heads=kept)
@@ -136,16 +128,9 @@ def layer_number(net: Net, layer: int) -> int:
 
 
 def vectors(net: Net, pool: Pool, layer: int, variables: Variables, batch: Batch) -> Array:
-  """Returns the vectors of each row, float32 [B, D], or with 'none' of its tokens [B, T, D]. Raises
-  UserError: layer 0 of a model that does not tell what enters its first layer.
-
-  Args:
-    net: the model.
-    pool: how.
-    layer: see `layer_number`.
-    variables: of the model.
-    batch: of texts.
-  """
+  """Returns the vectors of each row, pooled, float32 [B, D], or with 'none' of its tokens [B, T,
+  D]; `layer` is as of `layer_number`. Raises UserError: layer 0 of a model that does not tell what
+  enters its first layer."""
   out = net.read(variables, batch, layer < net.layers)
   if layer == net.layers:
     x_BTD = out['last_BTD']

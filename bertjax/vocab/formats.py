@@ -80,11 +80,8 @@ def read(file: pathlib.Path, lowercase: bool | None) -> Found:
 
 
 def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
-  """Writes the files of a vocabulary.
-
-  Args:
-    files: name -> contents. What the tokenizers write themselves would name no path where it fails.
-  """
+  """Writes the files of a vocabulary, name -> contents. What the tokenizers write themselves would
+  name no path where it fails."""
   with writing('the vocabulary', directory):
     for name, content in files.items():
       data = content.encode() if isinstance(content, str) else content

@@ -33,16 +33,11 @@ _TOKEN = re.compile(
 
 
 class _Group:
-  """The inside of a pair of brackets, or the whole pattern.
-
-  Attributes:
-    loops, choices: of the alternative with most of them.
-    varies: True if it can match in more than one way.
-  """
+  """The inside of a pair of brackets, or the whole pattern."""
 
   def __init__(self):
-    self.loops = self.choices = 0
-    self.varies = False
+    self.loops = self.choices = 0  # of the alternative with most of them
+    self.varies = False  # True if it can match in more than one way
     self._here = [0, 0]
     self.last: _Group | None = None  # what a quantifier would repeat, if it is a group
 

@@ -30,7 +30,7 @@ def json_of(text: str, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def theirs() -> Iterator[None]:
-  """Stands around what tokenizers and sentencepiece make of a file. Raises UserError: they refuse
+  """Stands around what tokenizers and sentencepiece make of a file. Raises UserError if they refuse
   it. Rust raises bare Exception, which nothing of ours does, and C++ RuntimeError."""
   try:
     yield

@@ -20,6 +20,8 @@ from bertjax.config import defaults, schema
 from bertjax.errors import UserError
 from bertjax.train import setup
 
+MUTATED = 'bertjax/config/schema.py'
+
 ABSENT = type('Absent', (), {'__repr__': lambda self: 'ABSENT'})()  # named alike in every process
 NAN, INF = math.nan, math.inf
 
@@ -389,49 +391,46 @@ def changed(name: str, changes) -> ConfigDict:
 @pytest.mark.parametrize('name, changes, message', ROWS, ids=lambda v: str(v)[:60])
 @mutation(
   'schema: keys of another reader are accepted',
-  'bertjax/config/schema.py',
   'if key not in read and',
   'if key not in known and',
   case="bert-{'data.dev': 'a.tsv'}-config.data.dev is not read",
 )
 @mutation(
   'phases: the store of one phase alone',
-  'bertjax/config/timeline.py',
   'for key in readers.of(data).of_run}',
   'for key in ()}',
+  file='bertjax/config/timeline.py',
   case="bert-{'phases.phase1.data': {'store': 'S'}}-phase1.data.store: the whole run has one",
 )
 @mutation(
   'schema: seeds that are the same to jax',
-  'bertjax/field_types.py',
   'Bounds(0, 2**32 - 1)',
   'Bounds(0)',
+  file='bertjax/field_types.py',
   case="bert-{'evals.held_out.seed': 18446744073709551616}-config.evals.held_out.seed",
 )
 @mutation(
   'phases: turns that never come',
-  'bertjax/config/timeline.py',
   'if not steps or end - steps >= self.total',
   'if not steps',
+  file='bertjax/config/timeline.py',
   case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",
 )
 @mutation(
   'schema: a rule of an axis that nothing has',
-  'bertjax/config/schema.py',
   'for name, axes in rules:',
   'for name, axes in rules[:0]:',
   case="bert-{'sharding_rules': (('embed', ('fsdp', 'slices')),)}-of data, fsdp, .*'slices'",
 )
 @mutation(
   'schema: a vocabulary that is too small to be trained',
-  'bertjax/config/keys.py',
   'LEAST_PIECES = 300 ',
   'LEAST_PIECES = 1 ',
+  file='bertjax/config/keys.py',
   case="bert-{'data.train_vocab.size': 299}-train_vocab.size: expected one of 0 or int >= 300",
 )
 @mutation(
   'schema: a temperature of nothing',
-  'bertjax/config/schema.py',
   'not line.drawn:',
   'False:',
   case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
@@ -445,7 +444,6 @@ def test_what_cannot_work_is_refused_by_name(name, changes, message, store):
 
 @mutation(
   'schema: what was stored of a config is another one',
-  'bertjax/config/schema.py',
   'if isinstance(value, ConfigDict):',
   'if False:',
 )

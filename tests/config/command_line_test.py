@@ -10,6 +10,8 @@ from mutation import mutation
 
 from bertjax.config import command_line
 
+MUTATED = 'bertjax/config/command_line.py'
+
 WRONG = """
 import configs.bert
 
@@ -44,7 +46,6 @@ def said(*arguments: str) -> str:
 
 @mutation(
   'flags: a mistake in a config file is an unknown key',
-  'bertjax/config/command_line.py',
   'if _of_the_file(argv, error):',
   'if False:',
 )
@@ -70,14 +71,12 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
 )
 @mutation(
   'flags: the number that is no integer is not named',
-  'bertjax/config/command_line.py',
   'if found := _NO_INTEGER.match(said):',
   'if False and (found := _NO_INTEGER.match(said)):',
   case="total_steps=1e6-config.total_steps: expected an integer such as 1000000, got '1e6'",
 )
 @mutation(
   'flags: the section of an unknown key is not named',
-  'bertjax/config/command_line.py',
   'if found := _unknown(argv):',
   "if found := '':",
   case="evals.heldout.every=1-config.evals has .*; did you mean 'held_out'",
@@ -105,7 +104,6 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
 )
 @mutation(
   'flags: the mistake of a config file is wrapped',
-  'bertjax/config/command_line.py',
   'if found := _MISTAKE.search(said):',
   'if False and (found := _MISTAKE.search(said)):',
   case="arguments0-unknown size 'tny', .*; did you mean 'tiny'",
@@ -115,12 +113,7 @@ def test_what_the_flags_lack_is_one_line(arguments, line):
   assert len(error.splitlines()) == 1 and re.search(line, error), error
 
 
-@mutation(
-  'flags: a word that is no flag is passed over',
-  'bertjax/config/command_line.py',
-  'if rest[1:]:',
-  'if False:',
-)
+@mutation('flags: a word that is no flag is passed over', 'if rest[1:]:', 'if False:')
 @pytest.mark.parametrize('module', ['vocab', 'predict', 'prepare', 'bench', 'convert', 'replay'])
 def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
   flags = dict(
@@ -145,12 +138,12 @@ def test_a_config_file_that_returns_no_config_is_named(tmp_path):
 @pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep'])
 @mutation(
   'recipe: the text of --help is made outside of the door',
-  'bertjax/recipe.py',
   """  with door('bertjax.recipe'):
     command_line.run(""",
   """  command_line.keys_help(sys.argv)
   with door('bertjax.recipe'):
     command_line.run(""",
+  file='bertjax/recipe.py',
   case='recipe',
 )
 def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
@@ -164,10 +157,7 @@ def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
 
 
 @mutation(
-  'sweep: --help without the keys of the config',
-  'bertjax/config/command_line.py',
-  "if 'config' in flags.FLAGS:",
-  'if False:',
+  'sweep: --help without the keys of the config', "if 'config' in flags.FLAGS:", 'if False:'
 )
 def test_the_help_of_a_sweep_has_the_keys_of_the_config():
   shown, _ = started('sweep', '--help').communicate(timeout=120)

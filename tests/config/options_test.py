@@ -22,6 +22,8 @@ from bertjax.field_types import (
   Share,
 )
 
+MUTATED = 'bertjax/options.py'
+
 
 class Masks(NamedTuple):
   """What some tests read.
@@ -70,33 +72,29 @@ NAN, INF = math.nan, math.inf
 )
 @mutation(
   'options: true is 1',
-  'bertjax/options.py',
   'return value if type(value) is base or',
   'return value if isinstance(value, base) or',
 )
 @mutation(
   'options: true is 1.0',
-  'bertjax/options.py',
   'numeric = isinstance(value, int | float) and not isinstance(value, bool)',
   'numeric = isinstance(value, int | float)',
 )
 @mutation(
   'options: infinity is a number',
-  'bertjax/options.py',
   'return float(value) if numeric and math.isfinite(value) else _WRONG',
   'return float(value) if numeric and value == value else _WRONG',
 )
 @mutation(
   'options: ranges are wishes',
-  'bertjax/options.py',
   'return found if found is not _WRONG and bounds.hold(found) else _WRONG',
   'return found',
 )
 @mutation(
   'options: an open end counts',
-  'bertjax/field_types.py',
   'above = value > self.low if self.open_low else value >= self.low',
   'above = value >= self.low',
+  file='bertjax/field_types.py',
 )
 def test_a_value_is_of_its_type_and_in_its_range_or_refused(kind, good, bad):
   kind = type(None) if kind is None else kind
@@ -139,10 +137,7 @@ def test_tuples_may_come_as_lists(kind, given, found):
   ],
 )
 @mutation(
-  'options: a tuple of any length',
-  'bertjax/options.py',
-  '  if len(arguments) != len(value):\n    return _WRONG\n',
-  '',
+  'options: a tuple of any length', '  if len(arguments) != len(value):\n    return _WRONG\n', ''
 )
 def test_tuples_of_other_things_are_refused(kind, bad):
   for value in bad:
@@ -207,12 +202,7 @@ def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
     options.read(Masks, GOOD | change, 'k')
 
 
-@mutation(
-  'options: what lacks is met later',
-  'bertjax/options.py',
-  '  if lacking:\n',
-  '  if False:\n',
-)
+@mutation('options: what lacks is met later', '  if lacking:\n', '  if False:\n')
 def test_what_lacks_is_named():
   with pytest.raises(UserError, match='k lacks rule, other; it has rate'):
     options.read(Masks, dict(rate=0.1), 'k')
@@ -253,12 +243,7 @@ def test_of_a_function_the_keywords_are_fields():
     options.check(make, dict(beta=0.5, params=1), 'k')
 
 
-@mutation(
-  'options: the help of a field ends with its line',
-  'bertjax/options.py',
-  r'(.*(?:\n {4,}.*)*)',
-  '(.*)',
-)
+@mutation('options: the help of a field ends with its line', r'(.*(?:\n {4,}.*)*)', '(.*)')
 def test_docstrings_say_what_a_field_means():
   found = options.fields_of(Masks)
   assert list(found) == ['rate', 'rule', 'other', 'words']

@@ -11,6 +11,8 @@ from bertjax.config import presets, schema, sections
 from bertjax.errors import UserError
 from configs import bert
 
+MUTATED = 'bertjax/config/presets.py'
+
 
 def config(preset: str, **model):
   found = bert.get_config('test')
@@ -25,17 +27,9 @@ def warnings(c, *given):
 
 
 @mutation(
-  'presets: a preset overrules the command line',
-  'bertjax/config/presets.py',
-  '    if not as_given:\n',
-  '    if True:\n',
+  'presets: a preset overrules the command line', '    if not as_given:\n', '    if True:\n'
 )
-@mutation(
-  'presets: a preset overrules a flag of the environment',
-  'bertjax/config/presets.py',
-  'if name not in known]',
-  ']',
-)
+@mutation('presets: a preset overrules a flag of the environment', 'if name not in known]', ']')
 def test_a_preset_sets_what_nobody_has_given():
   environ = {'XLA_FLAGS': '--xla_gpu_enable_latency_hiding_scheduler=false --xla_other=1'}
   gpu = config('gpu')

@@ -13,6 +13,8 @@ from bertjax.cited import Recipe, attribute, cited, reattribute, source_of
 from bertjax.config import schema
 from bertjax.errors import UserError
 
+MUTATED = 'bertjax/cited.py'
+
 CONFIGS = sorted(
   p.stem
   for p in (pathlib.Path(__file__).resolve().parents[2] / 'configs').glob('*.py')
@@ -39,23 +41,23 @@ def arguments_of(name: str) -> list[str]:
 @pytest.mark.parametrize('name', CONFIGS)
 @mutation(
   'configs: a value without a source',
-  'configs/roberta.py',
   'c.update(cited(TABLE, total_steps=500_000, batch_size=8192, length=512))',
   'c.update(dict(total_steps=500_000, batch_size=8192, length=512))',
+  file='configs/roberta.py',
   case='roberta',
 )
 @mutation(
   'configs: a phase without a source',
-  'configs/bert.py',
   "c.phases = cited('BERT paper, appendix A.2', phase1=short",
   'c.phases = dict(phase1=short',
+  file='configs/bert.py',
   case='bert',
 )
 @mutation(
   'recipes: a mask that says nothing of its source',
-  'bertjax/examples/recipes.py',
   "'electra/pretrain/pretrain_helpers.py:mask'",
   "'as the original does'",
+  file='bertjax/examples/recipes.py',
   case='electra',
 )
 def test_every_value_has_a_source(name):
@@ -124,7 +126,6 @@ def test_a_source_goes_with_its_value_into_every_section():
 )
 @mutation(
   'sources: a new value keeps the source of the old one',
-  'bertjax/cited.py',
   'self._sources.pop(key, None)',
   'self._sources.get(key)',
 )
@@ -148,10 +149,7 @@ def test_the_later_source_holds():
 
 
 @mutation(
-  'sources: a source vouches for another number',
-  'bertjax/cited.py',
-  'same = found.value == value or',
-  'same = True or',
+  'sources: a source vouches for another number', 'same = found.value == value or', 'same = True or'
 )
 def test_a_source_names_its_own_number_where_a_reference_has_moved():
   c = recipe()

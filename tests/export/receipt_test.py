@@ -12,6 +12,8 @@ from bertjax.export import parity, receipt
 from bertjax.formats import directory, fresh
 from bertjax.sources import runs
 
+MUTATED = 'bertjax/export/parity.py'
+
 
 @pytest.fixture(scope='module', params=[0.02, 0.1], ids='std {}'.format)
 def case(request, tmp_path_factory):
@@ -53,12 +55,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize('fault', FAULTS)
-@mutation(
-  'receipt: everything is close',
-  'bertjax/export/parity.py',
-  'ok=bool(off <= tolerance * size)',
-  'ok=True',
-)
+@mutation('receipt: everything is close', 'ok=bool(off <= tolerance * size)', 'ok=True')
 def test_a_fault_is_found(fault, case):
   std, path, model, params, inputs = case
   fields, change = FAULTS[fault]
@@ -84,7 +81,6 @@ def test_other_ids_and_keys_are_faults():
 
 @mutation(
   'receipt: hidden states are not compared',
-  'bertjax/export/parity.py',
   '    for i, (a, b) in enumerate(zip(mine.hidden, other.hidden, strict=True))\n',
   '    for i, (a, b) in enumerate(zip(mine.hidden, mine.hidden, strict=True))\n',
 )

@@ -11,6 +11,8 @@ from mutation import mutation
 from bertjax import sharding
 from bertjax.kernels import cross_entropy as ce
 
+MUTATED = 'bertjax/kernels/cross_entropy.py'
+
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
 
@@ -58,31 +60,26 @@ def chunked(chunks):
 @pytest.mark.parametrize('chunks, std', [(None, 4.0), (1, 4.0), (3, 0.1), (3, 4.0), (8, 4.0)])
 @mutation(
   'cross-entropy: padding rows count in the chunks',
-  'bertjax/kernels/cross_entropy.py',
   'bias_K, id_K, id_K >= vocab_size,',
   'bias_K, id_K, id_K < 0,',
 )
 @mutation(
   'cross-entropy: rows that two chunks have are summed twice',
-  'bertjax/kernels/cross_entropy.py',
   'part.padding_K | part.again_K',
   'part.padding_K',
 )
 @mutation(
   'cross-entropy: rows that two chunks have push hidden states twice',
-  'bertjax/kernels/cross_entropy.py',
   'jnp.where(part.again_K[:, None], 0.0, part.table_KE)',
   'part.table_KE',
 )
 @mutation(
   'cross-entropy: log Z has no gradient in the chunks',
-  'bertjax/kernels/cross_entropy.py',
   'd_nK += share_nK * cotangent_z_n[:, None]',
   'd_nK += 0 * share_nK * cotangent_z_n[:, None]',
 )
 @mutation(
   'cross-entropy: no one hot in the gradient of a chunk',
-  'bertjax/kernels/cross_entropy.py',
   '(target_n[:, None] == part.id_K[None])) * cotangent_n[:, None]',
   '(target_n[:, None] < 0)) * cotangent_n[:, None]',
 )
@@ -152,7 +149,6 @@ def test_a_table_sharded_over_the_vocabulary_stays_so():
 
 @mutation(
   'cross-entropy: all devices together decide',
-  'bertjax/kernels/cross_entropy.py',
   'positions * rows // mesh.ways(DIVIDE)',
   'positions * rows',
 )

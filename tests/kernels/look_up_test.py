@@ -12,6 +12,8 @@ from mutation import mutation
 from bertjax import sharding
 from bertjax.kernels.look_up import look_up, one_of
 
+MUTATED = 'bertjax/kernels/look_up.py'
+
 WORDS, WIDTH, ROWS, COLUMNS = 24, 6, 8, 10
 
 
@@ -40,13 +42,11 @@ def on_mesh(sizes, table_VE, id_BT, scale_BTE):
 
 @mutation(
   'look_up: words of other devices count too',
-  'bertjax/kernels/look_up.py',
   'jnp.where(here_BT[..., None], found_BTE, 0), WORDS',
   'found_BTE, WORDS',
 )
 @mutation(
   'look_up: every device takes the first words',
-  'bertjax/kernels/look_up.py',
   'jax.lax.axis_index(WORDS) * len(words_VE)',
   '0 * len(words_VE)',
 )
@@ -73,7 +73,6 @@ def test_what_the_mesh_does_not_divide_is_looked_up_all_the_same():
 
 @mutation(
   'look_up: one_of takes the largest of all',
-  'bertjax/kernels/look_up.py',
   'return jnp.sum(jnp.where(',
   'return jnp.max(jnp.where(',
 )

@@ -15,19 +15,12 @@ from tests.known_language.systems import TEXTS, System, config_of
 
 
 class Found(NamedTuple):
-  """A loss in nats, held out.
+  """A loss in nats, held out."""
 
-  Attributes:
-    optimum: the least one that any model can have on these rows.
-    blind: the least one of a model whose tokens see themselves alone.
-    curve: step -> that of the run.
-    alone: that of the arm without attention at its end; None where it was not run.
-  """
-
-  optimum: float
-  blind: float
-  curve: dict[int, float]
-  alone: float | None
+  optimum: float  # the least one that any model can have on these rows
+  blind: float  # the least one of a model whose tokens see themselves alone
+  curve: dict[int, float]  # step -> that of the run
+  alone: float | None  # that of the arm without attention at its end; None where it was not run
 
   @property
   def reached(self) -> float:
@@ -60,11 +53,8 @@ def ensure_text(folder: pathlib.Path, language: Language, documents: int) -> Non
 
 
 def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple[float, float]]:
-  """The optimum and the blind loss (see `Found`) of each loss, on the held-out rows of a run.
-
-  Returns:
-    `phase/term`, or `term` of a run of one phase -> (optimum, blind).
-  """
+  """Returns the optimum and the blind loss (see `Found`) of each loss, on the held-out rows of a
+  run: `phase/term`, or `term` of a run of one phase -> (optimum, blind)."""
   found = {}
   for phase in run.parts:
     task, mask = system.tasks[phase.name], phase.config.data.mask
@@ -83,7 +73,8 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
 def compare(
   system: System, language: Language, store: str, workdir: pathlib.Path, seed: int
 ) -> dict[str, Found]:
-  """Trains a system, and its arm without attention, and compares each of its losses.
+  """Trains a system, and its arm without attention, and compares each of its losses. Returns as
+  `least` names them -> what was found.
 
   Args:
     system: which.
@@ -91,9 +82,6 @@ def compare(
     store: of the system's text.
     workdir: of the runs and the least losses; what is there is not made again.
     seed: of the runs; the rows that judge them are the same for all.
-
-  Returns:
-    As `least` names them -> what was found.
   """
   config = config_of(system, store, seed)
   series, alone = _series(config, workdir / f'seed{seed}'), None

@@ -14,44 +14,28 @@ from tests.known_language.language import Language
 
 
 class Chain(NamedTuple):
-  """A stationary hidden Markov chain.
+  """A stationary hidden Markov chain."""
 
-  Attributes:
-    start_K: P(state) of the first place.
-    step_KK: sparse, P(column | row) from one place to the next.
-    emit_KW: P(word | state).
-  """
-
-  start_K: np.ndarray
-  step_KK: scipy.sparse.csr_array
-  emit_KW: np.ndarray
+  start_K: np.ndarray  # P(state) of the first place
+  step_KK: scipy.sparse.csr_array  # sparse, P(column | row) from one place to the next
+  emit_KW: np.ndarray  # P(word | state)
 
 
 class Reading(NamedTuple):
-  """One way in which rows may have come about.
+  """One way in which rows may have come about."""
 
-  Attributes:
-    prior: of this way.
-    place_RC: where in the chain the word of a column stands; -1 of special tokens. Two columns may
-      have one place (a word and its translation), and a place may have none (what was left out).
-    restart_RT: bool, whether the chain begins anew at a place.
-  """
-
-  prior: float
+  prior: float  # of this way
+  # where in the chain the word of a column stands; -1 of special tokens. Two columns may have one
+  # place (a word and its translation), and a place may have none (what was left out).
   place_RC: np.ndarray
-  restart_RT: np.ndarray
+  restart_RT: np.ndarray  # bool, whether the chain begins anew at a place
 
 
 class Beliefs(NamedTuple):
-  """What the rows say of their words.
+  """What the rows say of their words."""
 
-  Attributes:
-    reading_RN: P(reading | row).
-    word_RPW: P(word of a column | row).
-  """
-
-  reading_RN: np.ndarray
-  word_RPW: np.ndarray
+  reading_RN: np.ndarray  # P(reading | row)
+  word_RPW: np.ndarray  # P(word of a column | row)
 
 
 def chain_of(language: Language) -> Chain:
@@ -72,15 +56,13 @@ def chain_of(language: Language) -> Chain:
 def posterior(
   chain: Chain, seen_RTK: np.ndarray, restart_RT: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """P(state of each place | all that was seen), [R, T, K], and log P(what was seen), [R].
+  """P(state of each place | all that was seen), [R, T, K], and log P(what was seen), [R]. The
+  posterior is 0 in rows whose probability is 0.
 
   Args:
     chain: the chain.
     seen_RTK: P(what is seen of a place | its state).
     restart_RT: bool, where the chain begins anew.
-
-  Returns:
-    The posterior is 0 in rows whose probability is 0.
   """
   before_RTK, log_R = forward(chain, seen_RTK, restart_RT)
   after_RK, belief_RTK = np.ones_like(seen_RTK[:, 0]), before_RTK * seen_RTK

@@ -34,18 +34,13 @@ TURNS = 3
 
 
 class Language(NamedTuple):
-  """A chain of words.
+  """A chain of words."""
 
-  Attributes:
-    follow_WW: float64, P(column | row): the word that comes `lag` places after that of the row.
-      Rows and columns sum to 1, so that all words are equally frequent.
-    lag: 1 (a Markov chain) or 2 (two of them, in turn: the pair of the last words is hidden).
-    noise: chance of a word to be replaced by any word, each alike.
-  """
-
+  # float64, P(column | row): the word that comes `lag` places after that of the row. Rows and
+  # columns sum to 1, so that all words are equally frequent.
   follow_WW: np.ndarray
-  lag: int
-  noise: float
+  lag: int  # 1 (a Markov chain) or 2 (two of them, in turn: the pair of the last words is hidden)
+  noise: float  # chance of a word to be replaced by any word, each alike
 
   @property
   def words(self) -> int:

@@ -73,11 +73,9 @@ def detected(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
   size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
-  """rtd: which tokens are not the original ones, where a generator drew them uniformly.
-
-  The replacements are drawn here anew, at the targets of the batch, each of which must have been
-  chosen by a coin of its own.
-  """
+  """rtd: which tokens are not the original ones, where a generator drew them uniformly. The
+  replacements are drawn here anew, at the targets of the batch, each of which must have been chosen
+  by a coin of its own."""
   chain, sums, rng = inference.chain_of(language), {}, np.random.default_rng(0)
   rate = mask['rate']
   for batch in batches:

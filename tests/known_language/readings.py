@@ -26,11 +26,9 @@ def one_text(token_BT: np.ndarray, batch: Batch) -> list[Reading]:
 
 
 def next_pairs(token_BT: np.ndarray, batch: Batch, follows: float = 1 / 3) -> list[Reading]:
-  """B follows A, or is another text.
-
-  Of a document of two sentences BERT makes one pair that follows, or as often two that do not: A
-  with another text, and what is left, B, with another one. So one in three follows.
-  """
+  """B follows A, or is another text. Of a document of two sentences BERT makes one pair that
+  follows, or as often two that do not: A with another text, and what is left, B, with another one.
+  So one in three follows."""
   place_BT, second_BT = _running(token_BT), _second(token_BT, batch)
   restart_BT = _never(token_BT)
   first_B = np.where(second_BT, place_BT, place_BT.shape[1]).min(1)

@@ -22,6 +22,8 @@ from tests.known_language import arms
 from tests.known_language import language as known_language
 from tests.known_language.systems import SYSTEMS, config_of, shares_of
 
+MUTATED = 'bertjax/objectives/mlm.py'
+
 LANGUAGE = known_language.make()
 SMALL = {
   'batch_size': 32, 'evals.held_out.examples': 128, 'optimizer.schedule.peak': 4e-3,
@@ -86,65 +88,62 @@ QUICK = dict(
 @pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'bert', 'transformer_xl'}))
 @mutation(
   'known_language: words are not trained',
-  'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='bert',
 )
 @mutation(
   'known_language: labels are not trained',
-  'bertjax/objectives/mlm.py',
   'jnp.sum(weight_BG), scale=1.0)',
   'jnp.sum(weight_BG), scale=0.0)',
   case='bert',
 )
 @mutation(
   'known_language: a slot is asked for the target of another',
-  'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='xlm',
 )
 @mutation(
   'known_language: spans are not trained',
-  'bertjax/objectives/span_boundary.py',
   "terms['mlm']._replace(scale=gradient_scale)",
   "terms['mlm']._replace(scale=0.0)",
+  file='bertjax/objectives/span_boundary.py',
   case='spanbert',
 )
 @mutation(
   'known_language: the loss does not know who was replaced',
-  'bertjax/objectives/rtd.py',
   '- label_BT * logit_BT',
   '- 0.23 * logit_BT',
+  file='bertjax/objectives/rtd.py',
   case='electra',
 )
 @mutation(
   'known_language: detection is not trained',
-  'bertjax/objectives/rtd.py',
   'count, scale=scale, plus=plus)',
   'count, scale=0.0, plus=plus)',
+  file='bertjax/objectives/rtd.py',
   case='xlm_e',
 )
 @mutation(
   'known_language: the generator is not trained',
-  'bertjax/objectives/rtd.py',
   "terms | dict(mlm=terms['mlm']._replace(scale=generator_scale))",
   "terms | dict(mlm=terms['mlm']._replace(scale=0.0))",
+  file='bertjax/objectives/rtd.py',
   case='electra_generator',
 )
 @mutation(
   'known_language: slots of a stream are not trained',
-  'bertjax/objectives/lm.py',
   'nll_BP), weight, scale=1.0)',
   'nll_BP), weight, scale=0.0)',
+  file='bertjax/objectives/lm.py',
   case='transformer_xl',
 )
 @mutation(
   'known_language: a slot of a stream is asked for the target of another',
-  'bertjax/objectives/lm.py',
   "score(out['word'], batch['target_BP'])",
   "score(out['word'], jnp.roll(batch['target_BP'], 1, 1))",
+  file='bertjax/objectives/lm.py',
   case='xlnet',
 )
 def test_a_system_comes_near_the_optimum(name, store_of):

@@ -226,10 +226,8 @@ def test_vocabulary_padding_is_out_of_the_game():
 
 
 def relative_error(ours, theirs) -> float:
-  """The worst leaf's largest difference, over that leaf's largest entry.
-
-  A key's bias moves all scores of a query alike: of its gradient only that it is next to 0.
-  """
+  """Returns the worst leaf's largest difference, over that leaf's largest entry. A key's bias moves
+  all scores of a query alike: of its gradient only that it is next to 0."""
 
   def error(path, a, b):
     zero = jax.tree_util.keystr(path).endswith("['key']['bias']")

@@ -84,11 +84,10 @@ def parameters_of(theirs, prefix, model):
 
 @mutation(
   't5: hidden states are not divided before the tied table',
-  MUTATED,
   'factor = self.width**-0.5 if self.tied else 1.0',
   'factor = 1.0',
 )
-@mutation('t5: the last norm is left out', MUTATED, 'self.decoder_norm(x_BUD)', 'x_BUD')
+@mutation('t5: the last norm is left out', 'self.decoder_norm(x_BUD)', 'x_BUD')
 def test_t5_is_that_of_transformers(case):
   theirs, model, batch = case
   params = jax.tree.map(jnp.asarray, parameters_of(theirs, 'param/', model))
@@ -114,7 +113,6 @@ def test_t5_is_that_of_transformers(case):
 
 @mutation(
   't5: distances are counted from the column in the cache',
-  MUTATED,
   'distance_S = place - jnp.arange(columns)',
   'distance_S = jnp.arange(columns)',
 )

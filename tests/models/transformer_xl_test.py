@@ -10,6 +10,7 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.models import transformer_xl
 from bertjax.models.layers.positions import sinusoids
 from bertjax.objectives import lm
@@ -269,6 +270,7 @@ def test_what_cannot_work_is_refused_before_anything_is_compiled(fields, said):
 )  # fmt: skip
 def test_published_sizes_have_the_published_number_of_parameters(size, vocab_size, millions):
   c = recipes.get_config(size).copy_and_resolve_references()
+  sections.complete(c)
   c.model.vocab_size = vocab_size
   example = batch(np.zeros((1, c.length), int))
   shapes = jax.eval_shape(lm.make(c).init, jax.random.key(0), example)

@@ -103,7 +103,7 @@ def test_odd_shapes_equal_transformers(monkeypatch):
   "'start_B' not in batch",
 )
 @mutation(
-  'xlnet: the recipe begins without memory', 'configs/xlnet.py', "memory='zeros'", "memory='empty'"
+  'plm: memory begins empty', "Start = 'zeros'", "Start = 'empty'", file='bertjax/objectives/plm.py'
 )
 def test_memory_begins_as_zeros_and_no_epoch_clears_it(monkeypatch):
   """XLNet's own default: transformers with memory of zeros given to it, and then what it left."""

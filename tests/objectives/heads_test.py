@@ -31,102 +31,102 @@ from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify, mlm, spans
 
+MUTATED = 'bertjax/objectives/spans.py'
+
 
 @pytest.mark.parametrize(('family', 'head', 'pooling', 'lengths'), CASES)
 @mutation(
   'classify: numbers are judged by their absolute error',
-  'bertjax/objectives/classify.py',
   'error_BG = jnp.square(found_BG',
   'error_BG = jnp.abs(found_BG',
+  file='bertjax/objectives/classify.py',
   case='bert-label-1',
 )
 @mutation(
   'classify: the head reads what the encoder gives',
-  'bertjax/models/layers/heads.py',
   'return POOLERS[activation](dense(read_BGD))',
   'return dense(read_BGD)',
+  file='bertjax/models/layers/heads.py',
   case='bert-label-2',
 )
 @mutation(
   "classify: ELECTRA's head is BERT's",
-  'bertjax/models/layers/heads.py',
   'return POOLERS[activation](dense(read_BGD))',
   'return jnp.tanh(dense(read_BGD))',
+  file='bertjax/models/layers/heads.py',
   case='electra-label-3',
 )
 @mutation(
   "classify: DistilBERT's head is BERT's",
-  'configs/distill/distilbert.py',
   "pooler_activation='relu'",
   "pooler_activation='tanh'",
+  file='configs/distill/distilbert.py',
   case='distilbert-label-3',
 )
 @mutation(
   'classify: the mean is of padding too',
-  'bertjax/models/layers/heads.py',
   "of_BGT = (batch['example_BT'][:, None] == number_1G1)",
   "of_BGT = (batch['example_BT'][:, None] < 1 + number_1G1)",
+  file='bertjax/models/layers/heads.py',
   case='modernbert-label-mean',
 )
 @mutation(
   'xlnet heads: the first token stands for the text',
-  'bertjax/models/xlnet.py',
   'pooler(self, pool(x_BTD, batch, self.pooling), init)',
   'pooler(self, x_BTD[:, :1], init)',
+  file='bertjax/models/xlnet.py',
   case='xlnet-label-5',
 )
 @mutation(
   'xlm heads: a dense layer and tanh are before the labels',
-  'configs/xlm.py',
   "pooler_activation='none'",
   "pooler_activation='tanh'",
+  file='configs/xlm.py',
   case='xlm-label-5',
 )
 @mutation(
   'xlm heads: all tokens are of one language',
-  'bertjax/models/layers/embeddings.py',
   "[batch[f'{name}_BT']]",
   "[0 * batch[f'{name}_BT']]",
+  file='bertjax/models/layers/embeddings.py',
   case='xlm-label-5',
 )
 @mutation(
   'tag: the mean is over all tokens',
-  'bertjax/objectives/tag.py',
   'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0)',
   'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(jnp.ones_like(weight_BT)), scale=1.0)',
+  file='bertjax/objectives/tag.py',
   case='bert-tags',
 )
 @mutation(
   'tag: the head reads what enters the encoder',
-  'bertjax/models/bert.py',
   'noise, read_BGD, x_BTD if self.token_labels else None',
   'noise, read_BGD, embedded_BTD if self.token_labels else None',
+  file='bertjax/models/bert.py',
   case='bert-tags',
 )
 @mutation(
   'choose: each choice is judged by itself',
-  'bertjax/objectives/choose.py',
   'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
   'nll_B = jax.nn.softplus(-picked_B)',
+  file='bertjax/objectives/choose.py',
   case='bert-right',
 )
 @mutation(
   'choose: the choices see each other',
-  'bertjax/models/layers/attend.py',
   '  return Mask(example_BT, example_BT)\n',
   '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
+  file='bertjax/models/layers/attend.py',
   case='bert-right',
 )
 @mutation(
   'spans: the loss is the sum of both ends',
-  'bertjax/objectives/spans.py',
   'jnp.mean(picked_B2, 1)',
   'jnp.sum(picked_B2, 1)',
   case='bert-spans-whole',
 )
 @mutation(
   'spans: padding takes part in the softmax',
-  'bertjax/objectives/spans.py',
   'logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)',
   'del real_BT1',
   case='bert-spans',
@@ -162,9 +162,9 @@ def test_the_heads_input_is_dropped_in_training_alone(head, term):
 )
 @mutation(
   'classify: RoBERTa drops on one side',
-  'configs/roberta.py',
   'pooler_dropout=True',
   'pooler_dropout=False',
+  file='configs/roberta.py',
   case='roberta-2',
 )
 def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
@@ -183,13 +183,11 @@ def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
 
 @mutation(
   'spans: one end is enough',
-  'bertjax/objectives/spans.py',
   'jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
   'jnp.any(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
 )
 @mutation(
   'spans: rows that fill up a batch count',
-  'bertjax/objectives/spans.py',
   "weight_B = batch['example_weight_BG'][:, 0]",
   "weight_B = batch['example_weight_BG'][:, 0] * 0 + 1",
 )
@@ -245,9 +243,9 @@ def test_masked_words_of_xlnet_are_refused():
 
 @mutation(
   'xlm heads: the pooler that is left out costs as much',
-  'bertjax/models/bert.py',
   "between = 0 if self.pooler_activation == 'none' else self.width * self.width",
   'between = self.width * self.width',
+  file='bertjax/models/bert.py',
 )
 def test_flops_leave_the_pooler_out():
   c, batch = config('xlm', LABELS(2)), batch_of('xlm', [(n,) for n in LENGTHS], LENGTH)

@@ -18,6 +18,8 @@ from bertjax.objectives import layerwise
 from bertjax.types import FIT
 from configs.distill import tinybert
 
+MUTATED = 'bertjax/objectives/layerwise.py'
+
 
 def config(student=(), teacher=()):
   """A student of two layers, a teacher of four, which is wider."""
@@ -56,28 +58,24 @@ def fixed(gradients_or_params, fit):
 )
 @mutation(
   'layerwise: scores of the first layer of each block',
-  'bertjax/objectives/layerwise.py',
   'range(each - 1, teacher.layers, each)',
   'range(0, teacher.layers, each)',
   case='(40, 40)',
 )
 @mutation(
   'layerwise: states of the student are those of one layer on',
-  'bertjax/objectives/layerwise.py',
   'state_error(states(theirs)[::each], fitted_LBTD)',
   'state_error(states(theirs)[each - 1 :: each][: student.layers + 1], fitted_LBTD[: 2])',
   case='(40, 40)',
 )
 @mutation(
   'layerwise: unseen tokens are left out of the mean',
-  'bertjax/objectives/layerwise.py',
   'jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length',
   'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1, where=wanted_BNTS != 0)',
   case='(17, 40, 9)',
 )
 @mutation(
   'layerwise: padding learns',
-  'bertjax/objectives/layerwise.py',
   "real_BT = (batch['example_BT'] > 0)",
   "real_BT = (batch['example_BT'] >= 0)",
   case='(17, 40, 9)',
@@ -117,7 +115,6 @@ def test_layers_are_learned_as_tinybert_does(lengths):
 
 @mutation(
   'layerwise: a teacher of any depth',
-  'bertjax/objectives/layerwise.py',
   'if teacher.layers % student.layers:',
   'if teacher.layers < student.layers:',
 )
@@ -138,7 +135,6 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
 
 @mutation(
   'layerwise: an example in a short batch has larger scores',
-  'bertjax/objectives/layerwise.py',
   'jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length',
   'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1)',
 )

@@ -15,6 +15,8 @@ from bertjax.objectives import probe
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
+MUTATED = 'bertjax/models/layers/tagger.py'
+
 L, B, T, D, C = 5, 3, 7, 6, 4
 SIZE_B = np.array([7, 4, 1], np.int32)
 READ = dict(
@@ -44,14 +46,12 @@ def tagger(**fields):
 @pytest.mark.parametrize('features', READ)
 @mutation(
   'probe: the four layers before the last',
-  'bertjax/models/layers/tagger.py',
   'sum_last_four=lambda: jnp.sum(hidden_LBTD[-4:], 0)',
   'sum_last_four=lambda: jnp.sum(hidden_LBTD[-5:-1], 0)',
   case='sum_last_four',
 )
 @mutation(
   'probe: the embeddings are not mixed in',
-  'bertjax/models/layers/tagger.py',
   'jnp.concatenate([embedded_BTD[None], hidden_LBTD])',
   'jnp.concatenate([hidden_LBTD[:1], hidden_LBTD])',
   case='mix',
@@ -70,12 +70,7 @@ def test_features_are_read_from_their_layers(features):
   np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@mutation(
-  'probe: LSTMs read the padding',
-  'bertjax/models/layers/tagger.py',
-  'both(x_BTD, seq_lengths=size_B)',
-  'both(x_BTD)',
-)
+@mutation('probe: LSTMs read the padding', 'both(x_BTD, seq_lengths=size_B)', 'both(x_BTD)')
 def test_lstms_are_those_of_pytorch():
   hidden_LBTD, embedded_BTD = states(1)
   module, rng = tagger(kind='bilstm'), np.random.default_rng(2)
@@ -126,9 +121,9 @@ def batch():
 
 @mutation(
   'probe: the encoder learns',
-  'bertjax/objectives/probe.py',
   'encoder.apply(jax.lax.stop_gradient(dict(params=frozen)), batch, None, hidden=True)',
   'encoder.apply(dict(params=frozen), batch, None, hidden=True)',
+  file='bertjax/objectives/probe.py',
 )
 def test_the_tagger_alone_learns_and_the_encoder_has_no_dropout():
   objective = probe.make(config())

@@ -18,6 +18,8 @@ from bertjax.errors import UserError
 from bertjax.objectives import relations, teaching
 from configs.distill import minilm
 
+MUTATED = 'bertjax/objectives/relations.py'
+
 OTHER_HEADS = dict(relation_heads=6, layer=1)
 
 
@@ -61,39 +63,38 @@ def check(c, student, teacher, loss, batch):
 
 @mutation(
   'relations: products are not scaled',
-  'bertjax/objectives/teaching/attention.py',
   'product_BNTS / math.sqrt(one_BTNH.shape[-1])',
   'product_BNTS / 1.0',
+  file='bertjax/objectives/teaching/attention.py',
 )
 @mutation(
   'relations: padding is seen',
-  'bertjax/objectives/teaching/attention.py',
   'jnp.where(sees_BTS[:, None], scaled_BNTS, unseen)',
   'jnp.where(sees_BTS[:, None], scaled_BNTS, scaled_BNTS)',
+  file='bertjax/objectives/teaching/attention.py',
 )
 @mutation(
   'relations: padding learns',
-  'bertjax/objectives/relations.py',
   "real_BT = (batch['example_BT'] > 0)",
   "real_BT = (batch['example_BT'] >= 0)",
 )
 @mutation(
   'relations: heads are added up',
-  'bertjax/objectives/teaching/attention.py',
   'return jnp.mean(error(wanted_BNTS, scores(found_BTNH, found_BSNH, sees_BTS, unseen)), 1)',
   'return jnp.sum(error(wanted_BNTS, scores(found_BTNH, found_BSNH, sees_BTS, unseen)), 1)',
+  file='bertjax/objectives/teaching/attention.py',
 )
 @mutation(
   'relations: the layer below is asked',
-  'bertjax/models/bert.py',
   "out['hidden_LBTD'][layer - 1] if layer",
   "out['hidden_LBTD'][layer - 2] if layer > 1",
+  file='bertjax/models/bert.py',
 )
 @mutation(
   'relations: projections without bias',
-  'bertjax/models/layers/attention.py',
   'return product_LBTNH + bias_LNH[:, None, None]',
   'return product_LBTNH + 0.0 * bias_LNH[:, None, None]',
+  file='bertjax/models/layers/attention.py',
 )
 def test_the_last_layers_attend_as_minilm_has_it():
   """Wang et al. 2020: the attention of transformers itself, and the values with themselves."""
@@ -112,13 +113,11 @@ def test_the_last_layers_attend_as_minilm_has_it():
 
 @mutation(
   'relations: the last layer of any teacher',
-  'bertjax/objectives/relations.py',
   'layer = teacher.layers - 1 if given.layer is None else given.layer',
   'layer = teacher.layers - 1',
 )
 @mutation(
   'relations: heads stay as they are',
-  'bertjax/objectives/relations.py',
   'given.relation_heads or x_BTNH.shape[2], -1)',
   'x_BTNH.shape[2], -1)',
 )
@@ -151,9 +150,9 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
 
 @mutation(
   'relations: packed examples see each other',
-  'bertjax/objectives/teaching/attention.py',
   'own_BT[:, :, None] == example_BT[:, None]',
   '(own_BT[:, :, None] > 0) == (example_BT[:, None] > 0)',
+  file='bertjax/objectives/teaching/attention.py',
 )
 def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
   apart = cases.batch([(17,), (9,)], 36)
@@ -177,9 +176,9 @@ def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
 
 @mutation(
   'relations: what nobody sees is infinite',
-  'bertjax/objectives/teaching/__init__.py',
   'part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)',
   'part_V = jnp.exp(wanted_V) * (wanted_V - found_V)',
+  file='bertjax/objectives/teaching/__init__.py',
 )
 def test_an_empty_row_is_no_loss():
   c = config()
@@ -225,23 +224,21 @@ REFUSED = dict(
 @pytest.mark.parametrize('case', REFUSED)
 @mutation(
   'relations: any width is cut',
-  'bertjax/objectives/relations.py',
   'if relation_heads and width % relation_heads:',
   'if relation_heads and width < relation_heads:',
   case='width',
 )
 @mutation(
   'relations: a layer beyond the teacher',
-  'bertjax/objectives/relations.py',
   'given.layer >= teacher.layers',
   'given.layer > teacher.layers',
   case='layer',
 )
 @mutation(
   'relations: a teacher of shorter rows',
-  'bertjax/objectives/teaching/__init__.py',
   'config.length > teacher.room',
   'config.length > 2 * teacher.room',
+  file='bertjax/objectives/teaching/__init__.py',
   case='length',
 )
 def test_what_cannot_be_compared_is_refused(case):

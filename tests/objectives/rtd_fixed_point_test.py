@@ -16,6 +16,8 @@ from bertjax.objectives import rtd
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
+MUTATED = 'bertjax/objectives/rtd.py'
+
 P, Q, RATE = np.array([0.7, 0.2, 0.1]), np.array([0.3, 0.2, 0.5]), 0.15
 WORDS, ROWS, LENGTH = len(P), 1024, 64
 
@@ -78,20 +80,15 @@ def best_logits(c, q: np.ndarray, monkeypatch) -> np.ndarray:
 
 @pytest.mark.parametrize('q', [P, Q], ids=['q is p', 'another q'])
 @mutation(
-  'electric: an original that is drawn again is no noise',
-  'bertjax/objectives/rtd.py',
-  '      replaced_BT = drawn(batch)\n',
-  '',
+  'electric: an original that is drawn again is no noise', '      replaced_BT = drawn(batch)\n', ''
 )
 @mutation(
   'electric: the odds of noise are forgotten',
-  'bertjax/objectives/rtd.py',
   'return math.log(rate / (1 - rate))',
   'return math.log(rate / rate)',
 )
 @mutation(
   'electric: q is that of the original token',
-  'bertjax/objectives/rtd.py',
   'odds - cross_entropy(scores, fake_BT)[0]',
   'odds - cross_entropy(scores, original_BT)[0]',
 )
@@ -104,13 +101,11 @@ def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
 
 @mutation(
   'rtd: every token that is drawn is called replaced',
-  'bertjax/objectives/rtd.py',
   "real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT",
   "real_BT, replaced_BT = batch['example_BT'] > 0, drawn(batch)",
 )
 @mutation(
   'rtd: the discriminator sees what was to be replaced',
-  'bertjax/objectives/rtd.py',
   'dict(batch, token_BT=fake_BT), dropout.fork',
   'dict(batch), dropout.fork',
 )
@@ -123,7 +118,6 @@ def test_the_logit_of_electra(monkeypatch):
 
 @mutation(
   'rtd: uniform draws leave out the last word',
-  'bertjax/objectives/rtd.py',
   'jnp.uint32(self.model.vocab_size)',
   'jnp.uint32(self.model.vocab_size - 1)',
 )
@@ -136,7 +130,6 @@ def test_the_logit_under_uniform_draws(monkeypatch):
 
 @mutation(
   'rtd: the temperature is not applied',
-  'bertjax/objectives/rtd.py',
   'draw(picked, batch, noise, settings.temperature)',
   'draw(picked, batch, noise, 1.0)',
 )

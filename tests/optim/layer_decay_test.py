@@ -14,6 +14,8 @@ from slow_imports import torch
 from bertjax.errors import UserError
 from bertjax.optim import layer_decay, optimizer, param_rules
 
+MUTATED = 'bertjax/optim/layer_decay.py'
+
 DECAY = 0.8
 PATHS = json.loads(
   (pathlib.Path(__file__).resolve().parents[1] / 'goldens' / 'sharding.json').read_text()
@@ -58,21 +60,18 @@ def scales(name, layers):
 @pytest.mark.parametrize('name', [name for name in PATHS if name not in SHARE])
 @mutation(
   'layer decay: the embeddings learn as fast as the first layer',
-  'bertjax/optim/layer_decay.py',
   'decay ** (max(stacks.values()) + 2)',
   'decay ** (max(stacks.values()) + 1)',
   case='bert',
 )
 @mutation(
   'layer decay: the last layer learns as fast as its head',
-  'bertjax/optim/layer_decay.py',
   'decay ** (count + 1 - layer)',
   'decay ** (count - 1 - layer)',
   case='roberta',
 )
 @mutation(
   'layer decay: the projection of ELECTRA counts as a head',
-  'bertjax/optim/layer_decay.py',
   r'|\w+/projection/.*|',
   '|',
   case='electra',
@@ -94,9 +93,9 @@ def test_layers_that_share_their_parameters_have_no_depth():
 
 @mutation(
   'layer decay: it takes the place of lr_scale',
-  'bertjax/optim/optimizer.py',
   'scales = jax.tree.map(np.multiply, scales, by_depth)',
   'scales = by_depth',
+  file='bertjax/optim/optimizer.py',
 )
 def test_updates_are_those_of_torchs_parameter_groups():
   """AdamW, whose decay has the rate of its parameter as well; lr_scale multiplies it further."""
@@ -113,12 +112,7 @@ def test_updates_are_those_of_torchs_parameter_groups():
     for path, p in params.items()
   ]
   theirs = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-6)
-  for grad in grads:
-    for path, p in params.items():
-      p.grad = torch.tensor(grad[path])
-    theirs.step()
-  for path, p in params.items():
-    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+  optimizer_cases.check_ends(theirs, params, grads, found)
 
 
 def test_lambs_step_is_as_much_shorter():

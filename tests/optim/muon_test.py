@@ -14,6 +14,8 @@ from bertjax.config import defaults
 from bertjax.optim import optimizer
 from bertjax.train import first_state, setup
 
+MUTATED = 'bertjax/optim/directions/muon.py'
+
 D, N, H, F = 12, 2, 4, 20
 SHAPES = dict(query=(D, N, H), out=(N, H, D), up=(D, F))
 AXES = dict(query=('embed', 'heads', 'head'), out=('heads', 'head', 'embed'), up=('embed', 'ffn'))
@@ -42,13 +44,11 @@ def whole(rules=MATRICES, **changes):
 
 @mutation(
   'muon: heads are a batch of matrices',
-  'bertjax/optim/directions/muon.py',
   'inputs = 2 if axes[:2] == HEADS else 1',
   'inputs = len(axes) - 1',
 )
 @mutation(
   'muon: the factor of a stack counts its layers',
-  'bertjax/optim/directions/muon.py',
   'for axis in axes) for axes in numbers)',
   'for axis in axes) * shape[0] ** (axes[0] == 1) for axes in numbers)',
 )
@@ -75,7 +75,6 @@ def test_a_stack_of_kernels_with_heads_is_a_matrix_per_layer(update_rms):
 
 @mutation(
   'muon: the factor is of the smaller side',
-  'bertjax/optim/directions/muon.py',
   'math.sqrt(max(inputs, outputs))',
   'math.sqrt(min(inputs, outputs))',
 )
@@ -132,9 +131,9 @@ def run_of(name, store):
 
 @mutation(
   'muon: the head of BERT goes to Muon',
-  'bertjax/config/defaults.py',
   r"((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))",
   r"((r'(.*/)?(layers|shared|mlm)/.*kernel', 1.0), (r'.*', 0.0))",
+  file='bertjax/config/defaults.py',
 )
 @pytest.mark.parametrize(
   'name, kernels, prefix',

@@ -14,6 +14,7 @@ from optimizer_cases import (
   LR,
   ROWS,
   WEIGHTS_ONLY,
+  check_ends,
   config,
   is_weight,
   make,
@@ -26,6 +27,8 @@ from optimizer_cases import (
 from slow_imports import torch
 
 from bertjax.optim import optimizer
+
+MUTATED = 'bertjax/optim/directions/stable_adamw.py'
 
 rows = pytest.mark.parametrize('row', ROWS)
 
@@ -111,70 +114,67 @@ def reference(row, path, p, grads):
 @rows
 @mutation(
   'optimizer: bias correction always',
-  'bertjax/optim/directions/adamw.py',
   'jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0',
   'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
+  file='bertjax/optim/directions/adamw.py',
 )
 @mutation(
   'optimizer: one trust ratio for a stack of layers',
-  'bertjax/optim/leaves.py',
   'return stacked.per_tensor(tx, self.is_stack)',
   'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, self.is_stack))',
+  file='bertjax/optim/leaves.py',
 )
 @mutation(
   'optimizer: StableAdamW enlarges small updates',
-  'bertjax/optim/directions/stable_adamw.py',
   'update / jnp.maximum(1.0, rms)',
   'update / rms',
   case='stable',
 )
 @mutation(
   'optimizer: StableAdamW clips by the raw second moment',
-  'bertjax/optim/directions/stable_adamw.py',
   'optax.tree.bias_correction(state[0].nu, b2, state[0].count)',
   'state[0].nu',
   case='stable',
 )
 @mutation(
   'optimizer: one RMS for a stack of layers',
-  'bertjax/optim/directions/stable_adamw.py',
   'leaves.map_tensors(clipped, updates, grads, nu)',
   '__import__("jax").tree.map(clipped, updates, grads, nu)',
   case='stable',
 )
 @mutation(
   'optimizer: LAMB takes the ratio of what is not decayed',
-  'bertjax/optim/directions/lamb.py',
   'lambda v: v != 0',
   'lambda v: v == v',
+  file='bertjax/optim/directions/lamb.py',
   case='lamb',
 )
 @mutation(
   'optimizer: the ratio of all is where one is chosen',
-  'bertjax/optim/stacked.py',
   'chosen, changed, updates), state',
   'chosen, updates, changed), state',
+  file='bertjax/optim/stacked.py',
   case='lamb',
 )
 @mutation(
   'optimizer: Adafactor does not clip',
-  'bertjax/optim/directions/adafactor.py',
   '    optax.clip_by_block_rms(clip_rms),\n',
   '',
+  file='bertjax/optim/directions/adafactor.py',
   case='adafactor',
 )
 @mutation(
   'optimizer: Muon takes a gradient for the momentum',
-  'bertjax/optim/directions/muon.py',
   'beta=momentum',
   'beta=0.0',
+  file='bertjax/optim/directions/muon.py',
   case='muon',
 )
 @mutation(
   'optimizer: the layers of a stack are inputs of one matrix',
-  'bertjax/optim/directions/muon.py',
   'tuple(range(first, cut))',
   'tuple(range(cut))',
+  file='bertjax/optim/directions/muon.py',
   case='muon',
 )
 def test_against_numpy(row):
@@ -233,12 +233,7 @@ def test_corrected_adamw_is_torchs():
     for weight, decay in ((True, 0.1), (False, 0.0))
   ]
   optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-6)
-  for grad in grads:
-    for path, p in params.items():
-      p.grad = torch.tensor(grad[path])
-    optimizer.step()
-  for path, p in params.items():
-    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+  check_ends(optimizer, params, grads, found)
 
 
 @pytest.mark.parametrize('decoupled', [False, True])
@@ -260,12 +255,7 @@ def test_stable_adamw_is_optimis(decoupled):
       groups, LR, (0.9, 0.98), eps=1e-6, decouple_lr=decoupled,
       max_lr=peak if decoupled else None, triton=False,
     )  # fmt: skip
-  for grad in grads:
-    for path, p in params.items():
-      p.grad = torch.tensor(grad[path])
-    theirs.step()
-  for path, p in params.items():
-    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+  check_ends(theirs, params, grads, found)
 
 
 def test_eps_first_is_fairseqs_adam():

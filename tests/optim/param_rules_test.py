@@ -25,6 +25,8 @@ from optimizer_cases import (
 
 from bertjax.optim import optimizer, param_rules
 
+MUTATED = 'bertjax/optim/param_rules.py'
+
 
 def test_clip_holds_the_global_norm_of_what_is_not_frozen():
   flat, grads = tensors(0), some_grads(1)
@@ -104,12 +106,7 @@ def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
     (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),
   ],
 )
-@mutation(
-  'rules: a pattern need not match the whole path',
-  'bertjax/optim/param_rules.py',
-  're.fullmatch',
-  're.match',
-)
+@mutation('rules: a pattern need not match the whole path', 're.fullmatch', 're.match')
 def test_mistakes_are_named(changes, message):
   with pytest.raises(ValueError, match=message):
     make(config(**changes), stack(tensors(0)))
@@ -124,7 +121,6 @@ def test_a_lacking_field_is_named():
 
 @mutation(
   'rules: a table counts a tensor again for each rule that matches it',
-  'bertjax/optim/param_rules.py',
   'new = {path: left.pop(path) for path in matched if path in left}',
   'new = {path: (left.pop(path, 0), sizes[path])[1] for path in matched}',
 )

@@ -19,6 +19,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.store import cache, npy_files
 from bertjax.store.reader import open_store
 
+MUTATED = 'bertjax/store/cache.py'
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = recipe(pack=8)
 
@@ -86,16 +88,10 @@ def say_again():
 
 
 @mutation(
-  'cache: a damaged plan is used',
-  'bertjax/store/cache.py',
-  "checksums.faults(path, record['files'], reads=small)",
-  '[]',
+  'cache: a damaged plan is used', "checksums.faults(path, record['files'], reads=small)", '[]'
 )
 @mutation(
-  'cache: the record is believed',
-  'bertjax/store/cache.py',
-  'whole = sha256 == checksums.digest(record)',
-  'whole = True',
+  'cache: the record is believed', 'whole = sha256 == checksums.digest(record)', 'whole = True'
 )
 def test_flipped_bytes_of_a_plan_are_found_and_it_is_built_again(store, expected, caplog):
   """12 places in every file, the record too."""
@@ -114,12 +110,7 @@ def test_flipped_bytes_of_a_plan_are_found_and_it_is_built_again(store, expected
       assert not cache.fault(directory)
 
 
-@mutation(
-  'cache: a large plan is read when it is opened',
-  'bertjax/store/cache.py',
-  '<= AT_ONCE\n',
-  '>= 0\n',
-)
+@mutation('cache: a large plan is read when it is opened', '<= AT_ONCE\n', '>= 0\n')
 def test_a_large_plan_is_opened_by_its_sizes_and_verified_later(store, expected, monkeypatch):
   monkeypatch.setattr(cache, 'AT_ONCE', 1000)
   directory = opened(store).plan
@@ -176,9 +167,9 @@ def test_a_file_in_the_place_of_the_cache_makes_it_fall_back(store, expected, tm
 
 @mutation(
   'examples: the next root gets the rest of the pieces',
-  'bertjax/examples/examples.py',
   'npy_files.write_columns(path, _pieces(store, recipe, spec))',
   "npy_files.write_columns(path, build.__dict__.setdefault('all', _pieces(store, recipe, spec)))",
+  file='bertjax/examples/examples.py',
 )
 def test_a_full_disk_makes_it_fall_back(store, expected, tmp_path, monkeypatch, caplog):
   """It is noticed after a part of the plan was written."""
@@ -219,7 +210,6 @@ def test_a_cache_of_another_user_makes_it_fall_back(expected, store):
 
 @mutation(
   'cache: every process builds',
-  'bertjax/store/cache.py',
   '    if (figures := _found(path, identity)) is not None:\n      return figures\n    _sweep',
   '    _sweep',
 )
@@ -236,7 +226,6 @@ def test_of_four_processes_one_builds_and_the_others_wait(store, expected, tmp_p
 
 @mutation(
   'cache: what a killed build left stays',
-  'bertjax/store/cache.py',
   '    _sweep(root, name if alone else',
   '    str(name if alone else',
 )

@@ -15,6 +15,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.store import verify
 from bertjax.store.reader import open_store
 
+MUTATED = 'bertjax/store/reader.py'
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -46,9 +48,9 @@ def named(path):
 
 @mutation(
   'store: a part has the checksum of another file',
-  'bertjax/store/writer.py',
   'sha256[name] = _save(self.path / name, self._arrays[kind], dtype)',
   'sha256[name] = _save(self.path / name, self._arrays[kind], np.dtype(np.uint32))',
+  file='bertjax/store/writer.py',
 )
 def test_a_store_is_what_was_written(store):
   assert named(store) == []
@@ -59,15 +61,15 @@ def test_a_store_is_what_was_written(store):
 
 @mutation(
   'verify: the held-out store is left out',
-  'bertjax/store/verify.py',
   'if (path / HELD_OUT).exists():\n    yield from faults',
   'if False:\n    yield from faults',
+  file='bertjax/store/verify.py',
 )
 @mutation(
   'verify: sizes alone are compared',
-  'bertjax/machine/checksums.py',
   'if reads and (found := of_file(path)) != sha256:',
   'if reads and (found := sha256) != sha256:',
+  file='bertjax/machine/checksums.py',
 )
 def test_every_flipped_byte_is_found(store):
   """10 places in each part of tokens, and 4 in every other file."""
@@ -81,12 +83,7 @@ def test_every_flipped_byte_is_found(store):
   assert tried >= 4 * 10 + 4 * 10 and named(store) == []
 
 
-@mutation(
-  'reader: store.json is believed',
-  'bertjax/store/reader.py',
-  '    if got != said:\n',
-  '    if False:\n',
-)
+@mutation('reader: store.json is believed', '    if got != said:\n', '    if False:\n')
 def test_a_changed_description_is_refused(store):
   """A changed id of a special token would mask with another word."""
   text = (store / 'store.json').read_text()
@@ -120,7 +117,6 @@ def test_files_that_are_cut_short_or_missing_are_named(store, name):
 @pytest.mark.parametrize('name', ['../other.npy', '/etc/passwd', 'columns/../../x.npy'])
 @mutation(
   'reader: a store may name any file',
-  'bertjax/store/reader.py',
   "if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:",
   'if False:',
 )
@@ -142,9 +138,9 @@ def prepare(*flags):
 
 @mutation(
   'prepare: --verify ends well whatever it finds',
-  'bertjax/prepare.py',
   "  if found:\n    sys.exit(f'bertjax.prepare: {len(found)} files",
   "  if False:\n    sys.exit(f'bertjax.prepare: {len(found)} files",
+  file='bertjax/prepare.py',
 )
 def test_the_command_names_every_damaged_file(store):
   examples_lib.make_examples(open_store(store), recipe(), 64, 0)

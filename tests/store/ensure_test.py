@@ -11,6 +11,8 @@ from bertjax.examples import readers
 from bertjax.store.reader import open_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/store/ensure.py'
+
 
 def ensure(workdir, **overrides):
   data = defaults.base().data
@@ -45,7 +47,6 @@ def test_a_child_that_fails_is_named_with_its_command(tmp_path):
 
 @mutation(
   'held-out text: a share of the training text is held out too',
-  'bertjax/store/ensure.py',
   'holdout = 0.0 if data.heldout else data.holdout',
   'holdout = data.holdout',
 )
@@ -86,7 +87,6 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
 
 @mutation(
   'ensure_store: the vocabulary is of text that the store has not',
-  'bertjax/store/ensure.py',
   '_reading(data, source, vocab) | own',
   '_reading(data, source, vocab) | own | dict(documents=None)',
 )
@@ -100,9 +100,9 @@ def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
 
 @mutation(
   'streams: a vocabulary that a failed start left is taken whatever was asked for',
-  'bertjax/examples/readers/seqio.py',
   '  ensure_store.clear_others(data, seed, workdir)\n',
   '',
+  file='bertjax/examples/readers/seqio.py',
 )
 def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat\n\na mat\n')
@@ -128,7 +128,6 @@ def test_held_out_text_is_cut_as_the_text_beside_it(tmp_path):
 
 @mutation(
   'ensure_store: what a failed start made is kept whatever was asked for',
-  'bertjax/store/ensure.py',
   '    if differing:\n',
   '    if False:\n',
 )

@@ -219,10 +219,8 @@ def formula(built: Built, values: dict[str, Any], kept_BNTS: np.ndarray) -> Any:
 
 
 def with_gradients(built: Built, attend, values: dict[str, Any]) -> dict[str, np.ndarray]:
-  """The output and the gradient of every value, by name, as float64.
-
-  `attend(values)` is the operation; its output is summed against a fixed tangent.
-  """
+  """Returns the output and the gradient of every value, by name, as float64. `attend(values)` is
+  the operation; its output is summed against a fixed tangent."""
 
   def total(values):
     y = attend(values)

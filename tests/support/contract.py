@@ -24,18 +24,12 @@ REPLICAS = {'mesh.data': 2, 'mesh.fsdp': 2}  # which XLA divides further, see sh
 
 
 class Reference(NamedTuple):
-  """A config's first steps on one device.
+  """A config's first steps on one device."""
 
-  Attributes:
-    config: as it was given.
-    path: what its reader opens.
-    losses: of the steps.
-    run, state: after them.
-  """
-
-  config: ConfigDict
-  path: Any
-  losses: np.ndarray
+  config: ConfigDict  # as it was given
+  path: Any  # what its reader opens
+  losses: np.ndarray  # of the steps
+  # run, state: after them
   run: setup.Run
   state: step_lib.State
 

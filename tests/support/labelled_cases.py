@@ -7,6 +7,7 @@ import task_files
 import toy_questions
 from ml_collections import ConfigDict
 
+from bertjax.config import sections
 from bertjax.examples import readers
 
 SMALL = dict(layers=2, width=64, heads=8, ffn=128)
@@ -70,6 +71,7 @@ def config(name: str, files, **fields) -> ConfigDict:
   recipe, folder, own = CASES[name]
   module, _, argument = recipe.partition(':')
   c = importlib.import_module(f'configs.finetune.{module}').get_config(argument)
+  sections.complete(c)
   c.model.update(SMALL)
   c.update(dict(batch_size=8, length=40, epochs=0.0, total_steps=20))
   c.data.length_block = 1  # so that most batches have the longest rows

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 from ml_collections import ConfigDict
+from slow_imports import torch
 
 from bertjax.optim import optimizer, schedules
 
@@ -124,3 +125,13 @@ def some_grads(count=4, growth=1.0):
 
 def is_weight(path):
   return not path.endswith(('bias', 'scale'))
+
+
+def check_ends(theirs, params, grads, found):
+  """Steps an optimizer of torch through these gradients and expects the found parameters."""
+  for grad in grads:
+    for path, p in params.items():
+      p.grad = torch.tensor(grad[path])
+    theirs.step()
+  for path, p in params.items():
+    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)

@@ -18,15 +18,10 @@ NLL, HIDDEN, GRADIENT = 5e-6, 5e-6, 1e-5
 
 
 class Golden(NamedTuple):
-  """One file.
+  """One file."""
 
-  Attributes:
-    given: the sizes, by the original's own names.
-    found: the arrays.
-  """
-
-  given: dict[str, Any]
-  found: dict[str, np.ndarray]
+  given: dict[str, Any]  # the sizes, by the original's own names
+  found: dict[str, np.ndarray]  # the arrays
 
   def tree(self, prefix: str, copies: bool = True) -> dict[str, np.ndarray]:
     """Name -> array of what stands under a prefix, and the names that share an array."""

@@ -7,11 +7,7 @@ from ml_collections import ConfigDict
 
 
 class Original(NamedTuple):
-  """A checkpoint; see `bertjax.formats.originals.original.Opening` and `huggingface.Taken`.
-
-  Attributes:
-    slots: name of an optimizer's slot -> tree like `params`; None where none were asked for.
-  """
+  """A checkpoint; see `bertjax.formats.originals.original.Opening` and `huggingface.Taken`."""
 
   model: dict[str, Any]
   recipe: str
@@ -21,6 +17,7 @@ class Original(NamedTuple):
   vocabulary: Any
   step: int | None
   assumed: list[str]
+  # name of an optimizer's slot -> tree like `params`; None where none were asked for
   slots: dict[str, Any] | None = None
 
 

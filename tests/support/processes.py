@@ -97,10 +97,7 @@ def start_pair(
   store, workdir, *more, each=((), ()), logs='', envs=({}, {}), roots=(ROOT, ROOT)
 ) -> list[subprocess.Popen]:
   """Two processes of two devices; `each` has further flags of either, `envs` further variables and
-  `roots` the directory that it runs in.
-
-  Logs are LOGS.I.log, by default WORKDIR.I.log.
-  """
+  `roots` the directory that it runs in. Logs are LOGS.I.log, by default WORKDIR.I.log."""
   port = free_port()
   env = dict(environment(2), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo')
   started = []

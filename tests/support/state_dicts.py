@@ -19,18 +19,14 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[s
 
 
 def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
-  """Our parameters as a state dict of NumPy arrays: the inverse of `from_huggingface`.
+  """Our parameters as a state dict of NumPy arrays: the inverse of `from_huggingface`. Returns
+  float32 arrays under the names of the class, tied copies included, so that its
+  `load_state_dict(strict=True)` takes it. Raises UserError: no class of transformers computes the
+  model, or the parameters are not its own.
 
   Args:
     params: nested dict of arrays, without partitioning boxes.
     model: `config.model` with the vocabulary size filled in.
-
-  Returns:
-    float32 arrays under the names of the class, tied copies included, so that its
-    `load_state_dict(strict=True)` takes it.
-
-  Raises:
-    UserError: no class of transformers computes the model, or the parameters are not its own.
   """
   layout = huggingface.layout_of(model)
   state = {name: array for name, _, array in huggingface.tensors(params, model)}

@@ -22,17 +22,11 @@ STREAM = ('<eos>', '<unk>')
 
 
 class Pair(NamedTuple):
-  """A run and its twin.
+  """A run and its twin."""
 
-  Attributes:
-    workdir: of the run.
-    model: its `config.model`.
-    twin: of transformers, in evaluation mode; None where it has no class for it.
-  """
-
-  workdir: pathlib.Path
-  model: object
-  twin: object
+  workdir: pathlib.Path  # of the run
+  model: object  # its `config.model`
+  twin: object  # of transformers, in evaluation mode; None where it has no class for it
 
 
 def write_vocabulary(path: pathlib.Path, first: tuple[str, ...]) -> None:

@@ -12,6 +12,8 @@ from bertjax import sharding
 from bertjax.tools.bench.parts import own_step, synthetic
 from bertjax.tools.preflight.collectives import Collective, collectives
 
+MUTATED = 'bertjax/train/step.py'
+
 SCALARS = 64  # bytes: weights and metrics are sums over devices too
 
 
@@ -37,10 +39,7 @@ def of(found: list[Collective], kind: str, *axes: str) -> list[Collective]:
 
 
 @mutation(
-  'step: gradients are reduced in each microbatch',
-  'bertjax/train/step.py',
-  'if sharding.replicas() == 1:',
-  'if True:',
+  'step: gradients are reduced in each microbatch', 'if sharding.replicas() == 1:', 'if True:'
 )
 @pytest.mark.parametrize('microbatches', [1, pytest.param(4, marks=pytest.mark.full)])
 def test_replicas_exchange_each_gradient_once(microbatches):
@@ -68,9 +67,9 @@ def test_replicas_of_several_devices_exchange_what_each_has():
 @pytest.mark.full
 @mutation(
   'embeddings: small tables are looked up by columns',
-  'bertjax/models/layers/basic.py',
   'init), (None, None))',
   "init), (axis, 'embed'))",
+  file='bertjax/models/layers/basic.py',
 )
 def test_what_fsdp_sends():
   """A parameter is gathered once in a microbatch, and the word table for both of its uses."""
@@ -83,9 +82,9 @@ def test_what_fsdp_sends():
 @pytest.mark.full
 @mutation(
   'sharding: what is divided twice has no replicas',
-  'bertjax/sharding.py',
   'return 1 if mesh.empty else',
   "return 1 if mesh.empty or mesh.shape['fsdp'] * mesh.shape['tensor'] > 2 else",
+  file='bertjax/sharding.py',
 )
 def test_replicas_that_are_divided_twice_exchange_what_each_has():
   """Words and columns are divided, and no vector of a token goes to another replica."""
@@ -99,7 +98,6 @@ def test_replicas_that_are_divided_twice_exchange_what_each_has():
 
 @mutation(
   'step: the dtype of the reduction is not the one that was asked for',
-  'bertjax/train/step.py',
   'lambda grad: grad.astype(dtype), grads',
   "lambda grad: grad.astype('float32'), grads",
 )

@@ -13,6 +13,7 @@ from adopting import adopt
 from mutation import mutation
 from tiers import in_tiers
 
+from bertjax.config import sections
 from bertjax.sources import runs
 from bertjax.train import setup
 
@@ -47,6 +48,7 @@ def of_text(recipe, store, source):
   """A student that learns from unlabelled text."""
   name, _, size = recipe.partition(':')
   c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
+  sections.complete(c)
   c.data.store = str(store)
   if 'min_tokens' in c.data.plan:
     c.data.plan.min_tokens = 5
@@ -59,6 +61,7 @@ def of_task(recipe, files, source):
   """A student that learns from the texts of a task, or from what its teacher said of them."""
   name, _, size = recipe.partition(':')
   c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
+  sections.complete(c)
   own = labelled_cases.config('texts', files)
   c.data.train = str(files / 'soft.jsonl') if name == 'soft_labels' else own.data.train
   c.data.dev, c.data.vocab = own.data.dev, own.data.vocab

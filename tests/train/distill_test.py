@@ -12,11 +12,14 @@ from mutation import mutation
 from processes import exact
 
 from bertjax.checkpoint import manifest
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.sources import init_from, runs, teacher
 from bertjax.train import first_state, loop, setup
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.distill import distilbert
+
+MUTATED = 'bertjax/sources/teacher.py'
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -30,6 +33,7 @@ def taught(rich_store, tmp_path_factory):
 
 def student(store, source, **fields):
   c = distilbert.get_config()
+  sections.complete(c)
   c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
   c.update(dict(eval_steps=12, checkpoint_steps=6))
   c.model.update(dict(layers=1, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
@@ -47,17 +51,12 @@ def student(store, source, **fields):
   return c
 
 
-@mutation(
-  'distill: the teacher is in the checkpoints',
-  'bertjax/sources/teacher.py',
-  'if name != TEACHER}',
-  "if name != 'none'}",
-)
+@mutation('distill: the teacher is in the checkpoints', 'if name != TEACHER}', "if name != 'none'}")
 @mutation(
   'distill: a student forgets its teacher at a resume',
-  'bertjax/train/first_state.py',
   'found[0], restored(run, found[1]), found[2]',
   'found[0], found[1], found[2]',
+  file='bertjax/train/first_state.py',
 )
 @pytest.mark.full
 def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
@@ -86,7 +85,6 @@ def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
 
 @mutation(
   'distill: any teacher will do at a resume',
-  'bertjax/sources/teacher.py',
   "if known and known['sha256'] != found['sha256']:",
   'if False:',
 )
@@ -122,10 +120,10 @@ def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
 
 @mutation(
   'distill: a teacher of zeros',
-  'bertjax/train/first_state.py',
   'return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))',
   'return dict(variables, teacher=jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), '
   'abstract))',
+  file='bertjax/train/first_state.py',
 )
 def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_device):
   config, *_ = adopt(student(rich_store, taught), 'nowhere')
@@ -141,7 +139,6 @@ def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_devic
 
 @mutation(
   'distill: a teacher of other ids is taken',
-  'bertjax/sources/teacher.py',
   'not vocab_rows.same_ids(source.vocabulary, vocabulary)',
   'source.vocabulary is vocabulary',
 )

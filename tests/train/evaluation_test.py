@@ -17,6 +17,8 @@ from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
 from bertjax.types import Evaluation, Report
 
+MUTATED = 'bertjax/train/loop.py'
+
 
 @pytest.fixture
 def one_device(monkeypatch):
@@ -42,9 +44,9 @@ def exact(workdir):
 
 @mutation(
   'docs: a set of evaluations of ones own is that of all',
-  'docs/running.md',
   'config.evals.short = copy',
   'config.evals.held_out = copy',
+  file='docs/running.md',
 )
 def test_a_set_of_ones_own_as_the_docs_add_it(rich_store):
   page = (ROOT / 'docs' / 'running.md').read_text()
@@ -132,7 +134,6 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
 
 @mutation(
   'train: evaluation comes before the checkpoint',
-  'bertjax/train/loop.py',
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
   '      if evaluation.due(self._run.evals(done), done, last):\n'
   '        self._evaluate(done, last)\n'
@@ -140,7 +141,6 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
 )
 @mutation(
   'train: a resume does not make up for an evaluation that was cut off',
-  'bertjax/train/loop.py',
   '        self._evaluate(done, last)\n      return\n',
   '        pass\n      return\n',
 )
@@ -168,9 +168,9 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
 @pytest.mark.full
 @mutation(
   'train: the sums since the last log are not saved',
-  'bertjax/train/watch/record.py',
   "interval.Interval(_of_phases(run, meta.get('interval')))",
   'interval.Interval()',
+  file='bertjax/train/watch/record.py',
 )
 def test_a_resume_between_two_logs_logs_the_same_bits(
   rich_store, tmp_path, monkeypatch, one_device
@@ -198,7 +198,6 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 
 @mutation(
   'train: the workdir is claimed before it has worked',
-  'bertjax/train/loop.py',
   '    stack.callback(self._record.close)\n',
   '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
 )

@@ -10,6 +10,8 @@ from bertjax.errors import UserError
 from bertjax.sources import init_from, runs
 from bertjax.train import first_state, fresh_layers, setup
 
+MUTATED = 'bertjax/train/fresh_layers.py'
+
 LAYERS = 4
 
 
@@ -42,23 +44,18 @@ def source(rich_store, tmp_path_factory):
 @pytest.mark.parametrize('devices', [1, 4])
 @mutation(
   'fresh layers: the first ones are made anew',
-  'bertjax/train/fresh_layers.py',
   'jnp.concatenate([old[:-count], new[-count:]])',
   'jnp.concatenate([new[:count], old[count:]])',
   case='1',
 )
 @mutation(
-  'fresh layers: the pooler stays as it was',
-  'bertjax/train/fresh_layers.py',
-  'if _has(name, POOLER):',
-  'if False:',
-  case='1',
+  'fresh layers: the pooler stays as it was', 'if _has(name, POOLER):', 'if False:', case='1'
 )
 @mutation(
   'fresh layers: nobody asks for them',
-  'bertjax/train/first_state.py',
   'fresh_layers.kept(made, loaded, config.fresh_layers)',
   'fresh_layers.kept(made, loaded, 0)',
+  file='bertjax/train/first_state.py',
   case='4',
 )
 def test_the_last_layers_and_the_pooler_are_those_of_the_seed(source, devices):
@@ -82,9 +79,9 @@ def test_without_it_all_is_taken(source):
 
 @mutation(
   'init_from: a head for other classes is a mistake',
-  'bertjax/sources/init_from.py',
   'other_classes or shapes(params[key]) != shapes(mine.get(key))',
   'False',
+  file='bertjax/sources/init_from.py',
 )
 def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
   """RTE after MNLI: two classes behind three."""
@@ -101,9 +98,9 @@ def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
 
 @mutation(
   'init_from: a head of answers is no head',
-  'bertjax/models/__init__.py',
   "h.kind in ('text', 'token', 'answers')",
   "h.kind in ('text', 'token')",
+  file='bertjax/models/__init__.py',
 )
 def test_another_form_of_the_head_of_answers_is_made_anew_and_none_is_left_out(source):
   c = source.config(init_from=str(source.workdir), **{'model.answers': 'electra'})
@@ -131,7 +128,6 @@ SHAPES = dict(encoder=dict(layers=dict(kernel=np.zeros((3, 2)))))
 )
 @mutation(
   'fresh layers: more than there are',
-  'bertjax/train/fresh_layers.py',
   'if count > min(stacks):',
   'if count > 9:',
   case='4-runs/bert-params1-expected at most 3, the number of layers, got 4',

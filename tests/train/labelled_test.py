@@ -9,6 +9,8 @@ import review_files
 from mutation import mutation
 from processes import lines
 
+MUTATED = 'bertjax/train/loop.py'
+
 
 @pytest.fixture(scope='module')
 def files(tmp_path_factory):
@@ -30,9 +32,9 @@ def straight(files, tmp_path_factory):
 
 @mutation(
   'labelled: a run lasts one epoch',
-  'bertjax/train/resolve.py',
   'sum(config.epochs * n / batch for',
   'sum(n / batch for',
+  file='bertjax/train/resolve.py',
 )
 def test_a_run_lasts_its_epochs_and_learns(straight):
   workdir, said = straight
@@ -46,13 +48,11 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
 
 @mutation(
   'labelled: the step is compiled for rows longer than there are',
-  'bertjax/train/loop.py',
   'phase.compile(self._run.abstract, batch)',
   'phase.compile(self._run.abstract)',
 )
 @mutation(
   'labelled: compiling for other lengths is booked as computing',
-  'bertjax/train/loop.py',
   'if phase.takes(batch):',
   'if phase.compiled:',
 )
@@ -67,9 +67,9 @@ def test_each_length_of_rows_is_compiled_for_and_no_other(straight):
 @pytest.mark.full
 @mutation(
   'labelled: the scores are those of another file',
-  'bertjax/evals/held_out/labelled.py',
   "return subject.config.data.dev, 'config.data.dev'",
   "return subject.config.data.train, 'config.data.dev'",
+  file='bertjax/evals/held_out/labelled.py',
 )
 def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
   workdir, _ = straight
@@ -90,9 +90,9 @@ def ask(workdir, *more):
 
 @mutation(
   'labelled: predictions name the least likely class',
-  'bertjax/use/labelled.py',
   'classes[int(p_C.argmax())]',
   'classes[int(p_C.argmin())]',
+  file='bertjax/use/labelled.py',
 )
 def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
   workdir, _ = straight
@@ -111,21 +111,21 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
 @pytest.mark.full
 @mutation(
   'predict: a file without texts says nothing',
-  'bertjax/predict.py',
   'if not mode:\n    raise',
   'if False:\n    raise',
+  file='bertjax/predict.py',
 )
 @mutation(
   'use: predictions read more of a text than the evaluation does',
-  'bertjax/use/finetuned.py',
   "min(self.net.room or 1 << 30, self.task['length'])",
   'self.net.room or 1 << 30',
+  file='bertjax/use/finetuned.py',
 )
 @mutation(
   'predict: a file of soft labels beside --glue stays empty',
-  'bertjax/predict.py',
   'if _GLUE.value and beside:',
   'if False:',
+  file='bertjax/predict.py',
 )
 def test_predictions_for_glue_and_what_is_refused(files, straight, tmp_path):
   workdir, _ = straight
@@ -211,7 +211,6 @@ def test_four_devices_learn_the_same(files, straight, tmp_path):
 )
 @mutation(
   'loop: a start that is refused leaves its vocabulary',
-  'bertjax/train/loop.py',
   '      for path in ours:\n',
   '      for path in []:\n',
 )

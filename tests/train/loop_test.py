@@ -19,6 +19,8 @@ from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, 
 from bertjax.errors import UserError
 from bertjax.train import first_state, loop
 
+MUTATED = 'bertjax/train/loop.py'
+
 
 @pytest.fixture(scope='module')
 def straight(rich_store, tmp_path_factory):
@@ -62,7 +64,6 @@ def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_pa
 
 @mutation(
   'train: a resume takes the batch it has seen',
-  'bertjax/train/loop.py',
   '    phase, index = self._run.at(done)\n',
   '    phase, index = self._run.at(done - (self._start > 0))\n',
 )
@@ -77,9 +78,9 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
 
 @mutation(
   'train: checkpoints know nothing of metrics.jsonl',
-  'bertjax/train/watch/record.py',
   "self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))",
   'self._writer = writer.Writer(workdir, start, tracked)',
+  file='bertjax/train/watch/record.py',
 )
 def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
@@ -97,9 +98,9 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
 
 @mutation(
   'train: a longer run moves the rate and nobody says so',
-  'bertjax/train/first_state.py',
   'if said := moved(run.timeline, record, changed, start):',
   "if said := '':",
+  file='bertjax/train/first_state.py',
 )
 def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
@@ -125,9 +126,9 @@ def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store
 
 @mutation(
   'train: the last batch is not compared',
-  'bertjax/train/first_state.py',
   'if found != expected:',
   'if False:',
+  file='bertjax/train/first_state.py',
 )
 def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
@@ -141,9 +142,9 @@ def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
 
 @mutation(
   'train: a step may become one of another phase',
-  'bertjax/train/first_state.py',
   "if (then := meta.get('batch', now)) != now:",
   "if (then := meta.get('batch', now))[1] != now[1]:",
+  file='bertjax/train/first_state.py',
 )
 def test_phases_that_would_move_over_steps_already_taken_are_refused():
   phase = types.SimpleNamespace(place=lambda index: ('short', index, 8))
@@ -156,9 +157,9 @@ def test_phases_that_would_move_over_steps_already_taken_are_refused():
 
 @mutation(
   'train: a run becomes shorter than it has been',
-  'bertjax/train/first_state.py',
   '  if start > run.timeline.total:\n',
   '  if False:\n',
+  file='bertjax/train/first_state.py',
 )
 def test_a_run_that_would_be_shorter_than_it_has_been_is_refused():
   run = types.SimpleNamespace(timeline=types.SimpleNamespace(total=5))
@@ -220,13 +221,11 @@ FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 
 @mutation(
   'train: a state that an update has spoiled is saved',
-  'bertjax/train/loop.py',
   'meta |= watcher.saved(done, held)',
   'meta |= watcher.saved(done, {})',
 )
 @mutation(
   'train: the first step is not looked at',
-  'bertjax/train/loop.py',
   '    self._spikes.saved(done, first_state.saved(self._run, self._state))\n',
   '    self._spikes.judge()\n',
 )
@@ -273,12 +272,7 @@ def test_each_remedy_for_an_update_that_is_not_finite_goes_on(rich_store, one_up
   assert done.returncode == 0 and 'to the bit' in done.stdout, done.stderr
 
 
-@mutation(
-  'evaluate: NaN is no JSON',
-  'bertjax/train/loop.py',
-  'score if math.isfinite(score) else None',
-  'score',
-)
+@mutation('evaluate: NaN is no JSON', 'score if math.isfinite(score) else None', 'score')
 def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
   scores = {'eval/mlm': np.float64('nan'), 'eval/next': 0.5, 'eval/odds': float('inf')}
   monkeypatch.setattr(loop.resume, 'overrides', lambda path, config: [])

@@ -17,6 +17,8 @@ from bertjax.launch.resumable import finished
 from bertjax.train import evaluation, setup
 from bertjax.train.watch.patience import Patience
 
+MUTATED = 'bertjax/train/watch/patience.py'
+
 NAN = math.nan
 MAX, MIN = Best('eval/f1', 'max', 2), Best('eval/f1', 'min', 2)
 
@@ -52,19 +54,16 @@ def ends(best, scores, interrupted=()):
 )
 @mutation(
   'patience: as good as before is better',
-  'bertjax/train/watch/patience.py',
   'sign * score > sign * self._score',
   'sign * score >= sign * self._score',
 )
 @mutation(
   'patience: a better score does not begin anew',
-  'bertjax/train/watch/patience.py',
   'self._step, self._score, self._worse = step, float(score), 0',
   'self._step, self._score = step, float(score)',
 )
 @mutation(
   'patience: what is no number is better',
-  'bertjax/train/watch/patience.py',
   'is_number and (self._score is None or',
   '(self._score is None or not is_number or',
 )
@@ -75,7 +74,6 @@ def test_a_run_ends_when_so_many_evaluations_were_not_better(best, scores, after
 
 @mutation(
   'patience: an evaluation counts again after a resume',
-  'bertjax/train/watch/patience.py',
   'if score is None or step <= self._seen:',
   'if score is None:',
 )
@@ -97,7 +95,6 @@ def test_an_evaluation_that_was_counted_counts_once():
 
 @mutation(
   'patience: a score of another kind is to be exceeded',
-  'bertjax/train/watch/patience.py',
   "saved.get('by', self._by) == self._by",
   'True',
 )
@@ -116,9 +113,9 @@ def test_a_run_that_is_judged_by_another_score_begins_to_count_anew():
 
 @mutation(
   'patience: what waits for the end of the run is judged twice',
-  'bertjax/train/evaluation.py',
   ' and not (rest and s.due(step, False))',
   '',
+  file='bertjax/train/evaluation.py',
 )
 def test_what_waits_for_the_end_is_judged_at_an_early_one():
   ran = []
@@ -135,9 +132,9 @@ def test_what_waits_for_the_end_is_judged_at_an_early_one():
 
 @mutation(
   'patience: a mean over sets of both kinds is lost at an early end',
-  'bertjax/train/evaluation.py',
   'mean(run.config.best, {**(before or {}), **found})',
   'mean(run.config.best, found)',
+  file='bertjax/train/evaluation.py',
 )
 def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
   best = ConfigDict(
@@ -192,21 +189,21 @@ def stopped(files, tmp_path_factory):
 @pytest.mark.full
 @mutation(
   'patience: the run goes on',
-  'bertjax/train/loop.py',
   'if self._patience.over:\n        break',
   'if self._patience.over:\n        pass',
+  file='bertjax/train/loop.py',
 )
 @mutation(
   'patience: the steps before an early end are not logged',
-  'bertjax/train/loop.py',
   'if early and done % self._config.log_steps:',
   'if False:',
+  file='bertjax/train/loop.py',
 )
 @mutation(
   'patience: a scheduler begins it again',
-  'bertjax/launch/resumable.py',
   'resume.last_step(workdir, total_steps or',
   '(total_steps or',
+  file='bertjax/launch/resumable.py',
 )
 def test_a_run_ends_early_and_says_so(stopped):
   workdir, said = stopped
@@ -232,9 +229,9 @@ def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
 @pytest.mark.full
 @mutation(
   'evaluate: the newest checkpoint whatever --step says',
-  'bertjax/main.py',
   'train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value, given)',
   'train_loop.evaluate(_CONFIG.value, _WORKDIR.value)',
+  file='bertjax/main.py',
 )
 def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
   workdir, _ = stopped
@@ -250,9 +247,9 @@ def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
 @pytest.mark.full
 @mutation(
   'patience: a run that goes on counts as over',
-  'bertjax/train/loop.py',
   'resume.note_stopped(self._workdir, None)',
   'pass',
+  file='bertjax/train/loop.py',
 )
 def test_the_same_command_stays_and_more_patience_goes_on(files, stopped):
   workdir, _ = stopped

@@ -9,6 +9,8 @@ from bertjax.train import report
 from configs import bert
 from configs.finetune import probe, tagging
 
+MUTATED = 'bertjax/train/report.py'
+
 
 def run_of(config, *params, names=('f1',), draws=None):
   """As much of a run as is looked at."""
@@ -24,15 +26,9 @@ TAGGING = tagging.get_config('ner')
 USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
 
 
-@mutation(
-  'report: a probe is offered to predict',
-  'bertjax/train/report.py',
-  '  elif _has_head(run):\n',
-  '  else:\n',
-)
+@mutation('report: a probe is offered to predict', '  elif _has_head(run):\n', '  else:\n')
 @mutation(
   'report: the best of checkpoints without scores',
-  'bertjax/train/report.py',
   "' --step=best' if scored else ''",
   "' --step=best'",
 )

@@ -14,6 +14,8 @@ from bertjax.evals.held_out import rows
 from bertjax.train import evaluation, first_state, setup
 from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 
+MUTATED = 'bertjax/train/setup.py'
+
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
@@ -47,9 +49,9 @@ def test_the_model_takes_the_number_of_ids_from_the_store(store):
 
 @mutation(
   'setup: positions begin behind an id of fairseq',
-  'bertjax/train/resolve.py',
   'pad_id.fill(model, facts.pad)',
   'pad_id.fill(model, 1)',
+  file='bertjax/train/resolve.py',
 )
 def test_the_model_takes_the_id_of_pad_from_the_store(store):
   config = roberta.get_config('test')
@@ -87,9 +89,9 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
 
 @mutation(
   'setup: phases of other shapes pass',
-  'bertjax/train/abstract_state.py',
   'if differing or jax.tree',
   'if jax.tree',
+  file='bertjax/train/abstract_state.py',
 )
 def test_phases_of_other_shapes_are_refused_by_the_leaf(store):
   config = bert.get_config('test')
@@ -165,15 +167,11 @@ def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoke
 
 @mutation(
   'setup: held-out languages have ids of their own',
-  'bertjax/train/setup.py',
   'found.numbered(store.languages) if found.languages else found',
   'found',
 )
 @mutation(
-  'setup: a vocabulary of its own for the held-out text',
-  'bertjax/train/setup.py',
-  '  if ours != theirs:\n',
-  '  if False:\n',
+  'setup: a vocabulary of its own for the held-out text', '  if ours != theirs:\n', '  if False:\n'
 )
 def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
   whole, rng = tmp_path / 'store', np.random.default_rng(1)
@@ -250,9 +248,9 @@ def make_xlnet(store, **overrides):
 
 @mutation(
   'xlnet: evaluation has the columns of training',
-  'bertjax/evals/held_out/rows.py',
   '    options.batch_size, examples_lib.tables_of(config.model),',
   '    config.batch_size, examples_lib.tables_of(config.model),',
+  file='bertjax/evals/held_out/rows.py',
 )
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   run = make_xlnet(ended)
@@ -271,9 +269,9 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
 
 @mutation(
   'xlnet: carry saved against the config',
-  'bertjax/train/first_state.py',
   'state._replace(carry={})',
   'state',
+  file='bertjax/train/first_state.py',
 )
 def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
   run = make_xlnet(ended, save_carry=False)
@@ -304,9 +302,9 @@ def scores(run, variables):
 
 @mutation(
   'setup: evaluation has the memory of training',
-  'bertjax/evals/held_out/rows.py',
   '    changed.model[name] = value\n',
   '',
+  file='bertjax/evals/held_out/rows.py',
 )
 def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   run = make_transformer_xl(ended)

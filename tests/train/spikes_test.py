@@ -18,6 +18,8 @@ from bertjax.checkpoint import finite
 from bertjax.train import layer_norms
 from bertjax.train.watch import Step, spikes
 
+MUTATED = 'bertjax/train/watch/spikes.py'
+
 PLANTED = ('--config.objective.name=tests.support.planted', '--config.optimizer.clip=0.0')
 WATCHED = (
   *PLANTED, '--config.skip_nonfinite=2', '--config.spike=6', '--config.skip_steps=(5,(32,33))',
@@ -55,9 +57,9 @@ def straight(rich_store, tmp_path_factory):
 
 @mutation(
   'train: a step that is left out trains',
-  'bertjax/train/loop.py',
   'self._state, found = phase.leave_out(self._state), None',
   'self._state, found = phase.train(self._state, batch)',
+  file='bertjax/train/loop.py',
 )
 def test_what_trained_nothing_is_counted_and_in_no_mean(straight):
   found = {line['step']: line for line in lines(straight) if 'tokens/real' in line}
@@ -84,9 +86,9 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
 @pytest.mark.full
 @mutation(
   'train: a resume forgets how many steps were skipped',
-  'bertjax/train/loop.py',
   "Spikes(workdir, run, meta.get('spikes'), say",
   'Spikes(workdir, run, None, say',
+  file='bertjax/train/loop.py',
 )
 def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 17, *WATCHED)
@@ -104,9 +106,9 @@ def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_pa
 
 @mutation(
   'replay: the step before the one that was asked for',
-  'bertjax/replay.py',
   'found = _describe(run, state, step)',
   'found = _describe(run, state, step - 1)',
+  file='bertjax/replay.py',
 )
 @pytest.mark.full
 @pytest.mark.parametrize('step', [21, 30])
@@ -131,10 +133,7 @@ def test_a_step_that_was_left_out_is_said_and_one_that_there_is_not_is_refused(s
 
 
 @mutation(
-  'spikes: one more step is skipped than may be',
-  'bertjax/train/watch/spikes.py',
-  'self._skipped < limit',
-  'self._skipped <= limit',
+  'spikes: one more step is skipped than may be', 'self._skipped < limit', 'self._skipped <= limit'
 )
 @pytest.mark.full
 def test_one_step_too_many_stops_the_run_and_leaving_it_out_goes_on(rich_store, tmp_path):
@@ -168,7 +167,6 @@ def test_a_peak_is_changed_on_purpose_and_each_step_repeated_with_its_own(rich_s
 
 @mutation(
   'spikes: a skipped step excuses the state that is saved',
-  'bertjax/train/watch/spikes.py',
   'if skipped and not spoiled and',
   'if skipped and',
 )
@@ -202,10 +200,7 @@ def test_norms_are_of_each_layer_of_a_stack_and_of_modules_outside():
 
 
 @mutation(
-  'spikes: the first steps are judged by nothing',
-  'bertjax/train/watch/spikes.py',
-  'self._count >= FEWEST and value',
-  'value',
+  'spikes: the first steps are judged by nothing', 'self._count >= FEWEST and value', 'value'
 )
 def test_the_usual_is_the_mean_and_deviation_and_judges_late():
   values = np.random.default_rng(0).normal(5.0, 2.0, 60)

@@ -11,15 +11,15 @@ from bertjax import sharding
 from bertjax.train import step as step_lib
 from bertjax.types import Context, Objective, Out, Term
 
+MUTATED = 'bertjax/train/step.py'
+
 mutation(
   'step: one more division by the microbatches',
-  'bertjax/train/step.py',
   'loss += term.scale * jnp.where(weights[name] > 0, term.total / safe, 0.0)',
   'loss += term.scale * jnp.where(weights[name] > 0, term.total / term.weight, 0.0)',
 )
 mutation(
   'step: rows split in blocks, not in turn',
-  'bertjax/train/step.py',
   'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n'
   '    return jnp.swapaxes(parts, 0, 1)',
   'return x.reshape((count, x.shape[0] // count) + x.shape[1:])',
@@ -120,13 +120,11 @@ def mean_kept(w, microbatches, devices):
 
 @mutation(
   'step: the update of the last microbatch',
-  'bertjax/train/step.py',
   'return jax.tree.map(jnp.add, total, (grads, loss, sums, updates)), carry',
   'return (*jax.tree.map(jnp.add, total[:3], (grads, loss, sums)), updates), carry',
 )
 @mutation(
   'step: each replica has its own update',
-  'bertjax/train/step.py',
   '*everywhere((loss, sums, out.updates))',
   '*everywhere((loss, sums)), out.updates',
 )
@@ -139,7 +137,6 @@ def test_an_update_is_divided_once_by_the_global_weight(microbatches, devices):
 
 @mutation(
   'step: an update without weight is written',
-  'bertjax/train/step.py',
   'jnp.where(weight > 0, total / weight, old)',
   '(total / weight)',
 )
@@ -166,7 +163,6 @@ def trained(batches, **options):
 
 @mutation(
   'step: a skipped step keeps its gradients',
-  'bertjax/train/step.py',
   'jnp.where(fine, x, y)',
   'jnp.where(fine | (x.ndim == 0), x, y)',
 )

@@ -13,6 +13,8 @@ from bertjax.train import evaluation, first_state, setup
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
+MUTATED = 'bertjax/objectives/combine/__init__.py'
+
 NAMES = ('stars', 'points', 'names')
 
 
@@ -56,7 +58,6 @@ def loss_and_gradient(objective, params, batch):
 @pytest.mark.parametrize('name', NAMES)
 @mutation(
   'tasks: a step of one task reads the heads of another',
-  'bertjax/objectives/combine/__init__.py',
   "task_heads.of_task(v['params'], name)",
   "task_heads.of_task(v['params'], next(iter(objectives)))",
   case='stars',
@@ -86,13 +87,11 @@ def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_p
 @pytest.mark.full
 @mutation(
   'tasks: heads of one shape begin alike',
-  'bertjax/objectives/combine/__init__.py',
   'jax.random.fold_in(key, zlib.crc32(name.encode()))',
   'jax.random.fold_in(key, 7)',
 )
 @mutation(
   'tasks: the head of a task follows from its place among the others',
-  'bertjax/objectives/combine/__init__.py',
   'zlib.crc32(name.encode())',
   'len(found)',
 )
@@ -112,9 +111,9 @@ def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_pat
 
 @mutation(
   'tasks: all are as large as the first',
-  'bertjax/train/phase.py',
   'number or part.examples.rows for',
   'number or parts[0].examples.rows for',
+  file='bertjax/train/phase.py',
 )
 def test_tasks_are_drawn_by_their_examples_and_have_their_own_scores(run):
   assert [phase.name for phase in run.parts] == ['names', 'points', 'stars']
@@ -135,9 +134,9 @@ def test_tasks_are_drawn_by_their_examples_and_have_their_own_scores(run):
 
 @mutation(
   'tasks: a mean of the scores that there are',
-  'bertjax/train/evaluation.py',
   'not all(name in scores for name in names)',
   'not any(name in scores for name in names)',
+  file='bertjax/train/evaluation.py',
 )
 def test_the_mean_is_of_all_its_scores_or_none(run):
   scores = {'eval/stars/dev/accuracy': 0.5, 'eval/points/dev/spearman': -0.25}
@@ -165,7 +164,6 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
 )
 @mutation(
   'tasks: encoders of two widths',
-  'bertjax/objectives/combine/__init__.py',
   'if shapes(mine) != shapes(first):',
   'if False:',
   case="changes5-phase 'stars' has other parameters",

@@ -12,10 +12,13 @@ from slow_imports import transformers
 
 from bertjax import Model
 from bertjax.checkpoint import manifest
+from bertjax.config import sections
 from bertjax.export import exporting
 from bertjax.sources import runs
 from bertjax.train import loop
 from configs.finetune import text
+
+MUTATED = 'configs/distill/tinybert.py'
 
 TERMS = {
   'minilm:l6_h384': {'query_key', 'value_value'},
@@ -36,6 +39,7 @@ def taught(rich_store, tmp_path_factory):
 def student(store, source, recipe='minilm:l6_h384', **fields):
   name, _, size = recipe.partition(':')
   c = importlib.import_module(f'configs.distill.{name}').get_config(size)
+  sections.complete(c)
   c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
   c.update(dict(eval_steps=12, checkpoint_steps=6))
   c.model.update(dict(layers=2, width=32, heads=8, ffn=64, init_std=0.2))
@@ -51,6 +55,7 @@ def student(store, source, recipe='minilm:l6_h384', **fields):
 def finetuned(store, source, files):
   """A run of two steps on a few labelled texts."""
   c = text.get_config(None)
+  sections.complete(c)
   (files / 'train.tsv').write_text('text\tlabel\n' + 'piece9 piece8\tgood\npiece7\tbad\n' * 8)
   c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=2, init_from=str(source)))
   c.data.update(dict(vocab=str(store / 'vocab' / 'vocab.txt')))
@@ -62,23 +67,23 @@ def finetuned(store, source, files):
 
 @mutation(
   'relations: the teacher is in the checkpoints',
-  'bertjax/sources/teacher.py',
   'if name != TEACHER}',
   "if name != 'none'}",
+  file='bertjax/sources/teacher.py',
   case='minilm:l6_h384',
 )
 @mutation(
   'relations: a student without a pooler',
-  'configs/distill/minilm.py',
   'pooler=True)',
   'pooler=False)',
+  file='configs/distill/minilm.py',
   case='minilm:l6_h384',
 )
 @mutation(
   'layerwise: the dense layer leaves with the student',
-  'bertjax/sources/runs.py',
   'if name != FIT}',
   "if name != 'none'}",
+  file='bertjax/sources/runs.py',
   case='tinybert:4l_312',
 )
 @pytest.mark.full
@@ -142,6 +147,7 @@ def test_a_student_comes_closer_to_a_teacher_of_transformers(rich_store, taught,
 def of_a_task(kind, store, source, begun, file, **fields):
   """A student of one layer that learns a task on pairs of texts from its teacher."""
   c = importlib.import_module('configs.distill.tinybert').get_config(f'4l_312,{kind}')
+  sections.complete(c)
   c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=60, init_from=begun))
   c.update(dict(log_steps=1, eval_steps=60, checkpoint_steps=60))
   c.model.update(dict(layers=1, width=16, heads=8, ffn=32, init_std=0.2))
@@ -158,14 +164,10 @@ def of_a_task(kind, store, source, begun, file, **fields):
 
 @pytest.mark.full
 @mutation(
-  'tinybert: the answers are not those of the teacher',
-  'configs/distill/tinybert.py',
-  'hard=0.0, soft=1.0',
-  'hard=1.0, soft=0.0',
+  'tinybert: the answers are not those of the teacher', 'hard=0.0, soft=1.0', 'hard=1.0, soft=0.0'
 )
 @mutation(
   'tinybert: the layers of a task are not learned',
-  'configs/distill/tinybert.py',
   "name='constant') | cited(TASK, peak=5e-5)",
   "name='linear') | cited(TASK, peak=5e-5, warmup_steps=10**6, total_steps=10**7)",
 )

@@ -12,6 +12,7 @@ from mutation import mutation
 from processes import lines
 
 from bertjax import models
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.export import exporting
 from bertjax.sources import runs
@@ -42,6 +43,7 @@ def student(recipe, store, source, **fields):
   """A BERT of one or two layers that learns from a teacher of two layers of width 64."""
   name, _, size = recipe.partition(':')
   c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
+  sections.complete(c, ['evals.pseudo_perplexity'])
   c.update(dict(batch_size=8, length=32, total_steps=40, log_steps=1))
   c.update(dict(eval_steps=40, checkpoint_steps=40))
   c.model.update(dict(layers=1, width=64, heads=8, ffn=64, init_std=0.2))
@@ -154,6 +156,7 @@ def test_a_teacher_that_reads_more_than_the_rows_have_is_named(rich_store, tmp_p
 def on_a_task(files, store, **fields):
   """A run of a few steps on labelled pairs of texts."""
   c = text.get_config(None)
+  sections.complete(c)
   rows = 'piece9 piece8\tpiece7\tgood\npiece7\tpiece6 piece5\tbad\n' * 8
   (files / 'train.tsv').write_text('text\tother\tlabel\n' + rows)
   c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=2, log_steps=1))
@@ -174,6 +177,7 @@ def test_a_task_and_its_states_are_learned_from_a_fine_tuned_teacher(
   tuned = on_a_task(tmp_path, rich_store, init_from=str(teacher_of(system)))
   loop.run(tuned, str(tmp_path / 'teacher'))
   pkd = importlib.import_module('configs.distill.kd').get_config('pkd')
+  sections.complete(pkd)
   c = on_a_task(tmp_path, rich_store, total_steps=40)
   c.objective = pkd.objective
   c.objective.update(dict(state_layers=(0,), teacher=dict(pkd.objective.teacher)))

@@ -8,11 +8,13 @@ from bertjax.config import timeline as timeline_lib
 from bertjax.config.combined import Draws
 from configs import bert, bert_lamb
 
+MUTATED = 'bertjax/config/combined.py'
+
 mutation(
   'phases: the data index forgets earlier cycles',
-  'bertjax/config/timeline.py',
   'return phase, cycle * length + rest',
   'return phase, rest',
+  file='bertjax/config/timeline.py',
 )
 
 
@@ -44,9 +46,9 @@ def test_every_step_is_met_once_whatever_the_shares():
 
 @mutation(
   'phases: phase10 comes before phase2',
-  'bertjax/config/timeline.py',
   'for name in _in_order(resolved.phases):',
   'for name in sorted(resolved.phases):',
+  file='bertjax/config/timeline.py',
 )
 def test_numbers_in_the_names_of_phases_count_as_numbers():
   named = {name: dict(share=0.25) for name in ('phase10', 'phase2', 'phase1', 'warm')}
@@ -99,7 +101,6 @@ def test_steps_that_are_left_out_are_counted_from_one():
 @pytest.mark.parametrize('temperature', [1.0, 2.0, 1000.0])
 @mutation(
   'phases: the temperature makes small tasks smaller',
-  'bertjax/config/combined.py',
   '** (1 / self.temperature)',
   '** self.temperature',
   case='2.0',
@@ -119,13 +120,11 @@ def test_phases_are_drawn_by_size_and_temperature(temperature):
 
 @mutation(
   'phases: the batches of a drawn phase are numbered by the steps of the run',
-  'bertjax/config/combined.py',
   'phase, np.arange(len(own))',
   'phase, own',
 )
 @mutation(
   'phases: draws that the seed does not change',
-  'bertjax/config/combined.py',
   "counter_rng.root(self.seed, 'phase of a step')",
   "counter_rng.root(0, 'phase of a step')",
 )

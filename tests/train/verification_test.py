@@ -16,6 +16,8 @@ from bertjax.store import cache
 from bertjax.store.reader import open_store
 from bertjax.train.watch.verification import Damaged, Verification
 
+MUTATED = 'bertjax/train/watch/verification.py'
+
 
 def flip(path: pathlib.Path) -> None:
   """Flips a bit in the middle of a file."""
@@ -31,17 +33,12 @@ def store(rich_store, tmp_path):
   return tmp_path / 'store'
 
 
-@mutation(
-  'verification: what it finds is not looked at',
-  'bertjax/train/watch/verification.py',
-  '    self._raise(done)\n',
-  '',
-)
+@mutation('verification: what it finds is not looked at', '    self._raise(done)\n', '')
 @mutation(
   'rescue: the state of a run over damaged data is saved',
-  'bertjax/train/loop.py',
   'isinstance(error, Damaged | finite.NotFinite)',
   'isinstance(error, finite.NotFinite)',
+  file='bertjax/train/loop.py',
 )
 def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   flip(store / 'tokens-00000.npy')
@@ -65,10 +62,7 @@ def test_a_run_stops_at_damaged_held_out_rows(store, tmp_path):
 
 
 @mutation(
-  'verification: plans are left out',
-  'bertjax/train/watch/verification.py',
-  '      for plan in self._plans:\n',
-  '      for plan in ():\n',
+  'verification: plans are left out', '      for plan in self._plans:\n', '      for plan in ():\n'
 )
 def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
   """One that is too large to be read when it is opened."""
@@ -108,7 +102,6 @@ def test_an_older_store_is_read_and_said(store):
 @pytest.mark.full
 @mutation(
   'verification: who finds damage leaves alone',
-  'bertjax/train/watch/verification.py',
   "    found = [said for said in hosts.gather(f'damage/{where}', self._found) if said]\n",
   '    found = [self._found] if self._found else []\n',
 )

@@ -16,6 +16,8 @@ import bertjax
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
 
+MUTATED = 'bertjax/use/vectors.py'
+
 TEXTS = ['w7 w8 w9', 'w30', 'w11 W12 w13 w14 w15 w16 w17 w18 w19']
 MEAN = dict(pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
 CLS = dict(pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
@@ -90,23 +92,22 @@ USED = {
 @pytest.mark.parametrize('case', USED)
 @mutation(
   'embed: the pooling of a directory is not used',
-  'bertjax/use/vectors.py',
   'if not declared.refused and pool in (None, declared.pool):',
   'if False:',
   case='cls, of length 1',
 )
 @mutation(
   'embed: the length that a directory declares is not used',
-  'bertjax/use/texts.py',
   'room = min(self._room or length, length)',
   'room = self._room or length',
+  file='bertjax/use/texts.py',
   case='length',
 )
 @mutation(
   'embed: an imported run forgets how its vectors are made',
-  'bertjax/use/load.py',
   "Sentences(**meta.get('sentences', {}))",
   'Sentences()',
+  file='bertjax/use/load.py',
   case='cls, of length 1',
 )
 def test_vectors_are_those_that_modules_json_declares(case, path, tmp_path):
@@ -144,9 +145,9 @@ def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
 
 @mutation(
   'embed: any modules.json above a directory is taken for its own',
-  'bertjax/formats/sentence_modules.py',
   "path.name.startswith('0_') and not",
   'not',
+  file='bertjax/formats/sentence_modules.py',
 )
 def test_a_file_of_that_name_above_is_somebody_elses(path):
   """As of a plain directory beside a project of another kind."""
@@ -188,9 +189,9 @@ REFUSED = {
 @pytest.mark.parametrize('case', REFUSED)
 @mutation(
   'embed: modules that are not computed are passed over',
-  'bertjax/formats/sentence_modules.py',
   ': not known,',
   ': False,',
+  file='bertjax/formats/sentence_modules.py',
   case='the modules Transformer, Pooling, Dense',
 )
 def test_what_is_declared_and_not_computed_is_refused(case, path, caplog):
@@ -204,10 +205,7 @@ def test_what_is_declared_and_not_computed_is_refused(case, path, caplog):
 
 
 @mutation(
-  'embed: that another pooling was declared is not said',
-  'bertjax/use/vectors.py',
-  '  if declared != MEAN:',
-  '  if False:',
+  'embed: that another pooling was declared is not said', '  if declared != MEAN:', '  if False:'
 )
 def test_another_pooling_than_the_declared_one_is_named(path, caplog):
   declare(path, (PLAIN[0], ('Pooling', CLS), UNIT), dict(max_seq_length=6))

@@ -39,24 +39,17 @@ class Options(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-  """Held-out rows, ready to be scored.
+  """Held-out rows, ready to be scored."""
 
-  Attributes:
-    rows: where they come from.
-    template: a host batch of zeros in their shapes.
-    objective: scores them.
-    step: (variables, carry, device batch) -> (sums, carry).
-    batch_size, examples: of the options.
-    put: global host batch -> global arrays.
-  """
-
-  rows: HeldOutRows
-  template: Batch
-  objective: Objective
+  rows: HeldOutRows  # where they come from
+  template: Batch  # a host batch of zeros in their shapes
+  objective: Objective  # scores them
+  # (variables, carry, device batch) -> (sums, carry)
   step: Callable[[Variables, Any, Batch], tuple[Any, Any]]
+  # batch_size, examples: of the options
   batch_size: int
   examples: int
-  put: Callable[[Batch], Any]
+  put: Callable[[Batch], Any]  # global host batch -> global arrays
 
   def batches(self) -> Iterator[Batch]:
     """Host batches of the rows, each row once; the last one is padded with weight 0."""

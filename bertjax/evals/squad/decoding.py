@@ -53,11 +53,7 @@ class Decoded(NamedTuple):
 
   def answer(self, threshold: float | None) -> str:
     """Returns the best candidate; '' where there is none, or where the odds are above the
-    threshold.
-
-    Args:
-      threshold: of the odds; None: the question has an answer.
-    """
+    threshold. Without a threshold the question has an answer."""
     if not self.candidates or (threshold is not None and self.odds > threshold):
       return ''
     return self.candidates[0].text

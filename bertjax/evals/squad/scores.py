@@ -57,9 +57,9 @@ def best_of(score, golds: Sequence[str], text: str) -> float:
 
 
 def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
-  """Returns the scores of some answers, from 0 to 1. Returns exact and f1. With a threshold also
-  these two of the questions that have an answer (has_answer_..), the share of the others that get
-  none (no_answer), and best_exact and best_f1, which other thresholds reach, with the thresholds.
+  """Returns the scores of some answers, from 0 to 1: exact and f1. With a threshold also these two
+  of the questions that have an answer (has_answer_..), the share of the others that get none
+  (no_answer), and best_exact and best_f1, which other thresholds reach, with the thresholds.
 
   Args:
     found: one or more questions.
@@ -91,16 +91,10 @@ def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float
 def best_threshold(
   score_n: np.ndarray, odds_n: np.ndarray, has_n: np.ndarray, none_n: np.ndarray
 ) -> tuple[float, float]:
-  """Returns the best mean score that a threshold of the odds reaches, and the least such one. Equal
-  odds are walked through one by one, as in the evaluation program, which may stop between two of
-  them.
-
-  Args:
-    score_n: of the answers as they are.
-    odds_n: of each question.
-    has_n: whether it has an answer.
-    none_n: whether what the model gave is ''.
-  """
+  """Returns the best mean score that a threshold of the odds reaches, and the least such threshold.
+  Each question has the score of its answer as it is, its odds, whether it has an answer, and
+  whether the model's answer is ''. Equal odds are walked through one by one, as in the evaluation
+  program, which may stop between two of them."""
   order_n = np.argsort(odds_n, kind='stable')
   gain_n = np.where(has_n, score_n, np.where(none_n, 0.0, -1.0))[order_n]
   total_n = np.count_nonzero(~has_n) + np.cumsum(gain_n)

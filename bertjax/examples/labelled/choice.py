@@ -54,7 +54,7 @@ def check(options: Options) -> None:
 
 
 def read(path: str, options: Options) -> Iterator[Question]:
-  """The questions of a file; errors as `questions.read`."""
+  """Returns the questions of a file; errors as `questions.read`."""
   where = Where(options.context, options.question, options.choices, options.label or 'label')
   return questions.read(path, options.form, where)
 
@@ -96,7 +96,7 @@ def encode(
 
 
 def _right(question: Question, answer: Answer) -> int:
-  """The number of the right choice."""
+  """Returns the number of the right choice."""
   choices, said = question.choices, question.right
   names = dict(
     index=[str(number) for number in range(len(choices))],

@@ -52,7 +52,7 @@ def check(options: Options, at: str = 'config.data.task.') -> None:
 
 
 def read(path: str, options: Options) -> Iterator[Record]:
-  """The records of a table; errors as `records.read`."""
+  """Returns the records of a table; errors as `records.read`."""
   needed = () if options.unlabelled else (options.label,)
   return records.read(path, (*options.text, *needed), options.header)
 

@@ -48,40 +48,28 @@ class Options:
 
 
 class Context(NamedTuple):
-  """A text as tokens; suffix n: one entry per token.
-
-  Attributes:
-    text: of it.
-    id_n: int32.
-    begin_n, end_n: int64, the characters that each covers, without the spaces before it.
-  """
+  """A text as tokens; suffix n: one entry per token."""
 
   text: str
-  id_n: np.ndarray
+  id_n: np.ndarray  # int32
+  # begin_n, end_n: int64, the characters that each covers, without the spaces before it
   begin_n: np.ndarray
   end_n: np.ndarray
 
 
 class Window(NamedTuple):
-  """A row: a question with a part of its text.
+  """A row: a question with a part of its text."""
 
-  Attributes:
-    question: number of the record.
-    first, stop: the tokens of the text that it shows.
-    column: of the first of them.
-    cls: column of [CLS].
-    id_n, type_n: int32, of the row.
-    cut: tokens of the question that were left out.
-  """
-
-  question: int
+  question: int  # number of the record
+  # first, stop: the tokens of the text that it shows
   first: int
   stop: int
-  column: int
-  cls: int
+  column: int  # of the first of them
+  cls: int  # column of [CLS]
+  # id_n, type_n: int32, of the row
   id_n: np.ndarray
   type_n: np.ndarray
-  cut: int
+  cut: int  # tokens of the question that were left out
 
 
 def check(options: Options) -> None:
@@ -124,7 +112,7 @@ def contexts(records: Sequence[Record], vocabulary: Vocabulary) -> list[Context]
 
 
 def _behind_spaces(text: str, begin_n: np.ndarray, end_n: np.ndarray) -> np.ndarray:
-  """The first character of each token that is no space."""
+  """Returns the first character of each token that is no space."""
   code_c = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
   at_c = np.append(np.where(np.isin(code_c, SPACES), len(text), np.arange(len(text))), len(text))
   next_c = np.minimum.accumulate(at_c[::-1])[::-1]

@@ -58,7 +58,7 @@ def check(options: Options) -> None:
 
 
 def read(path: str, options: Options) -> Iterator[Sentence]:
-  """The sentences of a file; errors as `tagged.read`."""
+  """Returns the sentences of a file; errors as `tagged.read`."""
   names = options.words, options.tags
   return tagged.read(path, tagged.Where(names, options.columns, options.separator))
 

@@ -204,10 +204,8 @@ def _choose_spans(rows, options, store, texts, room_S):
 
 
 def _proposals(rows, options, store, texts):
-  """Returns (open_S, turn_J1) -> anchor_JS, begin_JS, size_JS: the spans drawn in these turns.
-
-  The anchor is the candidate that must not be masked yet, or -1 for an entity.
-  """
+  """Returns (open_S, turn_J1) -> anchor_JS, begin_JS, size_JS: the spans drawn in these turns. The
+  anchor is the candidate that must not be masked yet, or -1 for an entity."""
   words = _words(rows, store, texts)
   entities = _entities(rows, store, texts) if options.entity_prob else None
   until = np.cumsum(pmf(options.max_words, options.geometric_p))[:-1]

@@ -25,18 +25,6 @@ class Options:
   static: bool
 
 
-def raw(options: Options, length: int) -> int:
-  """Returns the tokens of text that fill rows of so many columns."""
-  del options
-  return length - 1
-
-
-def sizes(options: Options, tokens: Any) -> dict[str, Any]:
-  """Returns the columns of both texts."""
-  del options
-  return dict(T=tokens + 1, U=tokens + 1)
-
-
 def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   """Makes both texts."""
   del options
@@ -50,5 +38,10 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
 
 
 MASKING = Masking(
-  Options, ('sep', 'pad'), lambda options, store, length: None, corrupt, raw=raw, sizes=sizes
+  Options,
+  ('sep', 'pad'),
+  lambda options, store, length: None,
+  corrupt,
+  raw=sentinels.raw,
+  sizes=sentinels.sizes,
 )

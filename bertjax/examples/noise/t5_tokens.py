@@ -48,12 +48,6 @@ def _most(tokens: Any, share: float) -> np.ndarray:
   return np.minimum(most.astype(np.int64), tokens)
 
 
-def raw(options: Options, length: int) -> int:
-  """Returns the tokens of text that fill rows of so many columns: one is for the end."""
-  del options
-  return length - 1
-
-
 def sizes(options: Options, tokens: Any) -> dict[str, Any]:
   """Returns the columns of both texts."""
   if options.form in ('mask', 'bert'):
@@ -98,4 +92,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   return dict(T=sentinels.text(rows, *inputs, end), U=sentinels.target(rows, *outputs, end, start))
 
 
-MASKING = Masking(Options, ('sep', 'pad'), _check, corrupt, raw=raw, sizes=sizes)
+MASKING = Masking(Options, ('sep', 'pad'), _check, corrupt, raw=sentinels.raw, sizes=sizes)

@@ -64,20 +64,14 @@ class Options:
 
 
 class _Parts(NamedTuple):
-  """The parts p of the rows, in the order in which they are walked.
+  """The parts p of the rows, in the order in which they are walked."""
 
-  Attributes:
-    at_n: token of each place; places of a part lie side by side.
-    start_p, end_p: places.
-    goal_p: number of targets that each asks for.
-    key_p: of its draws.
-  """
-
-  at_n: np.ndarray
+  at_n: np.ndarray  # token of each place; places of a part lie side by side
+  # start_p, end_p: places
   start_p: np.ndarray
   end_p: np.ndarray
-  goal_p: np.ndarray
-  key_p: np.ndarray
+  goal_p: np.ndarray  # number of targets that each asks for
+  key_p: np.ndarray  # of its draws
 
 
 def _check(options: Options, store, length: int) -> None:
@@ -122,11 +116,9 @@ def pmf(max_words: int) -> np.ndarray:
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
-  """Draws targets and permutations of rows of one example; the tokens stay as they are.
-
-  masked_BP is 1 at all targets, since none is visible where it is predicted; besides there are
-  order_q_BT and order_k_BT, int32: query t sees key s iff order_q[t] > order_k[s].
-  """
+  """Draws targets and permutations of rows of one example; the tokens stay as they are. masked_BP
+  is 1 at all targets, since none is visible where it is predicted; besides there are order_q_BT and
+  order_k_BT, int32: query t sees key s iff order_q[t] > order_k[s]."""
   limit, reuse = slots(options, rows.shape[1]), options.reuse_len
   token_n = rows.token_n
   special_n = (token_n == store.special['cls']) | (token_n == store.special['sep'])

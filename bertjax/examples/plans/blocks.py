@@ -58,15 +58,15 @@ class Separated:
     return len(self._store.sentences) + len(self._documents) - 2
 
   def __getitem__(self, at) -> np.ndarray:
-    """The first token of these sentences."""
+    """Returns the first token of these sentences."""
     return self._store.sentences[self._numbers(at)]
 
   def column(self, name: str) -> '_Column':
-    """A column of the store; an empty sentence has what the one before it has."""
+    """Returns a column of the store; an empty sentence has what the one before it has."""
     return _Column(self, self._store.column(name))
 
   def _numbers(self, at, empty: int = 0) -> np.ndarray:
-    """The store's numbers of sentences, of empty ones that of the next plus `empty`."""
+    """Returns the store's numbers of sentences, of empty ones that of the next plus `empty`."""
     at_n = np.arange(at.start, at.stop) if isinstance(at, slice) else np.asarray(at)
     document_n = np.searchsorted(self._documents, at_n, 'right') - 1
     is_empty_n = at_n + 1 == self._documents[np.minimum(document_n + 1, len(self._documents) - 1)]
@@ -88,7 +88,7 @@ _separated = functools.lru_cache(maxsize=4)(Separated)  # it numbers all documen
 
 
 def stream_of(store, options: Options):
-  """The store as the stream has it."""
+  """Returns the store as the stream has it."""
   apart = options.separator and options.break_mode != 'complete_doc'
   return _separated(store) if apart else store
 

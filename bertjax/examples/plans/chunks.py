@@ -36,20 +36,15 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces; there are no draws.
+  """Makes the plan in pieces; there are no draws. Returns an iterator of (columns, counts): columns
+  begin int64 (place in the stream of all documents), length int32 and, where the store knows
+  languages, group int32. Count of cut_texts: those that take several chunks. Raises UserError: a
+  length below 2, or the vocabulary lacks the special token.
 
   Args:
     store: the token store; only its offsets and languages are read.
     spec: inputs of the plan besides the store.
     window: texts per piece; changes the pieces, not the plan.
-
-  Returns:
-    An iterator of (columns, counts): columns begin int64 (place in the stream of all documents),
-    length int32 and, where the store knows languages, group int32. Count of cut_texts: those that
-    take several chunks.
-
-  Raises:
-    UserError: a length below 2, or the vocabulary lacks the special token.
   """
   if spec.length < 2:
     raise UserError(f'chunks of text need length >= 2, got {spec.length}')
@@ -106,11 +101,8 @@ def _stream(store, spec: Spec) -> ColumnStream:
 
 
 def end_of(store, name: str) -> int | None:
-  """Returns the id of the token behind every document; None: there is none.
-
-  Raises:
-    UserError: the vocabulary lacks the special token.
-  """
+  """Returns the id of the token behind every document; None: there is none. Raises UserError if the
+  vocabulary lacks the special token."""
   end = store.special.get(name) if name else None
   if name and end is None:
     have = ', '.join(sorted(name for name, found in store.special.items() if found is not None))

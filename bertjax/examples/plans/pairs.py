@@ -48,18 +48,13 @@ class Options:
 
 
 class Task(NamedTuple):
-  """A task of pretraining on pairs, by the label that it predicts.
+  """A task of pretraining on pairs, by the label that it predicts."""
 
-  Attributes:
-    name: name of the label: 1 if the pair was changed.
-    swap: True: the coin swaps A and B, or draws a random B for a chunk of one sentence; False: it
-      draws a random B for any chunk.
-    least: fewest sentences of a chunk; a document's shorter rest makes no example.
-  """
-
-  name: str
+  name: str  # name of the label: 1 if the pair was changed
+  # True: the coin swaps A and B, or draws a random B for a chunk of one sentence; False: it draws a
+  # random B for any chunk
   swap: bool
-  least: int
+  least: int  # fewest sentences of a chunk; a document's shorter rest makes no example
 
 
 NEXT = Task('next', swap=False, least=1)
@@ -191,7 +186,7 @@ def _open_lanes(store, spec, documents) -> _Lanes:
 
 
 def _alive(lanes: _Lanes, task: Task) -> tuple[_Lanes, int]:
-  """The lanes that have sentences enough for a chunk, and how many the others have left."""
+  """Returns the lanes that have sentences enough for a chunk, and how many the others have left."""
   left_n = lanes.end_n - lanes.at_n
   alive_n = left_n >= task.least
   if alive_n.all():

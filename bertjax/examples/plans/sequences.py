@@ -40,12 +40,9 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan without draws; see `Plan.build`.
-
-  Columns: start int64 (into the tokens), length with the two special tokens, group. Counts
-  cut_sentences, which were too long, and short_sequences, which are left out. Raises UserError: a
-  length below 4.
-  """
+  """Makes the plan without draws; see `Plan.build`. Columns: start int64 (into the tokens), length
+  with the two special tokens, group. Counts cut_sentences, which were too long, and
+  short_sequences, which are left out. Raises UserError: a length below 4."""
   if spec.length < 4:
     raise UserError(f'sequences need length >= 4 ([CLS] 2 tokens [SEP]), got {spec.length}')
   return _pieces(store, spec, window)

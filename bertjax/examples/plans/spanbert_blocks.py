@@ -32,11 +32,9 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan of whole documents without draws; see `Plan.build`.
-
-  Columns: start int64 (into the tokens), length with the two special tokens. Counts long_sentences,
-  lost_blocks and lost_tokens, of both together. Raises UserError: a length below 3.
-  """
+  """Makes the plan of whole documents without draws; see `Plan.build`. Columns: start int64 (into
+  the tokens), length with the two special tokens. Counts long_sentences, lost_blocks and
+  lost_tokens, of both together. Raises UserError: a length below 3."""
   if spec.length < 3:
     raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
   parts = layout.windows(store.documents, window)

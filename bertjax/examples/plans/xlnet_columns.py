@@ -153,12 +153,9 @@ class _Columns:
     return begin, begin + end_n - begin_n
 
   def ranges(self, row_n: np.ndarray, begin_n: np.ndarray, length_n: np.ndarray):
-    """Maps ranges of the columns to ranges of the store.
-
-    Returns:
-      start_r, length_r and order_n of `Ranges`, and the places of the tokens that end documents,
-      with the ranges laid end to end as they are read.
-    """
+    """Maps ranges of the columns to ranges of the store. Returns start_r, length_r and order_n of
+    `Ranges`, and the places of the tokens that end documents, with the ranges laid end to end as
+    they are read."""
     begin, _ = self._span(row_n, begin_n, begin_n + length_n)
     start_r, length_r, end_m = self._stream.ranges(self._order, begin, length_n)
     owner_m, offset_m = layout.ragged(length_n)

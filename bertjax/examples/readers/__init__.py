@@ -10,9 +10,6 @@ from bertjax.data_contracts import Reader
 
 
 def of(data: Any) -> Reader:
-  """The one that a `config.data` names.
-
-  Raises:
-    UserError: there is none of this name; the nearest is named.
-  """
+  """Returns the one that a `config.data` names. Raises UserError if there is none of this name; the
+  nearest is named."""
   return registry.find('bertjax.examples.readers', data.reader, 'config.data.reader').READER

@@ -16,7 +16,7 @@ def _ensure(data: Any, seed: int, workdir: str) -> str:
 
 
 def _rows(config: Any, store: Store, fallback: str | None) -> tuple[rows.Rows, None]:
-  """Those to learn from; evaluators name their own files."""
+  """Returns the rows to learn from; evaluators name their own files."""
   del fallback  # no plan
   data = config.data
   key, together = 'config.data.train', config.batch_size

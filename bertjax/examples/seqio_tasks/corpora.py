@@ -52,7 +52,7 @@ class StreamSource(seqio.FunctionDataSource):
 
 
 def stream_task(name: str, documents: Callable[[], Iterable[bytes]]) -> seqio.Task:
-  """A text Task over a generator of UTF-8 documents, not registered."""
+  """Returns a text Task over a generator of UTF-8 documents, not registered."""
   return seqio.Task(name, StreamSource(documents), output_features=_FEATURES, preprocessors=[])
 
 
@@ -85,7 +85,8 @@ def _clean_wiki40b(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def open_corpus(name: str, documents: int = 0, module: str = '', **how: Any) -> Corpus:
-  """Opens text by what names it; a name that is registered comes before a file of this name.
+  """Opens text by what names it; a name that is registered comes before a file of this name. Raises
+  UserError if nothing has this name, it has no text, or a member of a Mixture has none.
 
   Args:
     name: the name of a registered seqio Task or Mixture; 'tfds:NAME', 'tfds:NAME/CONFIG' or
@@ -95,9 +96,6 @@ def open_corpus(name: str, documents: int = 0, module: str = '', **how: Any) -> 
     module: imported first; registers Tasks and Mixtures.
     **how: as of `corpus.open_files`; `field` also of TFDS builders. Of Tasks all columns are read
       that are features.
-
-  Raises:
-    UserError: nothing has this name, it has no text, or a member of a Mixture has none.
   """
   if module:
     registry.load(module, '--module')
@@ -119,7 +117,7 @@ def registered_names() -> list[str]:
 def _records(
   name: str, tasks: Sequence[seqio.Task], dataset: Callable[[], tf.data.Dataset]
 ) -> Callable[[int], Iterator[bytes]]:
-  """The `records` of a Corpus over the strings of a dataset."""
+  """Returns the `records` of a Corpus over the strings of a dataset."""
 
   def records(skip: int) -> Iterator[bytes]:
     strings = dataset().skip(skip).batch(16).prefetch(4)

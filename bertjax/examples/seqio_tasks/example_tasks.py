@@ -167,11 +167,10 @@ def example_task(
   seed: int = 0,
   window: int = WINDOW,
 ) -> seqio.Task:
-  """Builds a Task of complete training examples, not registered.
-
-  Its documents are read in windows, and the rows of a window are those of a store of its documents:
-  where the whole corpus fits one, the rows and their order are the store's, with shuffle and
-  without. Otherwise rows are shuffled, and random next sentences drawn, within a window.
+  """Builds a Task of complete training examples, not registered. Its documents are read in windows,
+  and the rows of a window are those of a store of its documents: where the whole corpus fits one,
+  the rows and their order are the store's, with shuffle and without. Otherwise rows are shuffled,
+  and random next sentences drawn, within a window.
 
   Args:
     name: of the Task.

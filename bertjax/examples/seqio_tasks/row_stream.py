@@ -59,7 +59,7 @@ class StreamedRows:
     return dict(tokens_per_row=fill * self._rows['example_BT'].shape[1], fill=fill)
 
   def template(self) -> Batch:
-    """A row, for its shapes and dtypes."""
+    """Returns a row, for its shapes and dtypes."""
     row = self.batch(np.zeros(1, np.int64), shuffle=True)
     return {name: value for name, value in row.items() if name != 'dropped_B'}
 
@@ -146,7 +146,7 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
 
 
 def open_vocabulary(workdir: str) -> Store:
-  """The store without text that `ensure_vocabulary` made possible."""
+  """Returns the store without text that `ensure_vocabulary` made possible."""
   return vocabulary_store(pathlib.Path(workdir), read_vocabulary(pathlib.Path(workdir, 'vocab')))
 
 
@@ -158,12 +158,9 @@ def is_finished(data: Any) -> bool:
 def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]:
   """Opens what `config.data.mixture` or `input` of a phase names: a Task of examples, or text.
 
-  Returns:
-    The rows to train on, endless and shuffled by config.seed, and those of a split 'validation', or
-    None.
-
-  Raises:
-    UserError: nothing has this name, or its examples are not of config.length or the vocabulary.
+  Returns the rows to train on, endless and shuffled by config.seed, and those of a split
+  'validation', or None. Raises UserError if nothing has this name, or its examples are not of
+  config.length or the vocabulary.
   """
   data, name = config.data, config.data.mixture or config.data.input
   example_tasks = _example_tasks()

@@ -77,13 +77,13 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
 
 
 def feature_name(key: str) -> str:
-  """The name of a batch's array as a feature of one example: token_BT -> token_T."""
+  """Returns the name of a batch's array as a feature of one example: token_BT -> token_T."""
   name, axes = key.rsplit('_', 1)
   return f'{name}_{axes[1:]}' if axes[1:] else name
 
 
 def batch_name(feature: str, rank: int) -> str:
-  """The inverse of `feature_name`; `rank` is that of one example's feature."""
+  """Returns the inverse of `feature_name`; `rank` is that of one example's feature."""
   if not rank:
     return f'{feature}_B'
   name, axes = feature.rsplit('_', 1)

@@ -80,8 +80,8 @@ def fields_of(
   state: Mapping[str, Any], args: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the fields of `config.model`. Memory is of a run, not of a checkpoint: mem_len,
-  clamp_len and same_length are the recipe's. Raises UserError: what our model does not compute, or
-  cutoffs that nothing says."""
+  clamp_len and same_length are the recipe's. Raises UserError for what our model does not compute,
+  or cutoffs that nothing says."""
   sizes = [shape(state, f'{WORDS}.{i}.weight') for i in range(count(state, f'{WORDS}.'))]
   width = shape(state, f'{LAYER}.pos_ff.CoreNet.0.weight'.format(layer=0))[1]
   kind = _attention(state)

@@ -54,16 +54,14 @@ def relative_attention(
   those of `Relative`, softmax is in float32. A query that sees nothing has zeros and passes no
   gradient.
 
+  Raises ValueError: shapes disagree, a table is too short for the distances, or the mesh does not
+  divide rows or heads. Raises NotImplementedError if the named implementation does not take the
+  operands; says why and which one does.
+
   Args:
     q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: see `Operands`.
     impl: one of IMPLEMENTATIONS, which is used or raises; None: this machine's kernel, or xla where
       there is none or it declines, which is said once for each reason.
-
-  Raises:
-    ValueError: shapes disagree, a table is too short for the distances, or the mesh does not divide
-      rows or heads.
-    NotImplementedError: the named implementation does not take the operands; says why and which
-      one does.
   """
   operands = Operands(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
   check(operands)
@@ -88,6 +86,6 @@ def _say_fallback(impl: str, reason: str) -> None:
 
 
 def _attend(impl: str):
-  """The implementation, imported when it is used: Pallas alone takes half a second."""
+  """Returns the implementation, imported when it is used: Pallas alone takes half a second."""
   attend = importlib.import_module(f'bertjax.kernels.relative_attention.{_MODULE[impl]}').attend
   return attend if impl in _DIVIDED else sharded(attend, single=impl not in KERNELS)

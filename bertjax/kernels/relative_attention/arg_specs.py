@@ -25,32 +25,26 @@ Array = jax.Array
 
 
 class Shape(NamedTuple):
-  """One call of the operation.
+  """One call of the operation."""
 
-  Attributes:
-    rows, queries, memory, heads, size: B, T, M, N, H; S = M + T.
-    order: '', 'causal', or 'permuted': XLNet's halves, of which the first does not see the second.
-    window, see_self, scale: as in `Mask` and `Relative`; globals_: the first key is global.
-    table: '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse.
-    bias: the table is a bias, not projected positions.
-    segment: with XLNet's segment term.
-    rate: dropout of the probabilities in training.
-  """
-
+  # rows, queries, memory, heads, size: B, T, M, N, H; S = M + T
   rows: int
   queries: int
   memory: int
   heads: int
   size: int
+  # '', 'causal', or 'permuted': XLNet's halves, of which the first does not see the second
   order: str = ''
+  # window, see_self, scale: as in `Mask` and `Relative`; globals_: the first key is global
   window: int | None = None
   globals_: bool = False
   see_self: bool = False
+  # '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse
   table: str = ''
-  bias: bool = False
-  segment: bool = False
+  bias: bool = False  # the table is a bias, not projected positions
+  segment: bool = False  # with XLNet's segment term
   scale: float | None = None
-  rate: float = 0.0
+  rate: float = 0.0  # dropout of the probabilities in training
 
   @property
   def keys(self) -> int:
@@ -119,7 +113,7 @@ def operands(shape: Shape, key: Array, dtype=jnp.bfloat16) -> Operands:
 
 
 def mask(shape: Shape, key: Array) -> Mask:
-  """The shape's mask; XLNet's orders are drawn by `key`."""
+  """Returns the shape's mask; XLNet's orders are drawn by `key`."""
   rows, queries, keys = shape.rows, shape.queries, shape.keys
   ones = lambda length: jnp.ones((rows, length), jnp.int32)
   fields: dict[str, Any] = {}

@@ -32,11 +32,10 @@ def visits(seen_BIJ: Array) -> Visits:
 
 
 def seen(mask: Mask, memory: int, near: int | None, block_q: int, block_k: int) -> Array:
-  """Finds the blocks in which a query may see a key: bool [B, blocks of queries, of keys].
-
-  A block is left out where the extremes of its vectors already say that nothing is visible. That is
-  exact for packed rows, causal order and windows; where ids or orders are in no order, blocks that
-  hold nothing may remain.
+  """Finds the blocks in which a query may see a key: bool [B, blocks of queries, of keys]. A block
+  is left out where the extremes of its vectors already say that nothing is visible. That is exact
+  for packed rows, causal order and windows; where ids or orders are in no order, blocks that hold
+  nothing may remain.
 
   Args:
     mask: of any lengths; what they lack of whole blocks is padding, as is example 0.

@@ -52,11 +52,9 @@ def shift(x: Array, keys: int) -> Array:
 
 
 def alibi(heads: int, distance: np.ndarray) -> np.ndarray:
-  """-slope * |distance| as float32 [N, R] (Press et al. 2022).
-
-  Slopes are 2^(-8 n / N) for n = 1 .. N; where N is no power of two, those of the power below and
-  then every second one of twice that power.
-  """
+  """-slope * |distance| as float32 [N, R] (Press et al. 2022). Slopes are 2^(-8 n / N) for n = 1 ..
+  N; where N is no power of two, those of the power below and then every second one of twice that
+  power."""
   power = 2 ** int(math.log2(heads))
   slopes = [2 ** (-8 * n / power) for n in range(1, power + 1)]
   slopes += [2 ** (-4 * n / power) for n in range(1, 2 * (heads - power), 2)]
@@ -66,11 +64,9 @@ def alibi(heads: int, distance: np.ndarray) -> np.ndarray:
 def t5_buckets(
   distance: np.ndarray, buckets: int = 32, furthest: int = 128, both_ways: bool = True
 ) -> np.ndarray:
-  """The bucket of each distance, int [R]; `table_KN[buckets].T` is then a bias_NR.
-
-  Exact below half of the buckets, logarithmic up to `furthest`, and the last one beyond (Raffel et
-  al. 2020). Both ways, later keys have the upper half of the buckets; one way, they have bucket 0.
-  """
+  """Returns the bucket of each distance, int [R]; `table_KN[buckets].T` is then a bias_NR. Exact
+  below half of the buckets, logarithmic up to `furthest`, and the last one beyond (Raffel et al.
+  2020). Both ways, later keys have the upper half of the buckets; one way, they have bucket 0."""
   bucket = np.zeros_like(distance)
   if both_ways:
     buckets //= 2

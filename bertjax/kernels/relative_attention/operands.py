@@ -35,31 +35,27 @@ class Mask:
           1   x x . .
           2   . . x .
           0   . . . .      a row that sees nothing returns zeros and passes no gradient
-
-  Attributes:
-    example_q_BT, example_k_BS: int32 ids; 0 for padding and for memory that holds nothing yet.
-    order_q_BT, order_k_BS: int32, or None for both.
-    global_q_BT, global_k_BS: bool, or None for both; needs a window.
-    window: static, or None. Transformer-XL's same_length is causal with a window of mem_len.
-    see_self: static (XLNet's content stream).
-    causal: static; nothing is computed for later columns.
-    whole: static; a promise that nothing checks: each row of queries, and of keys, is one example
-      in its first columns and padding behind it. Implementations that know lengths alone need it.
   """
 
+  # example_q_BT, example_k_BS: int32 ids; 0 for padding and for memory that holds nothing yet
   example_q_BT: Array
   example_k_BS: Array
+  # order_q_BT, order_k_BS: int32, or None for both
   order_q_BT: Array | None = None
   order_k_BS: Array | None = None
+  # global_q_BT, global_k_BS: bool, or None for both; needs a window
   global_q_BT: Array | None = None
   global_k_BS: Array | None = None
+  # static, or None. Transformer-XL's same_length is causal with a window of mem_len.
   window: int | None = _static(None)
-  see_self: bool = _static(False)
-  causal: bool = _static(False)
+  see_self: bool = _static(False)  # static (XLNet's content stream)
+  causal: bool = _static(False)  # static; nothing is computed for later columns
+  # static; a promise that nothing checks: each row of queries, and of keys, is one example in its
+  # first columns and padding behind it. Implementations that know lengths alone need it.
   whole: bool = _static(False)
 
   def within(self, window: int | None) -> 'Mask':
-    """The same with another window."""
+    """Returns the mask with another window."""
     return dataclasses.replace(self, window=window)
 
 
@@ -101,25 +97,20 @@ class Relative:
 
     XLNet             rows for K .. 1 - T, or K .. 0 with attn_type uni       far = K
     Transformer-XL    rows for K - 1 .. 0 (clamp_len repeats a row's value)   far = K - 1
-
-  Attributes:
-    r_RNH, bias_NR: projected position table, and float32 biases in its rows (`distance_tables.py`).
-    u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias).
-    segment: see `Segment`.
-    direction_B: int32. Rows with -1 hold their text in reverse, so their distances change sign;
-      then the table has all of S - 1 .. 1 - S.
-    far: static; the distance of the first row.
-    scale: static; None is H^-0.5. T5 has 1.
   """
 
+  # r_RNH, bias_NR: projected position table, and float32 biases in its rows (`distance_tables.py`)
   r_RNH: Array | None = None
   bias_NR: Array | None = None
+  # u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias)
   u_NH: Array | None = None
   w_NH: Array | None = None
-  segment: Segment | None = None
+  segment: Segment | None = None  # see `Segment`
+  # int32. Rows with -1 hold their text in reverse, so their distances change sign; then the table
+  # has all of S - 1 .. 1 - S.
   direction_B: Array | None = None
-  far: int = _static(0)
-  scale: float | None = _static(None)
+  far: int = _static(0)  # static; the distance of the first row
+  scale: float | None = _static(None)  # static; None is H^-0.5. T5 has 1.
 
   @property
   def rows(self) -> int:
@@ -130,22 +121,16 @@ class Relative:
 
 
 class Operands(NamedTuple):
-  """The operands of `relative_attention`, which each implementation's `attend` takes.
+  """The operands of `relative_attention`, which each implementation's `attend` takes."""
 
-  Attributes:
-    q_BTNH: queries, float32 or bfloat16.
-    k_BSNH, v_BSNH: keys and values, those of the memory first.
-    mask: the keys that each query sees.
-    relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
-    dropout: of the probabilities, or None.
-  """
-
-  q_BTNH: Array
+  q_BTNH: Array  # queries, float32 or bfloat16
+  # k_BSNH, v_BSNH: keys and values, those of the memory first
   k_BSNH: Array
   v_BSNH: Array
-  mask: Mask
+  mask: Mask  # the keys that each query sees
+  # the terms that depend on distance or segment; None: q k^T / sqrt(H) alone
   relative: Relative | None = None
-  dropout: Dropout | None = None
+  dropout: Dropout | None = None  # of the probabilities, or None
 
   @property
   def scale(self) -> float:

@@ -119,5 +119,5 @@ def _drop(prob_BNTS: Array, dropout: Dropout, place: Place) -> Array:
 
 
 def attend(x: Operands) -> Array:
-  """The whole operation at once, with every score in memory; see `relative_attention`."""
+  """Returns the whole operation at once, with every score in memory; see `relative_attention`."""
   return attend_block(x, Place(0, 0, x.q_BTNH.shape[1], x.k_BSNH.shape[1]), x.nearest)

@@ -81,7 +81,7 @@ def _axes(path: Any) -> str:
 
 
 def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Array:
-  """A run of queries, `size` of them at a time."""
+  """Returns a run of queries, `size` of them at a time."""
   rows, queries, *last = x.q_BTNH.shape
   if size == queries:
     return reference.attend_block(x, place, near)

@@ -36,26 +36,18 @@ NEVER = -1e30  # the logit of what is no start and no end; finite, as that of XL
 
 
 class Form(NamedTuple):
-  """The differences between the answer heads of the originals.
+  """The differences between the answer heads of the originals."""
 
-  Attributes:
-    width, activation: of the dense layers; width 0 is that of the encoder.
-    norm: the states of ends are normalised before they are scored.
-    bias: the last layer of `none` has a bias.
-    initializer: of the kernels; None: that of the encoder.
-    last_separator: the [SEP] behind the text may be a start or an end.
-    by_window: a window without the answer learns `none`; else a question without an answer does.
-    beam: number of starts, and of ends of each, that are kept outside of training.
-  """
-
+  # width, activation: of the dense layers; width 0 is that of the encoder
   width: int
   activation: Callable[[Array], Array]
-  norm: bool
-  bias: bool
-  initializer: Init | None
-  last_separator: bool
+  norm: bool  # the states of ends are normalised before they are scored
+  bias: bool  # the last layer of `none` has a bias
+  initializer: Init | None  # of the kernels; None: that of the encoder
+  last_separator: bool  # the [SEP] behind the text may be a start or an end
+  # a window without the answer learns `none`; else a question without an answer does
   by_window: bool
-  beam: int
+  beam: int  # number of starts, and of ends of each, that are kept outside of training
 
 
 FORMS = dict(
@@ -100,18 +92,13 @@ class Beside(nn.Module):
 
 
 class AnswerHead(nn.Module):
-  """The head of `config.model.answers`, a name of FORMS.
-
-  Attributes:
-    text_type: segment of the text; the question is in another.
-    dropout: rate of that before the last layer of `none`.
-  """
+  """The head of `config.model.answers`, a name of FORMS."""
 
   form: str
-  text_type: int
+  text_type: int  # segment of the text; the question is in another
   norm_eps: float
   initializer: Init
-  dropout: float
+  dropout: float  # rate of that before the last layer of `none`
   dtype: Any
 
   @nn.compact

@@ -15,7 +15,7 @@ Attend = Literal['example', 'causal', 'self', 'language']
 
 
 def example_mask(batch: Batch, attend: str) -> Mask:
-  """The mask of `attend`, see `bert.Base`; 'anticausal' is causal from the right."""
+  """Returns the mask of `attend`, see `bert.Base`; 'anticausal' is causal from the right."""
   example_BT = batch['example_BT']
   column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
   if attend == 'self':

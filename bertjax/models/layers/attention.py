@@ -28,7 +28,7 @@ class Rotary(NamedTuple):
 
 
 def rotary(position_BT: Array, head_size: int, theta: float) -> Rotary:
-  """The turns of positions: pair i of a head by position / theta^(2i / H)."""
+  """Returns the turns of positions: pair i of a head by position / theta^(2i / H)."""
   slow_H = theta ** (-np.arange(0, head_size, 2, dtype=np.float32) / head_size)
   angle_BTH = position_BT[:, :, None].astype(jnp.float32) * slow_H.astype(np.float32)[None, None]
   return Rotary(jnp.cos(angle_BTH), jnp.sin(angle_BTH))
@@ -76,26 +76,20 @@ class Attention(nn.Module):
 
   `__call__` is the whole of it. A stream of its own takes it in parts: `query` of its slots,
   `attend` with the keys and values of another stream, `out`.
-
-  Attributes:
-    heads, head_size, width: N, H and D; N * H need not be D.
-    initializer, out_initializer: of the projections; of the last one, or None.
-    dropout: of the probabilities.
-    bias: whether the projections have one.
-    positions: whether there is a table of distances to project.
-    scale: of the scores, T5's is 1; None: 1 / sqrt(H).
   """
 
+  # heads, head_size, width: N, H and D; N * H need not be D
   heads: int
   head_size: int
   width: int
+  # initializer, out_initializer: of the projections; of the last one, or None
   initializer: Init
-  dropout: float
-  bias: bool = True
-  positions: bool = False
+  dropout: float  # of the probabilities
+  bias: bool = True  # whether the projections have one
+  positions: bool = False  # whether there is a table of distances to project
   out_initializer: Init | None = None
   dtype: Any = jnp.float32
-  scale: float | None = None
+  scale: float | None = None  # of the scores, T5's is 1; None: 1 / sqrt(H)
 
   def setup(self):
     shape, axes = (self.heads, self.head_size), ('embed', 'heads', 'head')
@@ -174,5 +168,5 @@ class Attention(nn.Module):
     return self.out(decode.attend(self.query(x_BTD), key, value, seen_BTS, None, self.scale)), cache
 
   def project(self, table_RD: Array) -> Array:
-    """A table of distances as `Relative.r_RNH`."""
+    """Returns a table of distances as `Relative.r_RNH`."""
     return self.position(table_RD)

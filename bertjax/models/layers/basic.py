@@ -44,11 +44,7 @@ class TorchInit:
 
 @dataclasses.dataclass(frozen=True)
 class FanIn:
-  """Kernels with a variance of gain^2 / inputs, of normal draws cut at 2 sigma (t5x).
-
-  Attributes:
-    gain: see above.
-  """
+  """Kernels with a variance of gain^2 / inputs, of normal draws cut at 2 sigma (t5x)."""
 
   gain: float = 1.0
 
@@ -57,7 +53,7 @@ class FanIn:
 
 
 def affine_inits(initializer: Init, inputs: int) -> tuple[Init, Init]:
-  """The initializers of the kernel and the bias of an affine map of that many inputs."""
+  """Returns the initializers of the kernel and the bias of an affine map of that many inputs."""
   if isinstance(initializer, FanIn):
     std = initializer.gain / math.sqrt(inputs) / 0.87962566103423978  # what the cut takes
     return jax.nn.initializers.truncated_normal(std), jax.nn.initializers.zeros
@@ -111,16 +107,12 @@ class Dense(nn.Module):
 
 
 class Norm(nn.Module):
-  """Normalisation over the last axis, statistics in float32.
-
-  Attributes:
-    scale_std: the scale starts at normal draws around 1 (Transformer-XL).
-    kind: 'layer_norm' (Ba et al. 2016); 'rms_norm' takes no mean off (Zhang and Sennrich 2019).
-  """
+  """Normalisation over the last axis, statistics in float32."""
 
   eps: float
   dtype: Any = jnp.float32
-  scale_std: float = 0.0
+  scale_std: float = 0.0  # the scale starts at normal draws around 1 (Transformer-XL)
+  # 'layer_norm' (Ba et al. 2016); 'rms_norm' takes no mean off (Zhang and Sennrich 2019).
   kind: NormKind = 'layer_norm'
   bias: bool = True
 
@@ -156,10 +148,8 @@ class Dropout(nn.Module):
 
 
 def options_of(model: type[nn.Module]) -> type:
-  """A model's own fields as a class: `Factory.options` of a model whose fields are `config.model`.
-
-  A flax module has the fields `parent` and `name` besides, which no config sets.
-  """
+  """Returns a model's own fields as a class: `Factory.options` of a model whose fields are
+  `config.model`. A flax module has the fields `parent` and `name` besides, which no config sets."""
   named = dict(__doc__=model.__doc__, module=model)  # which says what each means
   fields = [(f.name, f.type, dataclasses.field(default=f.default)) for f in _own_fields(model)]
   return dataclasses.make_dataclass(model.__name__, fields, namespace=named, kw_only=True)
@@ -183,11 +173,9 @@ def padded_rows(size: int) -> int:
 
 
 def word_table(module: nn.Module, name: str, size: int, width: int, init: Init) -> Array:
-  """Declares the table of `size` ids, float32 [padded_rows(size), width].
-
-  The rows that pad it start at zero and stay there, since nothing reads them and no probability
-  falls to them: a norm over the table, as of LAMB's trust ratio, is that of the vocabulary alone.
-  """
+  """Declares the table of `size` ids, float32 [padded_rows(size), width]. The rows that pad it
+  start at zero and stay there, since nothing reads them and no probability falls to them: a norm
+  over the table, as of LAMB's trust ratio, is that of the vocabulary alone."""
 
   def padded(key, shape, dtype):
     return init(key, shape, dtype).at[size:].set(0)
@@ -198,8 +186,6 @@ def word_table(module: nn.Module, name: str, size: int, width: int, init: Init) 
 def small_table(
   module: nn.Module, name: str, axis: str, shape: tuple[int, int], init: Init
 ) -> Array:
-  """Declares a table of vectors [X, E] of positions, types or the like.
-
-  It is gathered before it is looked up in: it is smaller than the vectors of a batch.
-  """
+  """Declares a table of vectors [X, E] of positions, types or the like. It is gathered before it is
+  looked up in: it is smaller than the vectors of a batch."""
   return nn.with_logical_constraint(param(module, name, (axis, 'embed'), shape, init), (None, None))

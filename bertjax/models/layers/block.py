@@ -20,22 +20,16 @@ NormPlace = Literal['after', 'before', 'none']
 
 
 class Context(NamedTuple):
-  """Inputs of all layers besides the hidden states; None where the model does without.
+  """Inputs of all layers besides the hidden states; None where the model does without."""
 
-  Attributes:
-    mask: the keys that each query sees.
-    rotary: the turns of queries and keys.
-    bias_NR: float32, added to the scores by distance, the furthest first (`positions.bias_table`).
-    table_RD: table of distances, which every layer projects.
-    biases: biases of the queries, [N, H] each, if all layers share them.
-    other_BSD, other_mask: another text, for cross-attention, and its mask.
-  """
-
-  mask: Mask
-  rotary: Rotary | None = None
+  mask: Mask  # the keys that each query sees
+  rotary: Rotary | None = None  # the turns of queries and keys
+  # float32, added to the scores by distance, the furthest first (`positions.bias_table`)
   bias_NR: Array | None = None
-  table_RD: Array | None = None
+  table_RD: Array | None = None  # table of distances, which every layer projects
+  # biases of the queries, [N, H] each, if all layers share them
   biases: tuple[Array, ...] | None = None
+  # other_BSD, other_mask: another text, for cross-attention, and its mask
   other_BSD: Array | None = None
   other_mask: Mask | None = None
 
@@ -45,50 +39,44 @@ class Block(nn.Module):
 
   What a model's layers have of their own (terms by distance, a second stream) is a subclass that
   says `relative`, `attend`, `content` or `entered` anew.
-
-  Attributes:
-    heads, ffn, head_size: N, F and H; head_size 0 is D / N.
-    activation: of the feed-forward, a key of ACTIVATIONS.
-    dropout, ffn_dropout, inner_dropout, attention_dropout: of what attention adds, of what the
-      feed-forward adds (None: as dropout), behind its activation, and of the probabilities.
-    initializer, out_initializer: of kernels and tables; of what is added to the residual, or None.
-    hidden: also return the layer's output.
-    gated: the activation is multiplied by a second projection (Shazeer 2020: GEGLU, SwiGLU).
-    norm_place: 'after' the sum (Vaswani et al. 2017), 'before' what is added, or 'none'.
-    norm, norm_eps, norm_std, norm_bias: see `Norm`.
-    attention_bias, ffn_bias: whether they have biases.
-    enters: this is layer 0 of a model whose residual stream begins behind the first norm
-      (ModernBERT, whose embeddings have a norm and whose layer 0 has none before attention).
-    positions, scale: see `Attention`; positions projects `Context.table_RD`.
-    reuse_len: number of columns that memory keeps, from the first; None: all.
-    cross: attention to `Context.other_BSD` between the two.
-    nested: the feed-forward's parameters lie in a module of their own, as Transformer-XL's do.
   """
 
+  # heads, ffn, head_size: N, F and H; head_size 0 is D / N
   heads: int
   ffn: int
-  activation: str
+  activation: str  # of the feed-forward, a key of ACTIVATIONS
   norm_eps: float
+  # dropout, ffn_dropout, inner_dropout, attention_dropout: of what attention adds, of what the
+  # feed-forward adds (None: as dropout), behind its activation, and of the probabilities
   dropout: float
   attention_dropout: float
+  # initializer, out_initializer: of kernels and tables; of what is added to the residual, or None
   initializer: Init
-  hidden: bool
+  hidden: bool  # also return the layer's output
   dtype: Any = jnp.float32
   head_size: int = 0
+  # the activation is multiplied by a second projection (Shazeer 2020: GEGLU, SwiGLU)
   gated: bool = False
   inner_dropout: float = 0.0
   ffn_dropout: float | None = None
+  # 'after' the sum (Vaswani et al. 2017), 'before' what is added, or 'none'.
   norm_place: NormPlace = 'after'
+  # norm, norm_eps, norm_std, norm_bias: see `Norm`
   norm: NormKind = 'layer_norm'
   norm_std: float = 0.0
   norm_bias: bool = True
+  # attention_bias, ffn_bias: whether they have biases
   attention_bias: bool = True
   ffn_bias: bool = True
+  # this is layer 0 of a model whose residual stream begins behind the first norm (ModernBERT, whose
+  # embeddings have a norm and whose layer 0 has none before attention)
   enters: bool = False
   out_initializer: Init | None = None
+  # positions, scale: see `Attention`; positions projects `Context.table_RD`
   positions: bool = False
-  reuse_len: int | None = None
-  cross: bool = False
+  reuse_len: int | None = None  # number of columns that memory keeps, from the first; None: all
+  cross: bool = False  # attention to `Context.other_BSD` between the two
+  # the feed-forward's parameters lie in a module of their own, as Transformer-XL's do
   nested: bool = False
   scale: float | None = None
 
@@ -96,16 +84,14 @@ class Block(nn.Module):
   def __call__(
     self, x_BTD: Array, context: Any, noise: Noise | None, memory_BMD: Array | None, layer: Array
   ):
-    """Runs the layer number `layer`, with the keys of its dropout or None.
+    """Runs the layer number `layer`, with the keys of its dropout or None. Returns x, and (the
+    layer's new memory or None, x again or None).
 
     Args:
       x_BTD: its input.
       context: inputs of all layers, a `Context` or a subclass's own type; a `Reading` where columns
         go on behind those of a cache.
       memory_BMD: inputs of this layer that are remembered, or None; with a `Reading` its `Cache`.
-
-    Returns:
-      x, and (the layer's new memory or None, x again or None).
     """
     if isinstance(context, Reading):
       return self._continued(x_BTD, context, memory_BMD, layer)
@@ -150,15 +136,15 @@ class Block(nn.Module):
     return self._sum('ffn_norm', x_BTD, fed), (found[0], None)
 
   def content(self, x_BTD: Array, context: Any) -> Array:
-    """The columns of x that are seen and remembered."""
+    """Returns the columns of x that are seen and remembered."""
     return x_BTD
 
   def entered(self, x_BTD: Array) -> Array:
-    """The input with what the layer adds to it first."""
+    """Returns the input with what the layer adds to it first."""
     return x_BTD
 
   def relative(self, attention: Attention, context: Any, keys: int) -> Relative | None:
-    """The layer's terms by distance or segment."""
+    """Returns the layer's terms by distance or segment."""
     if context.bias_NR is None:
       return None
     return Relative(bias_NR=context.bias_NR, far=keys - 1)

@@ -13,53 +13,35 @@ Array = jax.Array
 
 
 class Cache(NamedTuple):
-  """Keys and values of one layer, or with an axis of layers behind B those of all.
+  """Keys and values of one layer, or with an axis of layers behind B those of all."""
 
-  Attributes:
-    key_BSNH, value_BSNH: of the text's columns.
-    other_key_BSNH, other_value_BSNH: of another text's, for cross-attention; None without it.
-  """
-
+  # key_BSNH, value_BSNH: of the text's columns
   key_BSNH: Array
   value_BSNH: Array
+  # other_key_BSNH, other_value_BSNH: of another text's, for cross-attention; None without it
   other_key_BSNH: Array | None = None
   other_value_BSNH: Array | None = None
 
 
 class Reading(NamedTuple):
-  """Inputs of all layers for new columns, in place of `block.Context`.
+  """Inputs of all layers for new columns, in place of `block.Context`."""
 
-  Attributes:
-    place: int32, column of the first of them.
-    seen_BTS: bool, the columns of the cache that each of them sees, itself among them.
-    bias_NTS: float32, by distance; or None.
-    other_seen_BTS: the columns of the other text; None without one.
-    other_BSD: the other text, where its keys are to be made; None: the cache has them.
-  """
-
-  place: Array
-  seen_BTS: Array
-  bias_NTS: Array | None = None
-  other_seen_BTS: Array | None = None
+  place: Array  # int32, column of the first of them
+  seen_BTS: Array  # bool, the columns of the cache that each of them sees, itself among them
+  bias_NTS: Array | None = None  # float32, by distance; or None
+  other_seen_BTS: Array | None = None  # the columns of the other text; None without one
+  # the other text, where its keys are to be made; None: the cache has them
   other_BSD: Array | None = None
 
 
 class Writing(NamedTuple):
-  """A text under way; every leaf has the rows first.
+  """A text under way; every leaf has the rows first."""
 
-  Attributes:
-    layers: `Cache` of all layers, [B, L, S, N, H] each.
-    real_BS: bool, the columns that hold tokens of the text.
-    place_B: int32, the next column; the same in all rows.
-    position_B: int32, the position of the next token in its text.
-    other_real_BS: bool, of another text; None without one.
-  """
-
-  layers: Cache
-  real_BS: Array
-  place_B: Array
-  position_B: Array
-  other_real_BS: Array | None = None
+  layers: Cache  # `Cache` of all layers, [B, L, S, N, H] each
+  real_BS: Array  # bool, the columns that hold tokens of the text
+  place_B: Array  # int32, the next column; the same in all rows
+  position_B: Array  # int32, the position of the next token in its text
+  other_real_BS: Array | None = None  # bool, of another text; None without one
 
 
 def empty(rows: int, layers: int, columns: int, heads: int, size: int, dtype) -> Cache:

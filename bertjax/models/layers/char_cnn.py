@@ -24,19 +24,12 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
 class CharCNN(nn.Module):
-  """A vector of each word.
+  """A vector of each word."""
 
-  Attributes:
-    width: of the vectors.
-    embedding: of a character.
-    filters: (characters, how many) of each width.
-    highways: layers.
-  """
-
-  width: int
-  embedding: int = 16
-  filters: Sequence[tuple[int, int]] = FILTERS
-  highways: int = 2
+  width: int  # of the vectors
+  embedding: int = 16  # of a character
+  filters: Sequence[tuple[int, int]] = FILTERS  # (characters, how many) of each width
+  highways: int = 2  # layers
   dtype: Any = jnp.float32
 
   @nn.compact

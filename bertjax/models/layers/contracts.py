@@ -125,17 +125,14 @@ class LabelModel(Model):
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
-    """Runs the model.
+    """Runs the model. Returns dict with label_BGC and token_label_BTC, logits by label, {} where it
+    has none; answers, what `answers.AnswerHead` gives, where it has one; last_BTD; hidden_LBTD, and
+    embedded_BTD, what enters the first layer, if asked.
 
     Args:
       batch: see types.py.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
-
-    Returns:
-      dict with label_BGC and token_label_BTC, logits by label, {} where it has none; answers, what
-      `answers.AnswerHead` gives, where it has one; last_BTD; hidden_LBTD, and embedded_BTD, what
-      enters the first layer, if asked.
     """
     raise NotImplementedError
 
@@ -161,17 +158,14 @@ class StreamModel(Model):
   def __call__(
     self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
-    """Runs the model.
+    """Runs the model. Returns dict with word, `Scores` or `AdaptiveScores` at every position;
+    last_BTD; carry, for the next batch; hidden_LBTD and embedded_BTD if asked.
 
     Args:
       batch: see types.py.
       carry: what the batch before this one left, see `Model.carry`; (): this is the first one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
-
-    Returns:
-      dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; carry, for the next
-      batch; hidden_LBTD and embedded_BTD if asked.
     """
     raise NotImplementedError
 
@@ -191,11 +185,8 @@ class StreamModel(Model):
 
   @nn.nowrap
   def check_length(self, length: int) -> None:
-    """Checks the model for batches of so many columns.
-
-    Raises:
-      UserError: it cannot take them; says how many it can.
-    """
+    """Checks the model for batches of so many columns. Raises UserError if it cannot take them;
+    says how many it can."""
     raise NotImplementedError
 
 
@@ -203,15 +194,13 @@ class WritingModel(Model):
   """Writes a text token by token: the model of `use/generate.py`."""
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
-    """Reads what a text begins with, all at once.
+    """Reads what a text begins with, all at once. Returns float32 logits_BV of the next token, -inf
+    where it is no word; and the text so far.
 
     Args:
       batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
         it is the prompt, padded in front; of one with a second text the text that is read.
       room: static; tokens that may be written.
-
-    Returns:
-      float32 logits_BV of the next token, -inf where it is no word; and the text so far.
     """
     raise NotImplementedError
 
@@ -226,15 +215,12 @@ class PairModel(WritingModel):
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
-    """Runs the model.
+    """Runs the model. Returns dict with word, `Scores` at every column of the second text; last_BTD
+    and out_last_BUD; hidden_LBTD and out_hidden_LBUD if asked.
 
     Args:
       batch: see types.py; reads token, example, out_token and out_example.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
-
-    Returns:
-      dict with word, `Scores` at every column of the second text; last_BTD and out_last_BUD;
-      hidden_LBTD and out_hidden_LBUD if asked.
     """
     raise NotImplementedError

@@ -18,21 +18,15 @@ Array = jax.Array
 
 
 class Embeddings(nn.Module):
-  """word + position + type + extra -> norm -> dropout, then a projection where widths differ.
-
-  Attributes:
-    width: of the tables, E.
-    out_width: of the encoder, D.
-    sinusoid: see `bert.Base`.
-    extra: (name, rows) of further tables, looked up with `<name>_BT` of the batch.
-  """
+  """word + position + type + extra -> norm -> dropout, then a projection where widths differ."""
 
   vocab_size: int
   positions: int
-  sinusoid: bool
+  sinusoid: bool  # see `bert.Base`
   types: int
-  width: int
-  out_width: int
+  width: int  # of the tables, E
+  out_width: int  # of the encoder, D
+  # (name, rows) of further tables, looked up with `<name>_BT` of the batch
   extra: tuple[tuple[str, int], ...]
   position_offset: int
   zero_row: int | None

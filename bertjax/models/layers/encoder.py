@@ -37,31 +37,24 @@ def scanned(block: type[Block], layers: int, remat: str) -> Any:
 
 
 class Encoder(nn.Module):
-  """A stack of `Block` without memory.
+  """A stack of `Block` without memory."""
 
-  Attributes:
-    layers: L.
-    remat: policy for the parts of a layer that the backward pass keeps, a `Remat`.
-    layer: the fields of Block.
-    sharing: the parameters that layers have in common, a `Sharing` (Lan et al. 2020). 'none': every
-      leaf is under 'layers' and has a leading axis of that name. Parts that all layers share are
-      under 'shared' instead, without that axis.
-    groups, inner_groups: of 'all'. Layer l visits group l * groups // layers, and each visit runs
-      the group's inner_groups blocks one after the other (google-research/albert, modeling.py). Of
-      several blocks in all, each leaf is one stack under 'layers', group by group.
-    kinds: of each layer, which of several contexts it gets, such as windows and global attention in
-      turn; (): there is one context.
-    normed_stream: with kinds, layer 0 `enters`.
-  """
-
-  layers: int
-  remat: str
-  layer: dict[str, Any]
+  layers: int  # L
+  remat: str  # policy for the parts of a layer that the backward pass keeps, a `Remat`
+  layer: dict[str, Any]  # the fields of Block
+  # the parameters that layers have in common, a `Sharing` (Lan et al. 2020). 'none': every leaf is
+  # under 'layers' and has a leading axis of that name. Parts that all layers share are under
+  # 'shared' instead, without that axis.
   sharing: str = 'none'
+  # groups, inner_groups: of 'all'. Layer l visits group l * groups // layers, and each visit runs
+  # the group's inner_groups blocks one after the other (google-research/albert, modeling.py). Of
+  # several blocks in all, each leaf is one stack under 'layers', group by group.
   groups: int = 1
   inner_groups: int = 1
+  # of each layer, which of several contexts it gets, such as windows and global attention in turn;
+  # (): there is one context
   kinds: tuple[int, ...] = ()
-  normed_stream: bool = False
+  normed_stream: bool = False  # with kinds, layer 0 `enters`
 
   @nn.compact
   def __call__(
@@ -122,8 +115,8 @@ class Encoder(nn.Module):
     return x_BTD, jnp.concatenate([*outputs, _in_order(hidden, x_BTD)])
 
   def _shared(self, x_BTD: Array, context: Context, noise: Noise | None):
-    """A scan over the visits of each group. What they share is a constant of the scan, so its
-    transpose adds up the gradients of the visits, and no layer has a copy."""
+    """Returns a scan over the visits of each group. What they share is a constant of the scan, so
+    its transpose adds up the gradients of the visits, and no layer has a copy."""
     layer = Block(**self.layer, parent=None)
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
     apply = remat_lib.function(
@@ -170,12 +163,12 @@ class Encoder(nn.Module):
     return [treedef.unflatten(p) for p in zip(*map(jnp.unstack, leaves), strict=True)], {}
 
   def _init(self, layer: Block, key: Array, x_BTD: Array, context: Context) -> Any:
-    """The parameters of one layer."""
+    """Returns the parameters of one layer."""
     return layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
 
 
 def _stacked(key: Array, init: Callable[[Array], Any], copies: int) -> Any:
-  """The parameters of so many layers, in front of which stands the axis of layers."""
+  """Returns the parameters of so many layers, in front of which stands the axis of layers."""
   params = jax.vmap(init)(jax.random.split(key, copies))
   return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: 'layers'})
 
@@ -200,12 +193,9 @@ def pattern(kinds: Sequence[int], least: int = 0) -> tuple[int, int]:
 
 
 def layer_groups(layers: int, groups: int) -> np.ndarray:
-  """The group that each layer visits, int64 [layers].
-
-  The quotient is exact. The original's int(l / layers * groups) and transformers'
-  int(l / (layers / groups)) are rounded otherwise in some odd cases, first at 22 layers in 22
-  groups and at 18 in 14.
-  """
+  """Returns the group that each layer visits, int64 [layers]. The quotient is exact. The original's
+  int(l / layers * groups) and transformers' int(l / (layers / groups)) are rounded otherwise in
+  some odd cases, first at 22 layers in 22 groups and at 18 in 14."""
   return np.arange(layers) * groups // layers
 
 

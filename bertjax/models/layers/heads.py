@@ -33,23 +33,17 @@ POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS
 
 
 class Head(NamedTuple):
-  """A head of a model: what it can do beside giving states. `Model.output_heads` is the list.
+  """A head of a model: what it can do beside giving states. `Model.output_heads` is the list."""
 
-  Attributes:
-    kind: 'word': scores of the vocabulary at the targets; 'boundary': the same off the tokens
-      around a span; 'replaced': a logit of each token; 'text': a label of each packed example;
-      'token': a label of each token; 'answers': spans whose end is asked for behind a start;
-      'pooled': a vector of each packed example, read by no label.
-    name: of the label; else that of the kind, of answers their form.
-    classes: C; 0: as many as labelled examples have.
-    path: its subtree of the parameters; '': none of its own.
-    through: subtree of the layers between states and head, which others may share; '': none.
-  """
-
+  # 'word': scores of the vocabulary at the targets; 'boundary': the same off the tokens around a
+  # span; 'replaced': a logit of each token; 'text': a label of each packed example; 'token': a
+  # label of each token; 'answers': spans whose end is asked for behind a start; 'pooled': a vector
+  # of each packed example, read by no label
   kind: Literal['word', 'boundary', 'replaced', 'text', 'token', 'answers', 'pooled']
-  name: str
-  classes: int
-  path: str
+  name: str  # of the label; else that of the kind, of answers their form
+  classes: int  # C; 0: as many as labelled examples have
+  path: str  # its subtree of the parameters; '': none of its own
+  # subtree of the layers between states and head, which others may share; '': none
   through: str = ''
 
 
@@ -99,16 +93,11 @@ class Transform(nn.Module):
 
 class WordHead(nn.Module):
   """Scores of the vocabulary at gathered positions, over a word table whose rows beyond vocab_size
-  are padding.
-
-  Attributes:
-    transform: dense -> activation -> norm to the width of the table first (BERT); without it the
-      hidden states meet the table as they are (XLM). norm, biases: of these.
-    word_bias: the words have a bias; GPT's and T5's have none.
-    factor: of the hidden states before they meet the table; T5's with a tied one is D^-0.5.
-  """
+  are padding."""
 
   vocab_size: int
+  # dense -> activation -> norm to the width of the table first (BERT); without it the hidden states
+  # meet the table as they are (XLM). norm, biases: of these.
   transform: bool
   activation: str
   norm_eps: float
@@ -116,7 +105,8 @@ class WordHead(nn.Module):
   dtype: Any = jnp.float32
   norm: NormKind = 'layer_norm'
   biases: bool = True
-  word_bias: bool = True
+  word_bias: bool = True  # the words have a bias; GPT's and T5's have none
+  # of the hidden states before they meet the table; T5's with a tied one is D^-0.5
   factor: float = 1.0
 
   @nn.compact

@@ -22,43 +22,29 @@ GATES = ('input', 'new', 'forget', 'output')  # in the order of axis G of kernel
 
 
 class State(NamedTuple):
-  """The state of a layer between two columns.
+  """The state of a layer between two columns."""
 
-  Attributes:
-    cell_BC: float32.
-    hidden_BP: the layer's last output.
-  """
-
-  cell_BC: Array
-  hidden_BP: Array
+  cell_BC: Array  # float32
+  hidden_BP: Array  # the layer's last output
 
 
 class LSTM(nn.Module):
-  """A layer that reads its columns from left to right, or from right to left.
+  """A layer that reads its columns from left to right, or from right to left."""
 
-  Attributes:
-    width: C, of the cell.
-    projection: P, of the output; 0: it is the cell's own, P = C.
-    initializer, bias_initializer: of kernels and biases.
-    cell_clip, projection_clip: largest absolute values of the cell, before its tanh, and of the
-      projected output (ELMo: 3); 0: none.
-    forget_bias: added to the forget gate (TensorFlow's cell: 1).
-    biases: 1; or 2, whose sum is the bias (torch).
-    weight_dropout: of the kernel of the state, once a forward pass.
-    backward: whether it reads from right to left.
-    segment: columns whose gates the backward pass makes again together; 0: all gates are kept.
-  """
-
-  width: int
+  width: int  # C, of the cell
+  # initializer, bias_initializer: of kernels and biases
   initializer: Init
   bias_initializer: Init = jax.nn.initializers.zeros
-  projection: int = 0
+  projection: int = 0  # P, of the output; 0: it is the cell's own, P = C
+  # cell_clip, projection_clip: largest absolute values of the cell, before its tanh, and of the
+  # projected output (ELMo: 3); 0: none
   cell_clip: float = 0.0
   projection_clip: float = 0.0
-  forget_bias: float = 0.0
-  biases: int = 1
-  weight_dropout: float = 0.0
-  backward: bool = False
+  forget_bias: float = 0.0  # added to the forget gate (TensorFlow's cell: 1)
+  biases: int = 1  # 1; or 2, whose sum is the bias (torch)
+  weight_dropout: float = 0.0  # of the kernel of the state, once a forward pass
+  backward: bool = False  # whether it reads from right to left
+  # columns whose gates the backward pass makes again together; 0: all gates are kept
   segment: int = 0
   dtype: Any = jnp.float32
 
@@ -66,16 +52,13 @@ class LSTM(nn.Module):
   def __call__(
     self, x_BTI: Array, state: State, real_BT: Array | None = None, noise: Noise | None = None
   ) -> tuple[Array, State]:
-    """Runs the layer.
+    """Runs the layer. Returns the output of every column, and the state after the last one.
 
     Args:
       x_BTI: its input.
       state: before the first column that it reads.
       real_BT: columns that are read; others change no state. None: all.
       noise: keys of the dropout, or None.
-
-    Returns:
-      the output of every column, and the state after the last one.
     """
     inputs, out = x_BTI.shape[-1], self.projection or self.width
     axes = ('embed', None, 'ffn')
@@ -150,7 +133,7 @@ def clipped(x: Array, most: float) -> Array:
 
 
 def scan(step: Any, state: Any, columns_BT: Any, backward: bool, segment: int) -> tuple[Array, Any]:
-  """Scans over axis 1 of some arrays.
+  """Scans over axis 1 of some arrays. Returns output_BT, and the state at the end.
 
   Args:
     step: (state, a column of each) -> (state, output_B).
@@ -158,9 +141,6 @@ def scan(step: Any, state: Any, columns_BT: Any, backward: bool, segment: int) -
     columns_BT: arrays [B, T, ...].
     backward: whether from the last column to the first.
     segment: columns between two states that are kept; the rest is computed again for the gradient.
-
-  Returns:
-    output_BT, and the state at the end.
   """
   columns_TB = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), columns_BT)
   length = len(jax.tree.leaves(columns_TB)[0])

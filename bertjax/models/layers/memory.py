@@ -71,7 +71,7 @@ def join(memory_BMD: Array | None, x_BTD: Array) -> Array:
 
 
 def keys(memory: Memory | tuple[()], example_BT: Array) -> Array:
-  """The example ids of the keys, [B, S]."""
+  """Returns the example ids of the keys, [B, S]."""
   if not memory:
     return example_BT
   return jnp.concatenate([memory.example_BM, example_BT], 1)

@@ -26,11 +26,7 @@ def fill(model: Any, pad: int | None) -> None:
 
 
 def check(position_offset: int, zero_row: int | None) -> None:
-  """Refuses what nothing has filled in.
-
-  Raises:
-    UserError: says which field.
-  """
+  """Refuses what nothing has filled in. Raises UserError, which says which field."""
   for name, value in (('position_offset', position_offset), ('zero_row', zero_row)):
     if value == UNKNOWN:
       raise UserError(

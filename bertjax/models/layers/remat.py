@@ -27,7 +27,7 @@ def keep(x: Array, mark: Mark) -> Array:
 
 
 def function(run: Callable[..., Any], remat: str) -> Callable[..., Any]:
-  """A function whose derivative keeps what the policy says; it is the body of a scan."""
+  """Returns a function whose derivative keeps what the policy says; it is the body of a scan."""
   if remat == 'none':
     return run
   return jax.checkpoint(run, prevent_cse=False, policy=_policy(remat))

@@ -17,22 +17,17 @@ Kind = Literal['linear', 'bilstm']
 
 
 class Tagger(nn.Module):
-  """Tags from the outputs of an encoder's layers.
+  """Tags from the outputs of an encoder's layers."""
 
-  Attributes:
-    features: the input. embeddings: input of the first layer; last, second_to_last: the output of a
-      layer; sum: that of all; sum_last_four, concat_last_four; mix: the mean of all and of the
-      embeddings with learned weights, and a learned factor (Peters et al. 2018, equation 1).
-    kind: the network on it: a linear map, or LSTMs in both directions and a linear map.
-    width, layers: of an LSTM in one direction, and their number.
-    dropout: rate of that on the features.
-  """
-
+  # the input. embeddings: input of the first layer; last, second_to_last: the output of a layer;
+  # sum: that of all; sum_last_four, concat_last_four; mix: the mean of all and of the embeddings
+  # with learned weights, and a learned factor (Peters et al. 2018, equation 1).
   features: Features
-  kind: Kind
+  kind: Kind  # the network on it: a linear map, or LSTMs in both directions and a linear map
+  # width, layers: of an LSTM in one direction, and their number
   width: int
   layers: int
-  dropout: float
+  dropout: float  # rate of that on the features
   classes: int
   initializer: Any
 

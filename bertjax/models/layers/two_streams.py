@@ -33,25 +33,18 @@ class Slots(NamedTuple):
 
 
 class Streams(NamedTuple):
-  """Inputs of all layers besides the hidden states of both streams.
+  """Inputs of all layers besides the hidden states of both streams."""
 
-  Attributes:
-    content, query: the masks of h and g; query is None where there is no g.
-    slots: the slots of g, or None.
-    table_RD: sinusoids of the distances.
-    direction_B: see `Relative`, or None.
-    segment_BT, segment_BS: segments of the queries and of the keys.
-    biases: u, w and z, [N, H], if all layers share them, else None.
-  """
-
+  # content, query: the masks of h and g; query is None where there is no g
   content: Mask
   query: Mask | None
-  slots: Slots | None
-  table_RD: Array
-  direction_B: Array | None
+  slots: Slots | None  # the slots of g, or None
+  table_RD: Array  # sinusoids of the distances
+  direction_B: Array | None  # see `Relative`, or None
+  # segment_BT, segment_BS: segments of the queries and of the keys
   segment_BT: Array
   segment_BS: Array
-  biases: tuple[Array, ...] | None
+  biases: tuple[Array, ...] | None  # u, w and z, [N, H], if all layers share them, else None
 
 
 class Layer(Block):
@@ -88,7 +81,7 @@ class Layer(Block):
 
 
 def make_slots(column_BP: Array, used_BP: Array, length: int) -> Slots:
-  """The slots and their inverse."""
+  """Returns the slots and their inverse."""
   rows, slots = column_BP.shape
   row_B1 = jnp.arange(rows)[:, None]
   slot_BT = jnp.full((rows, length), slots, jnp.int32)
@@ -99,10 +92,8 @@ def make_slots(column_BP: Array, used_BP: Array, length: int) -> Slots:
 
 @jax.custom_vjp
 def spread(x_BPNH: Array, slots: Slots) -> Array:
-  """[B, P, N, H] -> [B, T, N, H]: each used slot at its column, zeros elsewhere.
-
-  Its transpose is `pick`: both are gathers, and neither ever scatters.
-  """
+  """[B, P, N, H] -> [B, T, N, H]: each used slot at its column, zeros elsewhere. Its transpose is
+  `pick`: both are gathers, and neither ever scatters."""
   zero_BPNH = jnp.pad(x_BPNH, ((0, 0), (0, 1), (0, 0), (0, 0)))
   return jnp.take_along_axis(zero_BPNH, slots.slot_BT[:, :, None, None], axis=1)
 

@@ -38,13 +38,8 @@ def part(joined: Mapping[str, Any], name: str) -> dict[str, Any]:
 def together(
   objectives: Mapping[str, Objective], factors: Sequence[float], rows: Mapping[str, int]
 ) -> Objective:
-  """Returns the objective of batches that have a batch of some of these, which share variables.
-
-  Args:
-    objectives: by name.
-    factors: of their losses.
-    rows: of a global batch of each.
-  """
+  """Returns the objective of batches that have a batch of some of these, which share variables:
+  each with the factor of its loss and the rows of its global batch."""
   first = next(iter(objectives))
 
   def of_each(batch: Batch, call: Any) -> dict[str, Any]:
@@ -118,8 +113,8 @@ def _init(
   key: jax.Array,
   batch: Batch,
 ) -> Variables:
-  """The variables of all, which follow from the seed and, of heads, from the name: the others and
-  their order change none."""
+  """Returns the variables of all, which follow from the seed and, of heads, from the name: the
+  others and their order change none."""
   shared, found = {}, {}
   shapes = lambda tree: jax.tree.map(jax.numpy.shape, tree)
   for name, each in objectives.items():

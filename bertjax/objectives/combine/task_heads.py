@@ -11,27 +11,27 @@ TASKS = 'tasks'
 
 
 def join(shared: Mapping[str, Any], heads: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-  """The parameters of a run: what all share, and task -> its heads."""
+  """Returns the parameters of a run: what all share, and task -> its heads."""
   return {**shared, TASKS: dict(heads)}
 
 
 def of_task(params: Mapping[str, Any], task: str) -> dict[str, Any]:
-  """The parameters of one task, as a run on it alone has them."""
+  """Returns the parameters of one task, as a run on it alone has them."""
   return {**shared(params), **params[TASKS][task]}
 
 
 def shared(params: Mapping[str, Any]) -> dict[str, Any]:
-  """The parameters without the heads of tasks."""
+  """Returns the parameters without the heads of tasks."""
   return {key: tree for key, tree in params.items() if key != TASKS}
 
 
 def apart(params: Mapping[str, Any]) -> dict[str, Any]:
-  """The heads of each task under a key of their own, tasks/NAME, beside what is shared."""
+  """Returns the heads of each task under a key of their own, tasks/NAME, beside what is shared."""
   return shared(params) | {f'{TASKS}/{name}': x for name, x in params.get(TASKS, {}).items()}
 
 
 def together(params: Mapping[str, Any]) -> dict[str, Any]:
-  """The inverse of `apart`."""
+  """Returns the inverse of `apart`."""
   prefix = f'{TASKS}/'
   heads = {k.removeprefix(prefix): tree for k, tree in params.items() if k.startswith(prefix)}
   rest = {key: tree for key, tree in params.items() if not key.startswith(prefix)}

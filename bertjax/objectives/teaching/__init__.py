@@ -18,22 +18,14 @@ CHUNK = 1 << 25  # scores of a model at a time, where every token has some
 
 
 class Pair(NamedTuple):
-  """Two models; the parameters of the teacher are the collection TEACHER.
+  """Two models; the parameters of the teacher are the collection TEACHER."""
 
-  Attributes:
-    student: the model of the run.
-    teacher: computes in the dtype of the student, without dropout and without gradient.
-  """
-
-  student: Any
-  teacher: Any
+  student: Any  # the model of the run
+  teacher: Any  # computes in the dtype of the student, without dropout and without gradient
 
   def init(self, key: Array, batch: Batch) -> Variables:
-    """The variables of both.
-
-    Raises:
-      UserError: the teacher reads ids of tokens that the student's rows have not.
-    """
+    """Returns the variables of both. Raises UserError if the teacher reads ids of tokens that the
+    student's rows have not."""
     own = self.student.init(key, batch)
     extra = [name for name, _ in getattr(self.teacher, 'extra', ())]
     if lacking := [name for name in extra if f'{name}_BT' not in batch]:
@@ -66,26 +58,20 @@ class Pair(NamedTuple):
 
 
 def own(variables: Variables) -> Variables:
-  """The student's variables."""
+  """Returns the student's variables."""
   params = {name: tree for name, tree in variables['params'].items() if name != FIT}
   return dict({k: v for k, v in variables.items() if k != TEACHER}, params=params)
 
 
 def frozen(variables: Variables) -> Variables:
-  """The teacher's variables, which have no gradient."""
+  """Returns the teacher's variables, which have no gradient."""
   return jax.lax.stop_gradient(dict(params=variables[TEACHER]))
 
 
 def pair_of(config: Any, kind: type[Model]) -> Pair:
-  """The models of a run whose teacher has been opened.
-
-  Args:
-    config: the run's.
-    kind: the contract that both must keep.
-
-  Raises:
-    UserError: as `model_of`; no teacher, one of another kind, or one whose rows are shorter.
-  """
+  """Returns the models of a run whose teacher has been opened; both must keep the contract `kind`.
+  Raises UserError as `model_of` does, and without a teacher, for one of another kind, or one whose
+  rows are shorter."""
   student, given = (
     model_of(config.model, config.objective.name, kind),
     config.objective.teacher.model,
@@ -141,8 +127,8 @@ def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:
 
 
 def by_columns(function: Callable[..., Array], arrays: Any, scores: int) -> Array:
-  """A function of each token, [B, T], computed some columns at a time: what it makes on the way are
-  the largest arrays of a step, and the backward pass makes them again.
+  """Returns a function of each token, [B, T], computed some columns at a time: what it makes on the
+  way are the largest arrays of a step, and the backward pass makes them again.
 
   Args:
     function: of arrays as these, with fewer columns.
@@ -158,7 +144,7 @@ def by_columns(function: Callable[..., Array], arrays: Any, scores: int) -> Arra
 
 
 def term(value: Array, weight: Array, scale: float) -> Term:
-  """The mean of values as a term of the loss."""
+  """Returns the mean of values as a term of the loss."""
   return Term(jnp.sum(weight * value), jnp.sum(weight), scale=scale)
 
 

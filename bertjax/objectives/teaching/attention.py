@@ -28,7 +28,7 @@ def compared(
   example_BT: Array,
   unseen: float,
 ) -> Array:
-  """An error of the scores of each token, the mean over heads: float32 [B, T].
+  """Returns an error of the scores of each token, the mean over heads: float32 [B, T].
 
   Args:
     error: (the teacher's scores, the student's) [B, N, T, S] -> [B, N, T].

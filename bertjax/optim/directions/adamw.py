@@ -49,9 +49,8 @@ def adamw(
     leaves: the parameters.
     b1, b2, eps, weight_decay: see above.
     bias_correction: of the moments; torch.optim.AdamW with it, BERT's without.
-    eps_first: add eps before the correction, as fairseq (RoBERTa, SpanBERT) and GPT-1 do. It
-      is an eps of eps / sqrt(1 - b2^t): with b2 = .98, 7 times eps at first, 1% more after 200
-      steps.
+    eps_first: add eps before the correction, as fairseq (RoBERTa, SpanBERT) and GPT-1 do. It is an
+      eps of eps / sqrt(1 - b2^t): with b2 = .98, 7 times eps at first, 1% more after 200 steps.
   """
   if eps_first and not bias_correction:
     raise UserError(f'{WHAT}.eps_first is about the bias correction, which is off; remove it')

@@ -18,11 +18,9 @@ def lamb(
   bias_correction: bool = True,
   weight_decay: NonNegative = 0.0,
 ) -> optax.GradientTransformation:
-  """adamw's direction u of every tensor times ||p|| / ||u||, or times 1 where either norm is 0.
-
-  You et al. 2020, algorithm 2 with phi the identity, of the tensors whose decay multiplier is not 0
-  (google-research/albert lamb_optimizer.py, MLPerf BERT, NVIDIA).
-  """
+  """adamw's direction u of every tensor times ||p|| / ||u||, or times 1 where either norm is 0. You
+  et al. 2020, algorithm 2 with phi the identity, of the tensors whose decay multiplier is not 0
+  (google-research/albert lamb_optimizer.py, MLPerf BERT, NVIDIA)."""
   adam = adamw(
     leaves, b1=b1, b2=b2, eps=eps, bias_correction=bias_correction, weight_decay=weight_decay
   )

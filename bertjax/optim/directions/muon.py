@@ -66,11 +66,9 @@ def muon(
 
 
 def _dimension_numbers(leaves: Leaves, matrices: param_rules.Rules) -> Any:
-  """The inputs and outputs of every matrix; `optax.MaskedNode` in the place of all else.
-
-  Raises:
-    UserError: the rules take what is no matrix, or some layers of a stack without the others.
-  """
+  """Returns the inputs and outputs of every matrix; `optax.MaskedNode` in the place of all else.
+  Raises UserError if the rules take what is no matrix, or some layers of a stack without the
+  others."""
 
   def numbers(path, leaf, axes: tuple, chosen) -> Any:
     del leaf

@@ -73,11 +73,8 @@ def random_store(path: pathlib.Path, sentences: int, seed: int) -> None:
 
 
 def plan_rates(length: int, sentences: int, seed: int, passes: int = PASSES) -> dict[str, Any]:
-  """Sentences per second of building pairs, and document sentences packed into rows.
-
-  Args:
-    passes: that pairs make over it.
-  """
+  """Returns sentences per second of building pairs, which make so many passes over them, and of
+  packing document sentences into rows."""
   length_S, size_D = random_sizes(sentences, seed)
   until = lambda sizes: np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
   store = Offsets('made-up offsets', until(length_S), until(size_D))

@@ -58,11 +58,8 @@ class _Kernels(NamedTuple):
 
 
 def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
-  """`estimate` of a config, traced for it.
-
-  Args:
-    config: of a phase, `own_step.sized`.
-  """
+  """Returns the `estimate` of a phase's config, which `own_step.sized` has completed, traced for
+  it."""
   system = own_step.system(config, {name: x[:1] for name, x in batch.items()})
   traced = trace(config, system, batch, rows_at_once(config, sizes))
   return estimate(config, system, batch, sizes, traced)

@@ -42,17 +42,14 @@ CHIPS = {
 
 
 class Slice(NamedTuple):
-  """A slice by its name.
-
-  Attributes:
-    hosts: machines that they are in, four in each, as libtpu has it.
-  """
+  """A slice by its name."""
 
   kind: str  # as jax names it, a key of CHIPS
   chips: int  # how many
 
   @property
   def hosts(self) -> int:
+    """The machines that the chips are in, four in each, as libtpu has it."""
     return max(self.chips // 4, 1)
 
 

@@ -7,22 +7,15 @@ from bertjax.types import Batch
 
 
 class Step(NamedTuple):
-  """A step that was taken.
+  """A step that was taken."""
 
-  Attributes:
-    done: its number, from 1.
-    phase, index: whose batch it was, and the number of the batch there.
-    found: its metrics, on the device; None if its batch was left out.
-    batch: this host's rows.
-    counts: real, padding, predicted and dropped tokens of them.
-  """
-
-  done: int
+  done: int  # its number, from 1
+  # phase, index: whose batch it was, and the number of the batch there
   phase: Phase
   index: int
-  found: Any
-  batch: Batch
-  counts: dict[str, int]
+  found: Any  # its metrics, on the device; None if its batch was left out
+  batch: Batch  # this host's rows
+  counts: dict[str, int]  # real, padding, predicted and dropped tokens of them
 
 
 class Watcher:
@@ -36,9 +29,6 @@ class Watcher:
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
     """Returns entries for the record of the checkpoint of a state, as JSON; all processes call it.
-
-    Raises:
-      UserError: the state must not be saved.
-    """
+    Raises UserError if the state must not be saved."""
     del done, state
     return {}

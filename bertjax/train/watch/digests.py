@@ -30,11 +30,7 @@ FLAGS = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
 
 def check_start(config: Any) -> None:
   """Refuses processes with other keys, code, libraries, devices or settings of JAX, before anything
-  is computed.
-
-  Raises:
-    UserError: names process, key and both values.
-  """
+  is computed. Raises UserError, which names process, key and both values."""
   if hosts.count() == 1:
     return
   plain = json.loads(config.copy_and_resolve_references().to_json())
@@ -58,10 +54,7 @@ def settings(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def check_data(run: Any) -> None:
   """Refuses processes that read other data: the store's record and the first batch of each phase.
-
-  Raises:
-    UserError: as `check_start`.
-  """
+  Raises UserError as `check_start` does."""
   if hosts.count() == 1:
     return
   found = dict(store=_sha256(json.dumps(run.store.meta, sort_keys=True, default=str).encode()))
@@ -72,18 +65,9 @@ def check_data(run: Any) -> None:
 
 
 def check_replicas(step: int, variables: Any) -> str:
-  """Refuses devices that hold other values of what should be the same.
-
-  Args:
-    step: after which the variables are.
-    variables: tree of arrays.
-
-  Returns:
-    sha256 of the checksums of this process, for the checkpoint.
-
-  Raises:
-    UserError: names the first parameter that differs.
-  """
+  """Refuses devices that hold other values of what should be the same after a step. Returns sha256
+  of the checksums of this process, for the checkpoint. Raises UserError, which names the first
+  parameter that differs."""
   sums: dict[str, int] = {}
   for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
     name = jax.tree_util.keystr(path, simple=True, separator='/')
@@ -141,7 +125,7 @@ def code_sha256() -> str:
 
 @jax.jit
 def _checksum(x: jax.Array) -> jax.Array:
-  """The sum of the words of an array, modulo 2^32."""
+  """Returns the sum of the words of an array, modulo 2^32."""
   words = jax.lax.bitcast_convert_type(x, jnp.uint32 if x.dtype.itemsize == 4 else jnp.uint16)
   return jnp.sum(words, dtype=jnp.uint32)
 

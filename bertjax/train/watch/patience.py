@@ -26,9 +26,8 @@ class Patience(Watcher):
     self._score, self._worse = (saved['score'], saved['worse']) if same else (None, 0)
 
   def look(self, step: int, scores: Mapping[str, float]) -> None:
-    """Counts the evaluation after a step, unless it was counted before.
-
-    A score that equals the best one, or that is no number, is not better.
+    """Counts the evaluation after a step, unless it was counted before. A score that equals the
+    best one, or that is no number, is not better.
 
     Args:
       step: the number of steps taken.

@@ -110,11 +110,8 @@ class Spikes(Watcher):
     self.last = step
 
   def judge(self) -> None:
-    """Judges the last step, once.
-
-    Raises:
-      NotFinite: it is not, and the run may not skip another one.
-    """
+    """Judges the last step, once. Raises NotFinite if it is not, and the run may not skip another
+    one."""
     step, bound = self.last, self._run.config.spike
     if step is None or step.done <= self._judged:
       return
@@ -221,8 +218,8 @@ def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) 
 
 
 def texts(batch: Batch, vocabulary: Vocabulary | None) -> list[str]:
-  """The text of each row without its padding, special tokens by their names; the ids where the
-  vocabulary is not known."""
+  """Returns the text of each row without its padding, special tokens by their names; the ids where
+  the vocabulary is not known."""
   kept = [
     ids[example > 0].tolist()
     for arrays in zip(loader.each(batch, 'token_BT'), loader.each(batch, 'example_BT'), strict=True)

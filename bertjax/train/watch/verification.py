@@ -46,10 +46,7 @@ class Verification(Watcher):
 
   def before(self, done: int) -> None:
     """Ends a run of one process where damage was found; has several agree on a step to end at.
-
-    Raises:
-      Damaged: a file is not what was written; it is named.
-    """
+    Raises Damaged if a file is not what was written; it is named."""
     if self._found and hosts.count() == 1:
       raise Damaged(self._found)
     if self._found and not self._asked:

@@ -125,9 +125,9 @@ def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
   draw = np.random.default_rng(0)
   originals = [draw.integers(4, 700, n) for n in (1, 2, 3, 9, 40, 127, 128, 300, 568)]
   rows = rows_of(*originals, seed=3)
-  made = noise.corrupt(rows, options, STORE)
+  made, sizes = noise.corrupt(rows, options, STORE), noise.MASKING.sizes
   for original, (inputs, targets) in zip(originals, texts(rows, made), strict=True):
-    most = noise.sizes(options, len(original))
+    most = sizes(options, len(original))
     assert len(inputs) + 1 <= most['T'] and len(targets) + 1 <= most['U']
     kept = [*inputs[inputs < 800], *targets[targets < 800]]
     if name in ('mask', 'bert', 'deshuffle'):
@@ -139,9 +139,9 @@ def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
   reads = made['U'].token_m
   first = np.diff(rows.example_n[made['U'].source_m], prepend=-1) > 0
   assert not reads[first].any() and (reads[1:] == made['U'].field['target'][:-1])[~first[1:]].all()
-  tokens = noise.raw(options, 128)
-  longer = noise.sizes(options, tokens + 1)['T']  # at half the original stays below on purpose
-  assert noise.sizes(options, tokens)['T'] <= 128 and (longer > 128 or name == 'half')
+  tokens = noise.MASKING.raw(options, 128)
+  longer = sizes(options, tokens + 1)['T']  # at half the original stays below on purpose
+  assert sizes(options, tokens)['T'] <= 128 and (longer > 128 or name == 'half')
 
 
 def test_prefixes_end_anywhere_and_random_ids_are_no_special_ones():

@@ -135,10 +135,9 @@ def test_the_batch_has_languages_and_steps_of_one_language():
   case='sentences',
 )
 @mutation(
-  'recipes: languages of XLM count rows',
-  "share='sentences'",
-  "share='rows'",
-  file='bertjax/examples/recipes.py',
+  'xlm stream: languages count rows',
+  "'rows'] = 'sentences'",
+  "'rows'] = 'rows'",
   case='sentences',
 )
 def test_languages_are_sampled_by_their_share_of_sentences(share):

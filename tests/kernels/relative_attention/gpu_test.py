@@ -18,6 +18,8 @@ from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tuning import Entry, Tile, using
 
+MUTATED = 'bertjax/kernels/relative_attention/gpu/tile.py'
+
 ONES = ra.Mask(np.ones((1, 4), np.int32), np.ones((1, 4), np.int32))
 
 
@@ -46,7 +48,6 @@ def lowered(case: cases.Case) -> str:
 @pytest.mark.parametrize('name', ['bert', 'transformer_xl_head41', 't5', 'longformer', 'all'])
 @mutation(
   'gpu: scores of a whole row in memory',
-  'bertjax/kernels/relative_attention/gpu/tile.py',
   'shape = (batch, heads, programs, tile.queries, tile.keys + 4)',
   'shape = (batch, heads, plan.queries, tile.queries, plan.keys)',
 )
@@ -72,14 +73,12 @@ def tiles(stages: int) -> Entry:
 )
 @mutation(
   'gpu: loads of the buffer are moved ahead of the stores that they wait for',
-  'bertjax/kernels/relative_attention/gpu/tile.py',
   'num_stages=1 if buffer else tile.stages',
   'num_stages=tile.stages',
   case='t5',
 )
 @mutation(
   'gpu: no kernel is pipelined as deep as its tile says',
-  'bertjax/kernels/relative_attention/gpu/tile.py',
   'num_stages=1 if buffer else tile.stages',
   'num_stages=1 if buffer else 2',
   case='bert',
@@ -115,21 +114,21 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
 
 @mutation(
   'gpu: a GPU does not get its kernel',
-  'bertjax/kernels/relative_attention/api.py',
   'if kernel in KERNELS:',
   "if kernel == 'tpu':",
+  file='bertjax/kernels/relative_attention/api.py',
 )
 @mutation(
   'attention: a declined kernel is silent',
-  'bertjax/kernels/relative_attention/api.py',
   '_say_fallback(impl, str(declined))',
   'pass',
+  file='bertjax/kernels/relative_attention/api.py',
 )
 @mutation(
   'attention: a declined kernel is said in every layer',
-  'bertjax/kernels/relative_attention/api.py',
   '@functools.cache\ndef _say_fallback',
   'def _say_fallback',
+  file='bertjax/kernels/relative_attention/api.py',
 )
 def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch, caplog):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')

@@ -11,6 +11,8 @@ from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
 from bertjax.tools.bench.parts import kernel_tune
 
+MUTATED = 'bertjax/tools/bench/parts/kernel_tune.py'
+
 TPU = {'timed': None, 'entries': [{'kernels': {'both': {'queries': 128, 'keys': 128}}}]}
 
 
@@ -23,9 +25,9 @@ def test_every_table_can_be_read_and_written(file):
 
 @mutation(
   'tiles: the length of a call is not looked at',
-  'bertjax/kernels/relative_attention/tuning/__init__.py',
   'in pairs[2:])',
   'in pairs[2:3])',
+  file='bertjax/kernels/relative_attention/tuning/__init__.py',
 )
 def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(tuning, 'FOLDER', tmp_path)
@@ -80,16 +82,10 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
 
 @mutation(
   'tiles: the tuner leaves the depth as it is',
-  'bertjax/tools/bench/parts/kernel_tune.py',
   'for tile in depths(impl, best[kernel])',
   'for tile in ()',
 )
-@mutation(
-  'tiles: the tuner keeps the slowest',
-  'bertjax/tools/bench/parts/kernel_tune.py',
-  'if seconds < least:',
-  'if seconds > least:',
-)
+@mutation('tiles: the tuner keeps the slowest', 'if seconds < least:', 'if seconds > least:')
 def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
   start = dict.fromkeys(tuning.KERNELS['gpu'], Tile(32, 32))
   goal = dict(forward=(128, 64), queries=(64, 128), keys=(16, 64), diagonals=(64, 64))

@@ -16,6 +16,8 @@ from bertjax.kernels.cross_entropy import Scores, cross_entropy
 from bertjax.models.layers.adaptive import AdaptiveWords
 from bertjax.objectives import lm
 
+MUTATED = 'bertjax/kernels/adaptive_softmax.py'
+
 VOCAB, WIDTH, CUTOFFS = 150, 16, (20, 50)
 
 
@@ -32,7 +34,6 @@ def words(div_val: int):
 
 @mutation(
   'adaptive softmax: clusters are counted from the first',
-  'bertjax/kernels/adaptive_softmax.py',
   'self.head.vocab_size - 1 - cluster',
   'self.bounds[0] + cluster',
 )
@@ -69,13 +70,12 @@ def test_equals_torch_with_the_clusters_counted_from_the_end():
 @pytest.mark.parametrize('div_val', [1, 4])
 @mutation(
   'adaptive softmax: tails without their biases',
-  'bertjax/models/layers/adaptive.py',
   'self.tables[i], self.biases[i], self._size(i))',
   'self.tables[i], 0 * self.biases[i], self._size(i))',
+  file='bertjax/models/layers/adaptive.py',
 )
 @mutation(
   'adaptive softmax: no gradient reaches the head from the words of clusters',
-  'bertjax/kernels/adaptive_softmax.py',
   'nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)',
   'nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)\n'
   '  nll_BP = jnp.where(head_BP == target_BP, nll_BP, jax.lax.stop_gradient(nll_BP))',
@@ -132,10 +132,7 @@ def formula(params, h_D, target: int):
 
 
 @mutation(
-  'adaptive softmax: right by the head alone',
-  'bertjax/kernels/adaptive_softmax.py',
-  'right_BP *= tail_right_BP',
-  'right_BP *= 1.0',
+  'adaptive softmax: right by the head alone', 'right_BP *= tail_right_BP', 'right_BP *= 1.0'
 )
 def test_right_are_the_targets_that_score_best_on_each_level():
   module, variables = words(div_val=1)
@@ -187,7 +184,6 @@ def everywhere(scores, target_BP, inside_BP):
 )
 @mutation(
   'adaptive softmax: the last group of a cluster is left out',
-  'bertjax/kernels/adaptive_softmax.py',
   '(jnp.sum(inside_n) + group - 1) // group',
   'jnp.sum(inside_n) // group',
 )
@@ -207,7 +203,6 @@ def test_a_cluster_is_scored_where_its_words_are(share, on_mesh):
 @pytest.mark.parametrize('count, groups', [(0, 0), (32, 1), (33, 2), (520, 17)])
 @mutation(
   'adaptive softmax: a cluster is scored at every position',
-  'bertjax/kernels/adaptive_softmax.py',
   '(jnp.sum(inside_n) + group - 1) // group',
   'jnp.int32(len(order_m) // group)',
 )
@@ -234,9 +229,9 @@ def test_a_cluster_costs_as_many_groups_as_its_words_fill(count, groups, monkeyp
 @pytest.mark.parametrize('div_val', [1, 4])
 @mutation(
   'adaptive inputs: a cutoff belongs to the cluster before it',
-  'bertjax/models/layers/adaptive.py',
   '(token_BT >= self.bounds[i])',
   '(token_BT > self.bounds[i] - (i == 0))',
+  file='bertjax/models/layers/adaptive.py',
 )
 def test_inputs_are_looked_up_in_their_cluster(div_val):
   module, variables = words(div_val)
@@ -253,9 +248,9 @@ def test_inputs_are_looked_up_in_their_cluster(div_val):
 
 @mutation(
   'flops: words of clusters count at every position',
-  'bertjax/models/transformer_xl.py',
   'if i else True',
   'if i > 99 else True',
+  file='bertjax/models/transformer_xl.py',
 )
 def test_flops_count_the_words_of_a_cluster_where_they_are():
   objective = lm.make(cases.config('transformer_xl', cutoffs=(40, 100), div_val=2))

@@ -162,10 +162,11 @@ def test_a_bilm_is_that_of_bilm_tf(golden, name):
   norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(gradient)))
   np.testing.assert_allclose(norm, theirs['0/grad_norm'], rtol=5e-5)
   if '0/grad/softmax/b' in theirs:
-    factor = max(1.0, norm / config['options']['all_clip_norm_val'])
-    clipped = jax.tree.map(lambda leaf: np.asarray(leaf) / factor, gradient)
-    wanted = bilm_of(theirs, '0/grad/', config['options'])
-    chex.assert_trees_all_close(clipped, wanted, atol=5e-6, rtol=2e-5)
+    wanted = bilm_of(theirs, '0/grad/', config['options'])  # before it is clipped at a norm of 10
+    found = jax.tree.map(np.asarray, gradient)
+    large = norm > 10  # words as large as 57, in float32
+    rtol, atol = (3e-4, 1e-3) if large else (2e-5, 5e-6)
+    chex.assert_trees_all_close(found, wanted, atol=atol, rtol=rtol)
 
 
 def random_layer(**fields):

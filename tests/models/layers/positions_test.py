@@ -9,13 +9,10 @@ from mutation import mutation
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers import positions
 
+MUTATED = 'bertjax/models/layers/positions.py'
 
-@mutation(
-  'positions: sines and cosines in turn',
-  'bertjax/models/layers/positions.py',
-  'if in_turn else',
-  'if not in_turn else',
-)
+
+@mutation('positions: sines and cosines in turn', 'if in_turn else', 'if not in_turn else')
 def test_sinusoids_are_those_of_the_originals():
   found = positions.sinusoids(np.array([3, 0, -2]), 8)
   assert found.shape == (3, 8)
@@ -30,7 +27,6 @@ def test_sinusoids_are_those_of_the_originals():
 @pytest.mark.parametrize('rate', [0.0, 0.5])
 @mutation(
   'positions: the table is dropped by row',
-  'bertjax/models/layers/positions.py',
   'row_B=jnp.zeros(1, jnp.uint32)',
   'row_B=noise.row_B[:1]',
 )

@@ -9,6 +9,7 @@ from mutation import mutation
 from tiers import in_tiers
 
 from bertjax import sharding
+from bertjax.config import sections
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
 
@@ -36,6 +37,7 @@ def test_the_vocabulary_is_the_configs_the_recipes_or_the_published_one():
   assert sized('bert', **{'data.train_vocab.size': 77}).vocab_size == 77
   assert sized('xlnet').vocab_size == 32000
   wide = importlib.import_module('configs.transformer_xl').get_config('wt103_base')
+  sections.complete(wide)
   assert own_step.sized(wide, 2, 32).model.vocab_size == 267_736
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mutation import mutation
 
-from bertjax.config import presets
+from bertjax.config import presets, sections
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.tools.preflight import compiled_step, estimate, proposal
@@ -32,6 +32,7 @@ def estimated(
 ) -> tuple[Any, dict[str, int]]:
   """(config, bytes by class) of a family's smallest model in bfloat16."""
   config = of.get_config('test')
+  sections.complete(config)
   config.preset = 'tpu'
   presets.apply(config, [], {})
   config.update_from_flattened_dict(fields)
@@ -161,5 +162,6 @@ def test_the_cheapest_change_that_fits_is_proposed():
 @pytest.mark.parametrize('policy, left', [('none', 4), ('dots', 2), ('full', 1)])
 def test_no_proposal_keeps_more(policy, left):
   config = bert.get_config('test')
+  sections.complete(config)
   config.model.remat = policy
   assert len(proposal.policies(config)) == left

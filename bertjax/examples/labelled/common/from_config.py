@@ -26,7 +26,9 @@ def open_rows(
   language: str = '',
   judged: bool = False,
 ) -> Rows:
-  """Opens a file of labelled examples.
+  """Opens a file of labelled examples. Raises UserError: a file that is not there, of another kind,
+  without examples or a column, or with a label that is wrong; an encoder that does not fit the
+  task, or no language where one is needed.
 
   Args:
     config: of the run; `data.task` says what its columns mean.
@@ -38,11 +40,6 @@ def open_rows(
     language: as of `extra_ids.ids`.
     judged: True where the labels are what a model is judged by; `config.data.task.unlabelled` is of
       what it learns from.
-
-  Raises:
-    UserError: a file that is not there, of another kind, without examples or a column, or with a
-      label that is wrong; an encoder that does not fit the task, or no language where one is
-      needed.
   """
   given = dict(config.data.task.items())
   if judged and 'unlabelled' in given:
@@ -94,7 +91,7 @@ def _read(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator
 
 
 def task_of(given: Any) -> tuple[Task, Any]:
-  """The task that `config.data.task` names, and its options, checked."""
+  """Returns the task that `config.data.task` names, and its options, checked."""
   module = registry.find('bertjax.examples.labelled', given['name'], 'config.data.task.name')
   fields = {name: value for name, value in given.items() if name != 'name'}
   options = read(module.TASK.options, fields, 'config.data.task')
@@ -104,15 +101,8 @@ def task_of(given: Any) -> tuple[Task, Any]:
 
 def fill_labels(model: Any, given: Any) -> None:
   """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
-  the task has.
-
-  Args:
-    model: `config.model`.
-    given: `config.data.task`.
-
-  Raises:
-    UserError: a head for another number of classes.
-  """
+  the task has that `config.data.task`, `given`, names. Raises UserError: a head for another number
+  of classes."""
   task, options = task_of(given)
   known = task.classes(options)
   for key in ('labels', 'token_labels'):

@@ -18,11 +18,9 @@ def is_cls_last(model: Any) -> bool:
 
 
 def with_cls_last(examples: Labelled) -> Labelled:
-  """The examples as XLNet reads them: the [CLS] that begins a part ends it, in segment 2.
-
+  """Returns the examples as XLNet reads them: the [CLS] that begins a part ends it, in segment 2.
   [CLS] a [SEP] b [SEP] becomes a [SEP] b [SEP] [CLS] (zihangdai/xlnet, classifier_utils.py). The
-  original pads on the left, which tells a model nothing that knows distances alone.
-  """
+  original pads on the left, which tells a model nothing that knows distances alone."""
   part_n = examples.part_n or [np.ones(len(id_n), np.int32) for id_n in examples.id_n]
   turned = lambda found: [_turned(x_T, p_T) for x_T, p_T in zip(found, part_n, strict=True)]
   type_n = turned(examples.type_n)
@@ -33,17 +31,17 @@ def with_cls_last(examples: Labelled) -> Labelled:
 
 
 def _turned(x_T: np.ndarray, part_T: np.ndarray) -> np.ndarray:
-  """The first entry of each part behind its others."""
+  """Returns the first entry of each part behind its others."""
   column_T = np.arange(1, len(x_T) + 1)
   column_T[ends(part_T)] = starts(part_T)
   return x_T[column_T]
 
 
 def starts(part_T: np.ndarray) -> np.ndarray:
-  """The first column of each part."""
+  """Returns the first column of each part."""
   return np.flatnonzero(np.diff(part_T, prepend=0))
 
 
 def ends(part_T: np.ndarray) -> np.ndarray:
-  """The last column of each part."""
+  """Returns the last column of each part."""
   return np.flatnonzero(np.diff(part_T, append=0))

@@ -23,38 +23,25 @@ RACE = ('article', 'questions', 'options', 'answers')
 
 
 class Question(NamedTuple):
-  """A question of a file.
+  """A question of a file."""
 
-  Attributes:
-    place: where it stands, for messages.
-    context: the text that it is about.
-    question: may be ''.
-    choices: the answers to choose from.
-    right: which one is right, as the file says it; None where it is not asked for.
-    blank: what a choice takes the place of, where the question has it; '': it follows the question.
-  """
-
-  place: str
-  context: str
-  question: str
-  choices: Sequence[str]
-  right: Any
+  place: str  # where it stands, for messages
+  context: str  # the text that it is about
+  question: str  # may be ''
+  choices: Sequence[str]  # the answers to choose from
+  right: Any  # which one is right, as the file says it; None where it is not asked for
+  # what a choice takes the place of, where the question has it; '': it follows the question
   blank: str = ''
 
 
 class Where(NamedTuple):
-  """Columns of a file of the form 'columns'.
+  """Columns of a file of the form 'columns'."""
 
-  Attributes:
-    context, question: of these; question may be '', where there is none.
-    choices: one of a list, or several.
-    label: of the right one; '': it is not asked for.
-  """
-
+  # context, question: of these; question may be '', where there is none
   context: str
   question: str
-  choices: Sequence[str]
-  label: str
+  choices: Sequence[str]  # one of a list, or several
+  label: str  # of the right one; '': it is not asked for
 
 
 def read(path: str, form: Form, where: Where) -> Iterator[Question]:
@@ -71,7 +58,7 @@ def read(path: str, form: Form, where: Where) -> Iterator[Question]:
 
 
 def pairs(found: Sequence[Question]) -> tuple[list[str], list[str]]:
-  """The two texts of each choice of each question: its context, and question and choice."""
+  """Returns the two texts of each choice of each question: its context, and question and choice."""
   each = [(question, choice) for question in found for choice in question.choices]
   return [q.context for q, _ in each], [_asked(q, choice) for q, choice in each]
 

@@ -23,15 +23,10 @@ OBJECT = 'a JSON object on each line (`jq -c .[]` makes that of an array)'
 
 
 class Record(NamedTuple):
-  """One line of a table, or one example.
+  """One line of a table, or one example."""
 
-  Attributes:
-    place: file and line, for messages.
-    values: column -> what stands there.
-  """
-
-  place: str
-  values: Mapping[str, Any]
+  place: str  # file and line, for messages
+  values: Mapping[str, Any]  # column -> what stands there
 
 
 def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:

@@ -29,26 +29,17 @@ _BLOCK_SITE = 'labelled batches'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-  """The rows of a file.
+  """The rows of a file."""
 
-  Attributes:
-    store: knows the vocabulary.
-    examples: of the file.
-    length: of a row at most.
-    seed: of the order of an epoch.
-    together: rows from a multiple of this number on have one length: those of a batch.
-    length_block: batches whose rows are put in order of length together; 1: rows lie in any batch.
-    cls_last: whether the [CLS] of each part is its last token.
-    extra_ids: table of `config.model.extra` -> the id of all tokens, `<name>_BT`.
-  """
-
-  store: Store
+  store: Store  # knows the vocabulary
   examples: Labelled
-  length: int
-  seed: int
-  together: int
+  length: int  # of a row at most
+  seed: int  # of the order of an epoch
+  together: int  # rows from a multiple of this number on have one length: those of a batch
+  # batches whose rows are put in order of length together; 1: rows lie in any batch
   length_block: int = 1
-  cls_last: bool = False
+  cls_last: bool = False  # whether the [CLS] of each part is its last token
+  # table of `config.model.extra` -> the id of all tokens, `<name>_BT`
   extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   @property
@@ -130,7 +121,7 @@ class Rows:
     return batch
 
   def template(self) -> dict[str, np.ndarray]:
-    """A row of the full length, of zeros."""
+    """Returns a row of the full length, of zeros."""
     row = self.batch(np.zeros(1, np.int64), shuffle=False)
     texts = lambda name, x: (1, self.length) if name.endswith('_BT') else x.shape
     return {k: np.zeros(texts(k, x), x.dtype) for k, x in row.items() if k != 'dropped_B'}
@@ -170,7 +161,7 @@ class Rows:
     return dataclasses.replace(self, examples=self.examples.take(number_n)), number_n
 
   def bucket(self, size: int) -> int:
-    """The least length of a row that holds so many tokens."""
+    """Returns the least length of a row that holds so many tokens."""
     return next(length for length in self.lengths if length >= size)
 
   @functools.cached_property

@@ -21,15 +21,10 @@ LONGEST = 2**32  # bytes of a line, which may be the whole file
 
 
 class Answer(NamedTuple):
-  """An answer that a person gave.
-
-  Attributes:
-    text: of it.
-    begin: its first character in the context, by code points.
-  """
+  """An answer that a person gave."""
 
   text: str
-  begin: int
+  begin: int  # its first character in the context, by code points
 
 
 def read(path: str, answers: bool = True) -> Iterator[Record]:
@@ -87,7 +82,7 @@ def _record(context: str, place: str, said: Any, path: str, answers: bool) -> Re
 
 
 def _list(holder: Any, key: str, place: str) -> list[tuple[Any, str]]:
-  """The items of a list, each with where it stands."""
+  """Returns the items of a list, each with where it stands."""
   found = _item(holder, key, (list,), place)
   return [(each, f'{place}, {key}[{number}]') for number, each in enumerate(found)]
 

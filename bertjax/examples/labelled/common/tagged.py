@@ -21,19 +21,12 @@ _BLANKS = re.compile(' +')
 
 
 class Sentence(NamedTuple):
-  """A sentence of a file.
+  """A sentence of a file."""
 
-  Attributes:
-    place: the file; with the line, where all of the sentence is in one.
-    words: may be empty strings: files have such.
-    tags: as many; () where they are not asked for.
-    lines: of each word; () where all are in one.
-  """
-
-  place: str
-  words: list[str]
-  tags: list[str]
-  lines: Sequence[int] = ()
+  place: str  # the file; with the line, where all of the sentence is in one
+  words: list[str]  # may be empty strings: files have such
+  tags: list[str]  # as many; () where they are not asked for
+  lines: Sequence[int] = ()  # of each word; () where all are in one
 
   def at(self, number: int) -> str:
     """Returns the place of a word, file with line or word number, for error messages."""
@@ -41,17 +34,12 @@ class Sentence(NamedTuple):
 
 
 class Where(NamedTuple):
-  """The columns that hold the words and the tags.
+  """The columns that hold the words and the tags."""
 
-  Attributes:
-    names: column names in tables and JSON lines; only that of the words if no tags are needed.
-    columns: column numbers in other files, from 1, or from the end with -1; likewise.
-    separator: string between the words in a field of a table.
-  """
-
+  # column names in tables and JSON lines; only that of the words if no tags are needed
   names: Sequence[str]
-  columns: Sequence[int]
-  separator: str
+  columns: Sequence[int]  # column numbers in other files, from 1, or from the end with -1; likewise
+  separator: str  # string between the words in a field of a table
 
 
 def read(path: str, where: Where) -> Iterator[Sentence]:

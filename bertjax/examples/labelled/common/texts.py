@@ -14,17 +14,11 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 class Row(NamedTuple):
-  """A row of tokens.
+  """A row of tokens."""
 
-  Attributes:
-    id_n: int32, special tokens included.
-    type_n: int32, 0 of the first text, 1 of the second.
-    cut: tokens that were left out.
-  """
-
-  id_n: np.ndarray
-  type_n: np.ndarray
-  cut: int
+  id_n: np.ndarray  # int32, special tokens included
+  type_n: np.ndarray  # int32, 0 of the first text, 1 of the second
+  cut: int  # tokens that were left out
 
 
 def rows(
@@ -52,7 +46,7 @@ def rows(
 
 
 def _encoded(texts: Sequence[str], vocabulary: Vocabulary) -> list[np.ndarray]:
-  """The ids of each text; a text that stands there several times is encoded once."""
+  """Returns the ids of each text; a text that stands there several times is encoded once."""
   known = list(dict.fromkeys(texts))
   ids = dict(zip(known, vocabulary.encode_batch(known), strict=True))
   return [ids[text] for text in texts]

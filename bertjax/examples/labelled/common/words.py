@@ -14,25 +14,17 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 class Row(NamedTuple):
-  """A row of tokens.
+  """A row of tokens."""
 
-  Attributes:
-    id_n: int32, special tokens included.
-    first_n: int64, columns of the first pieces of the words that it has room for.
-    tokens: that it would have if there were room.
-  """
-
-  id_n: np.ndarray
-  first_n: np.ndarray
-  tokens: int
+  id_n: np.ndarray  # int32, special tokens included
+  first_n: np.ndarray  # int64, columns of the first pieces of the words that it has room for
+  tokens: int  # that it would have if there were room
 
 
 def rows(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int) -> list[Row]:
-  """Returns the rows of some sentences of words, of at most `length` tokens.
-
-  A word is encoded behind a blank, as it stands in a text. One that has no piece, such as a control
-  character, is [UNK], so that it can have a tag.
-  """
+  """Returns the rows of some sentences of words, of at most `length` tokens. A word is encoded
+  behind a blank, as it stands in a text. One that has no piece, such as a control character, is
+  [UNK], so that it can have a tag."""
   cls, sep = texts.special(vocabulary, ('cls', 'sep'))
   if length <= 2:
     raise UserError(f'config.length={length} leaves no room for words: 2 tokens are special')

@@ -166,7 +166,7 @@ def backward(
   tiles: Mapping[str, Tile],
   interpret: bool,
 ) -> layout.Folded:
-  """The gradients of the folded operands."""
+  """Returns the gradients of the folded operands."""
   dy = dy_BTNH.astype(folded.v_BSNH.dtype)
   delta_BTN = jnp.sum(dy.astype(jnp.float32) * y_BTNH.astype(jnp.float32), axis=-1)
   x = tile_lib.named(folded, vectors)
@@ -213,7 +213,7 @@ def _windows(folded: layout.Folded, plan: Plan, programs: int) -> Refs:
 
 
 def diagonals(seen_BIJ: Array) -> Array:
-  """The visits by diagonal, j - i + I - 1, and block of queries: bool [B, I + J - 1, I]."""
+  """Returns the visits by diagonal, j - i + I - 1, and block of queries: bool [B, I + J - 1, I]."""
   _, blocks_q, blocks_k = seen_BIJ.shape
   i = jnp.arange(blocks_q)[None]
   j_XI = jnp.arange(blocks_q + blocks_k - 1)[:, None] - (blocks_q - 1) + i

@@ -60,7 +60,7 @@ def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
 
 
 def tiles(folded: layout.Folded) -> Mapping[str, Tile]:
-  """The tile of each kernel."""
+  """Returns the tile of each kernel."""
   call = Call.of(folded.q_BTNH, folded.k_BSNH, folded.r_RNH)
   return choose('gpu', jax.devices()[0].device_kind, call)
 
@@ -68,7 +68,7 @@ def tiles(folded: layout.Folded) -> Mapping[str, Tile]:
 def forward(
   folded: layout.Folded, vectors: layout.Vectors, rules: layout.Rules
 ) -> tuple[Array, Array]:
-  """The output [B, T, N, H] and the logarithm to base 2 of each query's sum, [B, N, T]."""
+  """Returns the output [B, T, N, H] and the logarithm to base 2 of each query's sum, [B, N, T]."""
   batch, queries, heads, _ = folded.q_BTNH.shape
   plan = tile_lib.plan(folded, rules, tiles(folded)['forward'], INTERPRET)
   x = tile_lib.named(folded, vectors)

@@ -62,7 +62,7 @@ class Rules:
 
 
 def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
-  """The operands of `relative_attention` as a kernel's core takes them."""
+  """Returns the operands of `relative_attention` as a kernel's core takes them."""
   q_BTNH, mask, relative, dropout = x.q_BTNH, x.mask, x.relative or Relative(), x.dropout
   dtype, scale = q_BTNH.dtype, x.scale
 
@@ -103,7 +103,7 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
 
 
 def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:
-  """The blocks that may hold a visible pair, see `block_sparsity.seen`: bool [B, I, J]."""
+  """Returns the blocks that may hold a visible pair, see `block_sparsity.seen`: bool [B, I, J]."""
   mask = Mask(*vectors[:6], window=rules.window, see_self=rules.see_self)
   memory = vectors.example_k_BS.shape[1] - vectors.example_q_BT.shape[1]
   return block_sparsity.seen(mask, memory, rules.near, block_q, block_k)

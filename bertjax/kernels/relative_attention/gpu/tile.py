@@ -54,7 +54,7 @@ class Plan:
 
 
 def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
-  """The plan of a kernel."""
+  """Returns the plan of a kernel."""
   _, queries, _, size = folded.q_BTNH.shape
   rows = 0 if folded.bias_NR is None else folded.bias_NR.shape[1]
   rows = rows if folded.r_RNH is None else folded.r_RNH.shape[0]
@@ -62,7 +62,7 @@ def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
 
 
 def named(folded: Folded, vectors: Vectors) -> Refs:
-  """The operands that are there, by name."""
+  """Returns the operands that are there, by name."""
   return {k: x for k, x in (folded._asdict() | vectors._asdict()).items() if x is not None}
 
 
@@ -121,10 +121,8 @@ def vector(ref: Any, first: Array, count: int, limit: int) -> Array:
 
 
 def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
-  """Rows of an [L, H] array, [count, H padded]; an index outside has the nearest row.
-
-  What is outside of an array is seen by nobody and sees nothing, so any finite numbers do.
-  """
+  """Rows of an [L, H] array, [count, H padded]; an index outside has the nearest row. What is
+  outside of an array is seen by nobody and sees nothing, so any finite numbers do."""
   index, column = jnp.clip(index, 0, limit - 1)[:, None], jnp.arange(plan.padded)[None]
   if plan.padded == plan.size:
     return triton.load(ref.at[index, column])
@@ -158,7 +156,7 @@ def _distance(plan: Plan, t0: Array, s0: Array) -> Array:
 
 
 def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
-  """The mask of a tile, bool [block_q, block_k]; `reference.visible`."""
+  """Returns the mask of a tile, bool [block_q, block_k]; `reference.visible`."""
   rules = plan.rules
   mine = lambda name: vector(x[f'{name}_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
   theirs = lambda name: vector(x[f'{name}_k_BS'], s0, plan.tile.keys, plan.keys)[None]
@@ -189,7 +187,7 @@ def kept(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
 
 
 def _row(x: Refs, plan: Plan, distance: Array) -> Array:
-  """The table's row of each distance."""
+  """Returns the table's row of each distance."""
   if 'direction_B' in x:
     distance = distance * x['direction_B'][...]
   return plan.rules.far - distance
@@ -206,10 +204,8 @@ def piece(x: Refs, plan: Plan, k: int, t0: Array, s0: Array) -> Array:
 
 
 def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Array, Array]:
-  """Returns the key's index of each entry of a tile's k-th piece, and True if it is inside.
-
-  Row c of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k].
-  """
+  """Returns the key's index of each entry of a tile's k-th piece, and True if it is inside. Row c
+  of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k]."""
   # The zero depends on the visit: else these arrays would stay in registers over the whole loop.
   zero = jax.lax.shift_right_logical(t0 | s0, 30)
   first = zero + (k * plan.tile.keys - (plan.tile.queries - 1))

@@ -22,35 +22,30 @@ LANES = 128  # of a register, and of a tile of memory
 
 
 class Shape(NamedTuple):
-  """Static sizes and options of the operation.
+  """Static sizes and options of the operation."""
 
-  Attributes:
-    rows, heads, queries, keys, size: B, N, T, S, H before padding.
-    block: queries and keys of a block; all lengths are padded to multiples of it.
-    wide, group: H, padded to a multiple of 64; heads of a block, to multiples of which N is padded.
-    scale, near, window, see_self: of `Operands` and its mask.
-    order, globals_, position, bias, segment: True if the operation has them.
-    rate: rate of the dropout; 0: none.
-  """
-
+  # rows, heads, queries, keys, size: B, N, T, S, H before padding
   rows: int
   heads: int
   queries: int
   keys: int
   size: int
-  block: int
+  block: int  # queries and keys of a block; all lengths are padded to multiples of it
+  # wide, group: H, padded to a multiple of 64; heads of a block, to multiples of which N is padded
   wide: int
   group: int
+  # scale, near, window, see_self: of `Operands` and its mask
   scale: float
   near: int | None
   window: int | None
   see_self: bool
+  # order, globals_, position, bias, segment: True if the operation has them
   order: bool
   globals_: bool
   position: bool
   bias: bool
   segment: bool
-  rate: float
+  rate: float  # rate of the dropout; 0: none
 
   @property
   def memory(self) -> int:
@@ -145,7 +140,7 @@ def flat(shape: Shape, x_NH: Array) -> Array:
 
 
 def heads_of(shape: Shape, x_D: Array) -> Array:
-  """The inverse of `flat`."""
+  """Returns the inverse of `flat`."""
   x_NH = x_D.reshape(*x_D.shape[:-1], -1, shape.wide)
   return x_NH[..., : shape.heads, : shape.size]
 
@@ -167,7 +162,7 @@ def _vectors(relative: Relative, heads: int, size: int) -> Array:
 
 
 def _table(table: Array | None, relative: Relative, shape: Shape, layout: Any) -> Array | None:
-  """The rows of a table for all distances of the padded operation, [E, ..]."""
+  """Returns the rows of a table for all distances of the padded operation, [E, ..]."""
   if table is None:
     return None
   first = shape.memory + shape.blocks[0] * shape.block - 1
@@ -213,6 +208,6 @@ def _integers(shape: Shape, mask: Mask, relative: Relative, dropout: Dropout | N
 
 
 def unpack(shape: Shape, y_BTD: Array) -> Array:
-  """A padded result as [B, T, N * H]."""
+  """Returns a padded result as [B, T, N * H]."""
   y_BTNH = heads_of(shape, y_BTD[:, : shape.queries])
   return y_BTNH.reshape(shape.rows, shape.queries, shape.heads * shape.size)

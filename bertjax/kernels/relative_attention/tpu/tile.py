@@ -48,7 +48,7 @@ def row(column: Array) -> Array:
 
 
 def dot(x: Array, y: Array, axes: tuple[int, int]) -> Array:
-  """The product over one axis of each, float32."""
+  """Returns the product over one axis of each, float32."""
   # bfloat16 has one precision; float32 asks for all of it.
   precision = jax.lax.Precision.HIGHEST if x.dtype == jnp.float32 else None
   numbers = (((axes[0],), (axes[1],)), ((), ()))
@@ -86,7 +86,7 @@ class Tile:
     self.score_bb = self._score()
 
   def biased(self, vector: int) -> Array:
-    """The queries with one of the vectors U, W, Z added, float32."""
+    """Returns the queries with one of the vectors U, W, Z added, float32."""
     return self.q_b.astype(jnp.float32) + self.vectors[vector : vector + 1]
 
   def _pair(self, name: int) -> tuple[Array, Array]:
@@ -159,8 +159,8 @@ class Tile:
 
 
 def _specs(shape: Shape) -> list[Any]:
-  """The blocks of Floats and Integers that a step reads. Steps are (row, group of heads, block of
-  queries, visit)."""
+  """Returns the blocks of Floats and Integers that a step reads. Steps are (row, group of heads,
+  block of queries, visit)."""
   b, lanes = shape.block, shape.lanes
   q_blocks, k_blocks = shape.blocks
 

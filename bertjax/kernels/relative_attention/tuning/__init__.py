@@ -93,7 +93,7 @@ def path(kind: str) -> pathlib.Path:
 
 @functools.cache
 def load(impl: str, kind: str) -> Table:
-  """The table of a kind of device, or that of all kinds without one, which is said once."""
+  """Returns the table of a kind of device, or that of all kinds without one, which is said once."""
   own = path(kind)
   file = own if own.exists() else FOLDER / f'{impl}.json'
   if file != own:
@@ -152,7 +152,7 @@ def check(impl: str, kernel: str, tile: Tile) -> None:
 
 
 def dump(table: Table, timed: str | None) -> dict[str, Any]:
-  """The content of a table's file; `parse` reads it."""
+  """Returns the content of a table's file; `parse` reads it."""
   told = lambda x: {k: v for k, v in x._asdict().items() if x._field_defaults.get(k) != v}
   tiles = lambda entry: dict(kernels={k: told(tile) for k, tile in entry.kernels.items()})
   return dict(timed=timed, entries=[told(entry) | tiles(entry) for entry in table])

@@ -103,8 +103,8 @@ def system(config: Any, batch: Batch) -> System:
 
 
 def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
-  """Returns our train step, lowered for the devices of a mesh, which need not be there. Returns
-  (lowered step of (state, batch, seed, rate), key -> state, shardings of the state)."""
+  """Returns our train step, lowered for the devices of a mesh, which need not be there: (lowered
+  step of (state, batch, seed, rate), key -> state, shardings of the state)."""
   objective, boxed, tx = system(config, batch)
   rules = sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, hosts=1)

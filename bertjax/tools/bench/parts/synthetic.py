@@ -15,11 +15,8 @@ SENTENCE = (12, 36)  # tokens, from and to
 
 
 def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
-  """Returns the second batch of a text, so that rows that go on do so.
-
-  Args:
-    store: the text; None: made up.
-  """
+  """Returns the second batch of a store, or of made-up text without one, so that rows that go on do
+  so."""
   data, rows = config.data, config.batch_size
   store = store or made_up(
     config.model.vocab_size,
