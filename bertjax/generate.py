@@ -1,9 +1,10 @@
 """Writes texts with a trained model: python -m bertjax.generate --workdir=RUN --text='Once' [..]
 
-Each text goes on from its prompt, --text or a line of --input; a model with a decoder, as T5, reads
-it and writes another one. Without more the likeliest token is taken each time; --temperature,
---top_k and --top_p draw, --beams searches. --shots=FILE puts the text of a file, examples of what
-is asked for, before each prompt. --json prints a JSON object a text: text, tokens, score.
+Each text goes on from its prompt, --text or a line of --input, and is printed behind it; a model
+with a decoder, as T5, reads it and writes another one, which is printed alone. Without more the
+likeliest token is taken each time; --temperature, --top_k and --top_p draw, --beams searches.
+--shots=FILE puts the text of a file, examples of what is asked for, before each prompt. --json
+prints a JSON object a text: text, tokens, score.
 """
 
 import json
@@ -30,7 +31,7 @@ _TOP_K = flags.DEFINE_integer('top_k', 0, 'Draw from the k likeliest tokens. Def
 _TOP_P = flags.DEFINE_float(
   'top_p', 1.0, 'Draw from the likeliest tokens of that probability together.', 0.0, 1.0
 )
-_SEED = flags.DEFINE_integer('seed', 0, 'Seed of the draws. Default: 0.', 0)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of the draws. Default: 0.', 0, (1 << 31) - 1)
 _SHOTS = flags.DEFINE_string('shots', None, 'File whose text stands before each prompt.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
 flags.adopt_module_key_flags(use_flags)
@@ -57,7 +58,9 @@ def _shots() -> str:
 
 def main() -> None:
   """Prints what the model writes."""
-  from bertjax.use.decoding import Beams, Sampling  # jax: after the flags, so that --help is quick
+  # jax comes after the flags, so that --help is quick
+  from bertjax.models.layers.contracts import PairModel
+  from bertjax.use.decoding import Beams, Sampling
 
   draws = _TOP_K.value or _TOP_P.value < 1
   temperature = float(bool(draws)) if _TEMPERATURE.value is None else _TEMPERATURE.value
@@ -67,12 +70,14 @@ def main() -> None:
   beams = Beams(_BEAMS.value, _ALPHA.value) if _BEAMS.value else None
   parts, before = _prompts(), _shots()
   model = use_flags.load()
+  alone = isinstance(model.net.model, PairModel)
   with Bar('generate') as bar:
     for part in parts:
       prompts = [before + text for text in part.texts]
       found = model.generate(prompts, _NEW.value, sampling, beams, _SEED.value, first=part.first)
       for prompt, each in zip(part.texts, found, strict=True):
-        print(json.dumps(each._asdict(), ensure_ascii=False) if _JSON.value else prompt + each.text)
+        text = each.text if alone else prompt + each.text
+        print(json.dumps(each._asdict(), ensure_ascii=False) if _JSON.value else text)
       sys.stdout.flush()
       bar.show(f'{part.first + len(part.texts) - 1} texts', part.done)
 

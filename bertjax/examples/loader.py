@@ -177,7 +177,8 @@ def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
 
 
 def _fill_up(name, value, missing, examples):
-  empty = examples.store.special['pad'] if name in ('token_BT', 'out_token_BU') else 0
+  word = name in ('token_BT', 'out_token_BU')
+  empty = (examples.store.special['pad'] or 0) if word else 0
   return np.pad(
     value, ((0, missing), *itertools.repeat((0, 0), value.ndim - 1)), constant_values=empty
   )

@@ -49,7 +49,7 @@ def open_recipe(data: Any) -> Recipe:
 
 def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str) -> None:
   """Refuses a vocabulary, which `where` names, without the special tokens that rows need."""
-  needed = dict.fromkeys(('pad', *recipe.plan.special, *recipe.masking.special))
+  needed = dict.fromkeys((*recipe.masking.special, *recipe.plan.special))
   missing = [name for name in needed if special.get(name) is None]
   if missing:
     raise UserError(

@@ -6,7 +6,7 @@ transformer, t5/data/preprocessors.py. The noises `t5_*` are made of it.
 
 A run of hidden tokens becomes a sentinel, numbered from the first run of its text on, so the two
 texts agree where a text begins with what is not hidden. Both end with </s> (`sep`); the second is
-read one token late, behind the id of padding.
+read one token late, behind START.
 """
 
 from typing import Any
@@ -17,6 +17,8 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Stream
 from bertjax.errors import UserError
 from bertjax.examples.layout import Rows, ragged, starts
+
+START = 0  # T5's padding; models/t5.py begins to write with it in any vocabulary
 
 
 def hidden(tokens: Any, rate: float) -> np.ndarray:
@@ -139,8 +141,8 @@ def target(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int, start: 
 
 
 def ends(store) -> tuple[int, int]:
-  """Returns the ids of </s> and of padding, with which texts end and a decoder begins."""
-  return store.special['sep'], store.special['pad']
+  """Returns the id of </s>, with which texts end, and that with which a decoder begins."""
+  return store.special['sep'], START
 
 
 def check(store, needed: int, length: int) -> None:

@@ -52,7 +52,7 @@ def texts(
   Raises:
     UserError: as there.
   """
-  _check(model, new_tokens, how)
+  _check(model, new_tokens, how, seed)
   rows = _rows(model, listed(prompts, first), new_tokens, first)
   end = model.vocabulary.special.get('sep') if ends else None
   found: list[Any] = [None] * len(rows)
@@ -70,7 +70,7 @@ def texts(
   return found
 
 
-def _check(model: Any, new_tokens: int, how: Sampling | Beams) -> None:
+def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> None:
   if not isinstance(model.net.model, WritingModel):
     raise UserError(
       f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected a model '
@@ -78,13 +78,15 @@ def _check(model: Any, new_tokens: int, how: Sampling | Beams) -> None:
     )
   if new_tokens < 1:
     raise UserError(f'new_tokens: expected 1 at least, got {new_tokens}')
+  if not 0 <= seed < 1 << 31:
+    raise UserError(f'seed: expected from 0 to 2^31 - 1, got {seed}')
   size = model.vocabulary.size
   if isinstance(how, Beams) and not 1 <= how.count <= size // 2:
     raise UserError(
       f'beams: expected from 1 to half of the {size} words of the vocabulary, got {how.count}'
     )
   if isinstance(how, Sampling):
-    if how.temperature < 0 or not 0 < how.top_p <= 1 or how.top_k < 0:
+    if not 0 <= how.temperature < np.inf or not 0 < how.top_p <= 1 or how.top_k < 0:
       raise UserError(
         'expected temperature >= 0, 0 < top_p <= 1 and top_k >= 0, got '
         f'{how.temperature}, {how.top_p} and {how.top_k}'

@@ -24,6 +24,7 @@ import numpy as np
 from bertjax import registry, sharding
 from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
+from bertjax.models.layers.contracts import PairModel
 from bertjax.objectives import lm
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import Row
@@ -204,10 +205,12 @@ class Model(FineTuned):
       new_tokens: at most.
       sampling: how tokens are drawn; None: the likeliest is taken.
       beams: a search of so many beams in place of it.
-      seed: of the draws; a text depends on it, its number and its prompt alone.
+      seed: of the draws, from 0 to 2^31 - 1; a text depends on it, its number and its prompt alone.
       ends: whether a text ends with the vocabulary's end; else it has all the tokens.
       first: number of the first prompt, for messages.
     """
+    if sampling is not None and beams is not None:
+      raise UserError('tokens are drawn or searched: expected one of sampling and beams, got both')
     return generate.texts(
       self, prompts, new_tokens, beams or sampling or Sampling(), seed, ends, first
     )
@@ -291,4 +294,9 @@ class Model(FineTuned):
       raise UserError(
         f'{self.source}, of config.model.name={self.net.name!r}, has no head for words and cannot '
         f'{what}: expected a model with one; this one embeds texts'
+      )
+    if isinstance(self.net.model, PairModel):
+      raise UserError(
+        f'{self.source}, of config.model.name={self.net.name!r}, scores the words of a second text '
+        f'and cannot {what}: this one embeds and writes texts (bertjax.generate)'
       )

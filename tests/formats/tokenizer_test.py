@@ -108,8 +108,11 @@ def test_real_vocabularies(shared, lines, tmp_path, name, family):
     ('roberta', 'roberta', '<s> a </s> </s> b </s>', None),
     ('xlnet/spiece.model', 'xlnet', '▁a <sep> ▁ b <sep> <cls>', [0, 0, 1, 1, 1, 2]),
     ('xlm-xnli15/codes_xnli_15', 'xlm', '</s> a</w> </s> b</w> </s>', None),
+    ('gpt2', 'gpt2', 'a b', None),
+    ('roberta', 'openai_gpt', 'a b', None),
+    ('t5', 't5', '▁ a </s> ▁ b </s>', None),
   ],
-  ids=['bert', 'roberta', 'xlnet', 'xlm'],
+  ids=['bert', 'roberta', 'xlnet', 'xlm', 'gpt2', 'gpt', 't5'],
 )
 def test_what_stands_around_a_pair(shared, tmp_path, name, family, tokens, types):
   if family == 'xlm':
@@ -119,6 +122,10 @@ def test_what_stands_around_a_pair(shared, tmp_path, name, family, tokens, types
   found = theirs('a', 'b')
   assert theirs.convert_ids_to_tokens(found['input_ids']) == tokens.split()
   assert found.get('token_type_ids') == types
+  if family in ('gpt2', 'openai_gpt', 't5'):
+    assert theirs.eos_token in ('</s>', '<|endoftext|>')
+  if name == 'gpt2':
+    return  # it has no padding
   padded = theirs(['a', 'a b c d'], padding=True)['input_ids'][0]
   assert padded[0 if family == 'xlnet' else -1] == theirs.pad_token_id
 

@@ -32,7 +32,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
     followed_n[:] = True
   weight_BP = place(rows, followed_n).astype(np.float32)
   return dict(
-    token_BT=place(rows, token_n, store.special['pad']),
+    token_BT=place(rows, token_n, store.special['pad'] or 0),
     target_pos_BP=place(rows, rows.cell_n % rows.shape[1] * followed_n),
     target_BP=place(rows, next_n * followed_n),
     weight_BP=weight_BP,

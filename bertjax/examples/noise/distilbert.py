@@ -62,4 +62,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   return targets.decided(rows, options, limit, store, index_n[kept_n], dropped_E)
 
 
-MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, slots, block)
+MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, slots, block)

@@ -88,7 +88,7 @@ def _coins(rows: Rows, options: Options) -> np.ndarray:
 
 MASKING = Masking(
   Options,
-  ('cls', 'sep', 'mask'),
+  ('pad', 'cls', 'sep', 'mask'),
   targets.check,
   corrupt,
   slots,

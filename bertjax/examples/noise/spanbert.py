@@ -250,7 +250,7 @@ def _mask(chosen_c, left_S, hit_S, begin_S, size_S):
 
 MASKING = Masking(
   Options,
-  ('cls', 'sep', 'mask'),
+  ('pad', 'cls', 'sep', 'mask'),
   _check,
   corrupt,
   targets.slots,

@@ -10,14 +10,18 @@ ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
 _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
 _LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert'
+_GPT = ('gpt2', 'openai_gpt')
 LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys(_LIKE_BERT.split(), _BERT),
   **dict.fromkeys(('roberta', 'xlm_roberta'), _ROBERTA),
   'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
   'xlm': ('cls A sep', 'cls A sep B sep'),
-  'transformer_xl': ('A', 'A B'),
+  't5': ('A sep', 'A sep B sep'),
+  **dict.fromkeys(('transformer_xl', *_GPT), ('A', 'A B')),
 }
-_WITHOUT_TYPES = ('roberta', 'xlm_roberta', 'distilbert', 'modernbert', 'xlm', 'transformer_xl')
+_WITHOUT_TYPES = (
+  'roberta', 'xlm_roberta', 'distilbert', 'modernbert', 'xlm', 'transformer_xl', 't5', *_GPT,
+)  # fmt: skip
 PADDED_LEFT = ('xlnet', 'transformer_xl')
 
 
@@ -79,6 +83,8 @@ def names(vocabulary: Vocabulary, family: str) -> dict[str, str]:
     found |= dict(bos_token='<s>', eos_token='</s>')
   elif sep == '<|endoftext|>':  # GPT-2's only one
     found |= dict(bos_token=sep, eos_token=sep, unk_token=sep)
+  elif family in ('t5', *_GPT) and sep:
+    found |= dict(eos_token=sep) | (dict(bos_token=cls) if cls else {})
   elif vocabulary.type == whole_words.WORDS:
     found['eos_token'] = whole_words.END[whole_words.WORDS]
   return found

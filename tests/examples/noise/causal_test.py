@@ -39,3 +39,18 @@ def test_nothing_is_hidden():
   rows = placed([9, 4], capacity=16)
   token_BT = causal.corrupt(rows, causal.Options(), random_store(3))['token_BT']
   np.testing.assert_array_equal(token_BT[token_BT > 0], rows.token_n)
+
+
+@mutation(
+  'causal: a vocabulary without padding cannot be read',
+  'bertjax/examples/noise/causal.py',
+  "store.special['pad'] or 0",
+  "store.special['pad']",
+)
+def test_a_vocabulary_needs_no_special_token():
+  store = random_store(3)
+  store.special = dict.fromkeys(SPECIAL)  # GPT-2's has no padding
+  rows = placed([9, 4], capacity=16)
+  batch = causal.corrupt(rows, causal.Options(), store)
+  np.testing.assert_array_equal(batch['token_BT'][batch['token_BT'] > 0], rows.token_n)
+  assert not causal.MASKING.special

@@ -75,7 +75,7 @@ class Rows:
     stop = int(np.max(row_n)) // self.together * self.together + self.together
     whole_n = np.arange(first, stop) if shuffle else row_n
     length = self.bucket(int(self.size_n[self._examples_of(whole_n, shuffle)].max()))
-    pad = self.store.special['pad']
+    pad = self.store.special['pad'] or 0
     batch: dict[str, Any] = {
       f'{name}_BT': np.full((len(row_n), length), value, np.int32)
       for name, value in dict(token=pad, example=0, type=0, position=0, **self.extra_ids).items()

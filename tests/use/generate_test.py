@@ -1,0 +1,66 @@
+"""Texts that models write behind prompts of several lengths, and what cannot be written."""
+
+import jax
+import pytest
+import used_models
+from mutation import mutation
+from used_models import XLNET
+
+import bertjax
+from bertjax import sharding
+from bertjax.errors import UserError
+from bertjax.use.decoding import Beams, Sampling
+
+PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
+
+
+@pytest.fixture(scope='module')
+def load(tmp_path_factory):
+  """Name of a recipe -> its model, made once."""
+  known = {}
+
+  def get(recipe):
+    if recipe not in known:
+      path, fields = tmp_path_factory.mktemp(recipe), dict(gpt=dict(positions=64), t5={})[recipe]
+      made = used_models.make(path, recipe, first=XLNET, **fields)
+      mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
+      known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh)
+    return known[recipe]
+
+  return get
+
+
+@mutation(
+  'generate: draws are keyed by the place in the call',
+  'bertjax/use/generate.py',
+  "row_B=batch['row_B'] + first - 1",
+  "row_B=batch['row_B']",
+)
+@pytest.mark.parametrize('recipe', ['gpt', 't5'])
+@pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
+def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
+  model = load(recipe)
+  found = model.generate(PROMPTS, 4, **how)
+  for number, (prompt, text) in enumerate(zip(PROMPTS, found, strict=True), 1):
+    (alone,) = model.generate([prompt], 4, first=number, **how)
+    assert text.tokens == alone.tokens and len(text.tokens) <= 4
+    assert text.score == pytest.approx(alone.score, abs=1e-4)
+  assert model.generate([]) == []
+
+
+def test_what_cannot_be_written_is_refused(load):
+  gpt = load('gpt')
+  for changes, message in (
+    (dict(seed=1 << 31), 'seed: expected from 0'),
+    (dict(sampling=Sampling(float('nan'))), 'expected temperature >= 0'),
+    (dict(sampling=Sampling(1.0), beams=Beams(2)), 'one of sampling and beams, got both'),
+    (dict(new_tokens=64), 'prompt 2 has 1 tokens and 64 more.*takes 64 in all'),
+  ):
+    with pytest.raises(UserError, match=message):
+      gpt.generate(['w9'], **dict(first=2) | changes)
+
+
+def test_a_pair_of_texts_has_no_score_of_one(load):
+  for ask in (lambda t5: t5.score(['w9']), lambda t5: t5.fill(['w9 <mask>'])):
+    with pytest.raises(UserError, match='the words of a second text and cannot'):
+      ask(load('t5'))
