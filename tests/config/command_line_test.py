@@ -93,14 +93,6 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
   'found.append({})',
   case="phases.phase1.lenght=9-config.phases.phase1 has batch_size, .*; did you mean 'length'",
 )
-@mutation(
-  'recipe: a key that was deleted keeps its source',
-  'bertjax/cited.py',
-  """    super().__delitem__(key)
-    self._sources.pop(key, None)""",
-  '    super().__delitem__(key)',
-  case="data.mask.name=xlm-config.data.mask: expected one of .*, got 'rule'",
-)
 def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   error = said('--config=configs/bert.py:test', f'--config.{flag}')
   assert len(error.splitlines()) == 1 and re.search(line, error), error

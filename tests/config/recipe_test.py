@@ -5,6 +5,8 @@ import sys
 
 from mutation import mutation
 
+from bertjax.config import command_line, sections
+
 
 def printed(*arguments: str) -> list[str]:
   command = [sys.executable, '-m', 'bertjax.recipe', *arguments]
@@ -65,3 +67,18 @@ def test_a_phase_has_an_evaluation_of_its_own():
   lines = printed('--config=configs/finetune/tasks.py:mnli,sst2')
   own = "--config.phases.mnli.evals.mm.file='dev_mismatched.tsv'"
   assert any(line.startswith(own) for line in lines)
+
+
+@mutation(
+  'recipe: a key that was deleted keeps its source',
+  'bertjax/cited.py',
+  """    super().__delitem__(key)
+    self._sources.pop(key, None)""",
+  '    super().__delitem__(key)',
+)
+def test_defaults_of_another_choice_go_once():
+  config = command_line.load('configs/bert.py:test')
+  config.data.mask.name = 'xlm'
+  for _ in range(2):
+    sections.complete(config)
+  assert 'whole_word' not in config.data.mask
