@@ -30,20 +30,21 @@ PAPER = 'T5 paper, section 3.1'
 
 def model(size: str) -> Recipe:
   """`config.model` of a size, with the numerics of t5x."""
-  second = size in SECOND_OF
-  shape, version = (SECOND[SECOND_OF[size]], 't5_1_1') if second else (FIRST[size], 't5_1_0')
-  where = 'ours: a small one' if size.endswith(('test', 'tiny')) else f'{T5X}/{version}'
+  second, own = size in SECOND_OF, SECOND_OF.get(size, size)
+  shape, version = (SECOND[own], 't5_1_1') if second else (FIRST[own], 't5_1_0')
+  small = own in ('test', 'tiny')
+  gin = f'{T5X}/{version}/{"base" if small else own}.gin'
   return Recipe(
     cited(defaults.NAMES, name='t5', family='t5', size=size)
-    | cited(where, **shape)
+    | cited('ours: a small one' if small else gin, **shape)
     | cited(
-      f'{T5X}/{version}: mlp_activations, logits_via_embedding',
+      f'{gin}:mlp_activations, logits_via_embedding',
       activation='gelu_tanh' if second else 'relu',
       gated=second,
       tied=not second,
     )
     | cited(f'{T5X}/network.py:LayerNorm', norm_eps=1e-6)
-    | cited(f'{T5X}/{version}: dropout_rate of pretraining', dropout=0.0 if second else 0.1)
+    | cited(f'{gin}:DROPOUT_RATE', dropout=0.0 if second else 0.1)
   )
 
 
@@ -58,10 +59,10 @@ def get_config(arg: str | None = None):
   c.best.update(cited(defaults.NAMES, metric='eval/seq2seq'))
 
   c.model = model(size)
-  c.objective = cited(f'{T5X}/t5_1_0/base.gin: Z_LOSS', name='seq2seq', z_loss=1e-4)
+  c.objective = cited(f'{T5X}/t5_1_0/base.gin:Z_LOSS', name='seq2seq', z_loss=1e-4)
   c.optimizer = _adafactor()
   c.optimizer.schedule = cited(
-    f'{T5X}/../../configs/runs/pretrain.gin: constant * rsqrt_decay, 10,000 steps',
+    't5x/t5x/configs/runs/pretrain.gin:create_learning_rate_scheduler',
     name='rsqrt', peak=0.01, warmup_steps=10_000,
   )  # fmt: skip
 

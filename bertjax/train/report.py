@@ -3,6 +3,7 @@
 from bertjax import models
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.formats.tokenizer import layouts
+from bertjax.models.layers.contracts import WritingModel
 from bertjax.objectives.combine import task_heads
 from bertjax.train import setup
 from bertjax.train.phase import Phase
@@ -39,7 +40,9 @@ def show(run: setup.Run, workdir: str, early: str) -> None:
     f'  tensorboard --logdir {workdir}\n'
     f'  python -m bertjax.main --workdir={workdir} --evaluate'
   )
-  if run.config.data.reader != 'labelled':
+  if isinstance(models.build(run.config.model), WritingModel):
+    print(f"  python -m bertjax.generate --workdir={workdir} --text='Once' --temperature=0.8")
+  elif run.config.data.reader != 'labelled':
     print(
       '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
       "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"

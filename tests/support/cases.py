@@ -18,7 +18,7 @@ def config(family: str, **model):
   c = importlib.import_module(f'configs.{family}').get_config('test')
   sections.complete(c)
   if 'positions' in c.model:
-    c.model.positions += 64 - 512
+    c.model.positions = max(c.model.positions + 64 - 512, 64)
   c.model.update(dict(vocab_size=VOCAB) | model)
   pad_id.fill(c.model, 1)  # as RoBERTa of transformers
   return c
