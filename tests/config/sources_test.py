@@ -126,8 +126,8 @@ def test_a_source_goes_with_its_value_into_every_section():
 )
 @mutation(
   'sources: a new value keeps the source of the old one',
-  'self._sources.pop(key, None)',
-  'self._sources.get(key)',
+  'super().__setitem__(key, value)\n    self._sources.pop(key, None)',
+  'super().__setitem__(key, value)\n    self._sources.get(key)',
 )
 def test_a_value_written_without_a_source_has_none(write):
   c = recipe()

@@ -26,7 +26,7 @@ SEED = 3
 # side by side no blocks.
 REFUSED = {
   'xlnet_permutation': (
-    'blocks dialogues electra_segments ernie_pairs lm_columns order_pairs pairs sequences '
+    'blocks chunks dialogues electra_segments ernie_pairs lm_columns order_pairs pairs sequences '
     'spanbert_blocks translation_pairs xlm_stream',
     'the masking reads direction_B, which this plan does not give',
   ),
@@ -54,7 +54,8 @@ def opened(store, plan, mask, **changes):
 def test_every_plan_and_every_masking_is_walked():
   names = lambda table: {value['name'] for value in table.values()}
   assert set(PLANS) == names(PLANS) == set(registry.names_in('bertjax.examples.plans'))
-  assert names(MASKS) == set(registry.names_in('bertjax.examples.noise'))
+  noises = set(registry.names_in('bertjax.examples.noise'))  # T5's make two texts: t5_test
+  assert names(MASKS) == {name for name in noises if not name.startswith('t5_')}
 
 
 @pytest.mark.parametrize('mask', MASKS)

@@ -12,7 +12,7 @@ from mutation import mutation
 from bertjax import registry
 from bertjax.kernels.relative_attention.reference import visible
 from bertjax.models.layers import block, encoder, memory
-from bertjax.models.layers.attend import example_mask
+from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import trained_loss, with_rows
@@ -41,9 +41,17 @@ RULES = {
     r'mlm/dense/kernel': '6 predicted',
   },
   'lm': {
-    r'layers/attention/(query|out)/kernel|layers/ffn/(up|down)/kernel': '6 real',
+    r'layers/attention/(query|out)/kernel|layers/ffn[/_](up|down)/kernel': '6 real',
     r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
     r'layers/attention/position/kernel': '4 distances',
+    r'word': '6 predicted',
+  },
+  'seq2seq': {
+    r'encoder/layers/(attention/\w+|ffn_(up|gate|down))/kernel': '6 real',
+    r'decoder/layers/(attention/\w+|ffn_(up|gate|down))/kernel': '6 written',
+    r'decoder/layers/cross_attention/(query|out)/kernel': '6 written',
+    r'decoder/layers/cross_attention/(key|value)/kernel': '6 real',
+    r'(encoder|decoder)_bias/buckets': '',
     r'word': '6 predicted',
   },
   'plm': {
@@ -73,7 +81,8 @@ def tokens(config, batch) -> dict[str, float]:
   ahead = {'plm': length, 'lm': 0}.get(config.objective.name, 0)
   return dict(
     real=(batch['example_BT'] > 0).sum(),
-    predicted=batch['weight_BP'].sum(),
+    predicted=sum(batch[key].sum() for key in ('weight_BP', 'weight_BU') if key in batch),
+    written=(batch.get('out_example_BU', np.zeros(1)) > 0).sum(),
     examples=batch.get('example_weight_BG', np.zeros(1)).sum(),
     spanned=batch.get('pair_weight_BP', np.zeros(1)).sum(),
     remembered=rows * places,
@@ -119,7 +128,13 @@ def by_pairs(config, batch, model) -> float:
   if kind == 'lm':
     full = model.carry(len(batch['example_BT']), 'zeros')
     mask = memory.causal(full, batch['example_BT'], None)
+    if config.model.name == 'gpt':  # no products by distance
+      return 12 * m.layers * m.width * sees(mask)
     return 18 * m.layers * m.heads * m.head_size * sees(mask)
+  if kind == 'seq2seq':
+    context = second_text(batch, np.zeros((*batch['example_BT'].shape, 1)))
+    masks = example_mask(batch, 'example'), context.mask, context.other_mask
+    return 12 * m.layers * m.heads * m.head_size * sum(map(sees, masks))
   if kind == 'plm':
     order_BT, key_BT = batch['order_q_BT'], batch['order_k_BT']
     seen_BTT = order_BT[:, :, None] > key_BT[:, None]

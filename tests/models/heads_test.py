@@ -37,9 +37,14 @@ def test_every_head_has_its_parameters(name):
   pad_id.fill(config, 0)
   net = nets.make(config, SPECIAL)
   tree = nets.shapes(net)['params']
-  assert net.heads and {head.path for head in net.heads} <= tree.keys()
+  assert net.heads and {head.path for head in net.heads} <= {'', *tree}  # '': the word table
   assert {head.through for head in net.heads} <= {'', *tree}
   of_encoder = {'embeddings', 'encoder', 'layers', 'discriminator', 'word', 'table', 'final_norm'}
+  of_encoder |= {
+    'position',
+    'decoder',
+    *(f'{x}coder_{y}' for x in ('en', 'de') for y in ('bias', 'norm')),
+  }
   rest = {key for key in tree if key not in of_encoder and 'generator' not in key}
   said = {head.path for head in net.heads} | {head.through for head in net.heads}
   assert rest - {'mask', 'uwz', 'u', 'w', 'z', 'distances'} <= said

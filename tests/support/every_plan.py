@@ -10,6 +10,7 @@ from bertjax.store.reader import Store, open_store
 LENGTH, ROWS, REUSE = 48, 8, 24
 PLANS = dict(
   blocks=recipes.ROBERTA_PLAN,
+  chunks=dict(name='chunks', ends='sep', across=True),
   dialogues=DIALOGUES,
   electra_segments=recipes.ELECTRA_PLAN,
   ernie_pairs=recipes.ERNIE_PLAN,
@@ -26,6 +27,7 @@ MORE_PLANS = PLANS | {
   'blocks of a document': WHOLE_DOCUMENTS,
   'blocks anywhere': ANYWHERE,
   'sequences of any length': PLANS['sequences'] | dict(min_tokens=1, max_unknown=1.0),
+  'chunks of a document': dict(name='chunks', ends='', across=False),
   'columns of text alone': PLANS['lm_columns'] | dict(ends=''),
   'translations with one separator': PLANS['translation_pairs'] | dict(reset_positions=False),
   'columns forwards': PLANS['xlnet_columns'] | dict(both_directions=False),

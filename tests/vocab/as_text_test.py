@@ -54,7 +54,8 @@ def test_xlm(shared):
 @pytest.mark.parametrize('kind', TRAINERS)
 def test_trained_vocabularies(tmp_path, kind):
   texts = ['a cat [sat] on <mat> | ends of text MASK s pad unk cls sep eos', 'a b [ab]'] * 50
-  TRAINERS[kind](texts, 300 if kind != 'unigram' else 36, False, tmp_path)
+  size = dict(unigram=36, t5=134).get(kind, 300)
+  TRAINERS[kind](texts, size, False, tmp_path)
   vocabulary = load_vocabulary(tmp_path)
   if kind in ('characters', 'bytes'):  # whose end of a line is a character
     assert {'<unk>', '<pad>'} == set(spelled(vocabulary))

@@ -52,11 +52,11 @@ def made_up(
   place_S = np.arange(len(length_S)) - np.repeat(np.cumsum(size_D) - size_D, size_D)
   pair_S = size_D[document_S] == 2
   language_S = (document_S + place_S * pair_S) % len(names)
+  sentinels = list(range(vocab_size - 1, max(vocab_size - 101, first), -1))
+  vocabulary = dict(size=vocab_size, special=SPECIAL, sentinels=sentinels)
   return Store(
     path=pathlib.Path('made-up text'),
-    meta=dict(
-      name='made-up text', vocabulary=dict(size=vocab_size, special=SPECIAL), languages=list(names)
-    ),
+    meta=dict(name='made-up text', vocabulary=vocabulary, languages=list(names)),
     sentences=np.append(0, np.cumsum(length_S)),
     documents=np.append(0, np.cumsum(size_D)),
     counts=np.bincount(token_n, minlength=vocab_size),
