@@ -19,6 +19,7 @@ def tiny(name: str, **overrides) -> ConfigDict:
   c = importlib.import_module(f'configs.{name}').get_config(
     'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
   )
+  sections.complete(c, overrides)
   shape = dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1)
   c.model.update({key: value for key, value in shape.items() if key in c.model})
   c.batch_size, c.length, c.total_steps, c.minutes = 8, 64, 100, 0.0
@@ -26,6 +27,5 @@ def tiny(name: str, **overrides) -> ConfigDict:
   for phase in c.phases.values():
     if 'batch_size' in phase:
       phase.batch_size = 8
-  sections.complete(c, overrides)
   c.update_from_flattened_dict(overrides)
   return c
