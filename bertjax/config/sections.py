@@ -123,6 +123,7 @@ def sections(config: Any) -> Iterator[Described]:
 
 
 def reads_of(reader: str) -> Sequence[str]:
+  """Returns which sections of `OF_THE_ROWS` this reader reads."""
   return registry.find('bertjax.examples.readers', reader, 'config.data.reader').READER.reads
 
 

@@ -19,8 +19,8 @@ from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
-from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.basic import (
   Activation,
   Dropout,
@@ -34,7 +34,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
 from bertjax.models.layers.contracts import StreamModel, WritingModel
-from bertjax.models.layers.encoder import scanned
+from bertjax.models.layers.encoder import ended, scanned
 from bertjax.models.layers.heads import Head
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -97,15 +97,14 @@ class GPT(StreamModel, WritingModel):
     """Runs the model, see `StreamModel`. Reads token, position and example."""
     x_BTD, table_VE = self._embedded(batch, noise)
     embedded_BTD = x_BTD
-    mask = Mask(batch['example_BT'], batch['example_BT'], causal=True)
+    mask = example_mask(batch, 'causal')
     stack = scanned(Block, self.layers, self.remat)(**self._layer(hidden), name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, Context(mask), noise, None, jnp.arange(self.layers))
     word = self._scores(x_BTD, table_VE)
     x_BTD = word.hidden_BPE
     out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, carry=carry)
-    if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
-      hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
-      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
+    if hidden_LBTD is not None:
+      out |= dict(hidden_LBTD=ended(hidden_LBTD, x_BTD), embedded_BTD=embedded_BTD)
     return out
 
   @nn.compact

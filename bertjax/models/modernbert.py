@@ -34,7 +34,7 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.models.layers.encoder import Encoder
+from bertjax.models.layers.encoder import Encoder, ended
 from bertjax.models.layers.heads import (
   Head,
   Pooling,
@@ -153,9 +153,8 @@ class ModernBert(TargetModel, kw_only=True):
       transform(x_BTD) if self.token_labels else None,
       ('label_BGC_dropout', 'token_label_BTC_dropout'),
     )  # fmt: skip
-    if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
-      hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
-      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
+    if hidden_LBTD is not None:
+      out |= dict(hidden_LBTD=ended(hidden_LBTD, x_BTD), embedded_BTD=embedded_BTD)
     return out
 
   @property

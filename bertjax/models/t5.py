@@ -34,7 +34,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.cache import Reading, Writing, before, empty
 from bertjax.models.layers.contracts import PairModel
-from bertjax.models.layers.encoder import Encoder
+from bertjax.models.layers.encoder import Encoder, ended
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.positions import bias_table
 from bertjax.models.layers.remat import Remat
@@ -213,11 +213,6 @@ class T5(PairModel):
     )
     predicted = float(np.sum(batch['weight_BU']))
     return self.layers * each + flops_lib.head_flops(predicted, self.width * self.vocab_size)
-
-
-def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
-  """Returns the outputs of a stack's layers, the last one's as its norm leaves it."""
-  return jnp.concatenate([hidden_LBTD[:-1], last_BTD[None]])
 
 
 def make(config) -> T5:

@@ -5,7 +5,6 @@ mean, since Adafactor's updates do not know the difference. What is read and wha
 noise's to say, or the labelled task's.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import PairModel
-from bertjax.objectives import model_of
+from bertjax.objectives import lm, model_of
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
 
@@ -31,10 +30,8 @@ class Options(NamedTuple):
 
 def make(config) -> Objective:
   """Builds the objective from a run's config. Raises UserError: see `model_of`."""
-  model, z_loss = (
-    model_of(config.model, config.objective.name, PairModel),
-    float(config.objective.z_loss),
-  )
+  model = model_of(config.model, config.objective.name, PairModel)
+  z_loss = float(config.objective.z_loss)
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
@@ -56,7 +53,7 @@ def make(config) -> Objective:
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
     found = means(sums)
     if 'seq2seq' in found:
-      found['perplexity'] = math.exp(min(found['seq2seq'], 700.0))
+      found |= lm.in_unit(found['seq2seq'], 'word')
     return found
 
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish)

@@ -36,6 +36,11 @@ def scanned(block: type[Block], layers: int, remat: str) -> Any:
   )
 
 
+def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
+  """Returns the outputs of a stack's layers, the last one's as its norm leaves it."""
+  return jnp.concatenate([hidden_LBTD[:-1], last_BTD[None]])
+
+
 class Encoder(nn.Module):
   """A stack of `Block` without memory."""
 
