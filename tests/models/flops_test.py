@@ -44,6 +44,8 @@ RULES = {
     r'layers/attention/(query|out)/kernel|layers/ffn[/_](up|down)/kernel': '6 real',
     r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
     r'layers/attention/position/kernel': '4 distances',
+    r'lstm_\d/(input|state)': '6 real',
+    r'lstm_\d/state_bias': '',
     r'word': '6 predicted',
   },
   'seq2seq': {
@@ -125,6 +127,8 @@ def by_pairs(config, batch, model) -> float:
   """FLOPs of attention, from the masks that the kernels get."""
   kind, m = config.objective.name, config.model
   sees = lambda mask: float(np.asarray(visible(mask)).sum())
+  if config.model.name == 'awd_lstm':
+    return 0.0
   if kind == 'lm':
     full = model.carry(len(batch['example_BT']), 'zeros')
     mask = memory.causal(full, batch['example_BT'], None)

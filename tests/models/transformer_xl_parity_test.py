@@ -23,7 +23,7 @@ mutation(
 mutation(
   'lm: memory is not handed on',
   'bertjax/objectives/lm.py',
-  "return Out(terms, out['carry'])",
+  "return Out(terms | out.get('penalties', {}), out['carry'])",
   'return Out(terms, carry)',
 )
 
