@@ -151,20 +151,6 @@ def test_a_file_that_is_cut_off_is_named(tiny, tmp_path, ending):
     original_reading.read(tf1, tmp_path)
 
 
-def test_which_checkpoint_of_a_directory(tmp_path):
-  with pytest.raises(ValueError, match='expected a checkpoint of TensorFlow.* there is none'):
-    tf1.find(tmp_path)
-  for step in (1, 2):
-    (tmp_path / f'model.ckpt-{step}.index').touch()
-  with pytest.raises(ValueError, match='there is model.ckpt-1.index, model.ckpt-2.index. Name one'):
-    tf1.find(tmp_path)
-  assert tf1.find(tmp_path / 'model.ckpt-1').name == 'model.ckpt-1'
-  assert tf1.find(tmp_path / 'model.ckpt-2.data-00000-of-00001').name == 'model.ckpt-2'
-  # The file that TensorFlow leaves says a directory of the machine where it ran.
-  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "/elsewhere/model.ckpt-2"\n')
-  assert tf1.find(tmp_path) == tmp_path / 'model.ckpt-2'
-
-
 @pytest.mark.parametrize(
   'fields, message',
   [
