@@ -112,6 +112,13 @@ def test_equals_the_formula_in_float64(impl, name):
     assert error < tolerance, f'{key}: error {error:.2e} of the signal'
 
 
+def test_the_same_operands_give_the_same_bits(impl):
+  built, _ = problem('all')
+  once, again = run(built, impl), run(built, impl)
+  for key, x in once.items():
+    np.testing.assert_array_equal(again[key], x, err_msg=key)
+
+
 def test_backward_drops_what_forward_dropped(impl):
   """With unit vectors as values the output is the dropped probabilities, and with unit tangents
   their gradient is the same again, transposed."""
