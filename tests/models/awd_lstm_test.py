@@ -18,8 +18,6 @@ from bertjax.optim import optimizer
 from bertjax.train.step import trained_loss
 from bertjax.types import Context
 
-MUTATED = 'bertjax/models/awd_lstm.py'
-
 
 @pytest.fixture(scope='module')
 def golden(shared):
@@ -85,7 +83,6 @@ def draw(monkeypatch, golden, step):
 
 
 @mutation(
-  'awd-lstm: the words have no bias',
   'word = Scores(dropped_BTD, word_VD, bias_V,',
   'word = Scores(dropped_BTD, word_VD, 0 * bias_V,',
 )
@@ -105,13 +102,11 @@ def test_segments_have_the_scores_and_states_of_fastai(golden):
 
 
 @mutation(
-  'awd-lstm: the penalty of the output before its dropout',
   "dropped_BTD if self.activation_of == 'dropped' else x_BTD",
   'x_BTD',
 )
-@mutation('awd-lstm: no pass over words', 'word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
+@mutation('word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
 @mutation(
-  'awd-lstm: what goes between layers is not dropped',
   'self.hidden_dropout, noise, f',
   '0.0, None, f',
 )
