@@ -50,15 +50,15 @@ def compare(original, theirs, label: str) -> None:
 
 @mutation(
   'tf1: queries and keys change places',
-  'bertjax/formats/originals/tensorflow_rows.py',
-  "'attention/self/query attention/self/key ",
-  "'attention/self/key attention/self/query ",
+  'bertjax/formats/families/bert.py',
+  "'attention.self.query attention.self.key ",
+  "'attention.self.key attention.self.query ",
 )
 @mutation(
   'tf1: kernels are not transposed',
   'bertjax/formats/originals/tensorflow_rows.py',
-  "f'{into},{out}->{into}{out}'",
-  "f'{out},{into}->{into}{out}'",
+  "','.join(reversed(theirs.split(',')))",
+  'theirs',
 )
 def test_bert(tmp_path):
   model, tensors, given = originals.bert()
@@ -76,8 +76,8 @@ def test_bert(tmp_path):
 @mutation(
   'tf1: the norms of a block of ALBERT change places',
   'bertjax/formats/originals/bert.py',
-  "'LayerNorm ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm_1'",
-  "'LayerNorm_1 ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm'",
+  "'LayerNorm ffn_1.intermediate.dense ffn_1.intermediate.output.dense LayerNorm_1'",
+  "'LayerNorm_1 ffn_1.intermediate.dense ffn_1.intermediate.output.dense LayerNorm'",
 )
 def test_albert(tmp_path):
   model, tensors, given = originals.albert()
