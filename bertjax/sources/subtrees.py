@@ -1,7 +1,7 @@
 """Subtrees of parameters put in the place of others: which layers, and which rows of words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,7 +10,15 @@ from jax.experimental import multihost_utils
 from bertjax import sharding
 from bertjax.errors import UserError
 
-Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
+
+class Rows(NamedTuple):
+  """The rows of words that move from a table to another."""
+
+  # here, there: ids of the pieces that both vocabularies have
+  here: np.ndarray
+  there: np.ndarray
+  new: np.ndarray  # ids here of pieces that they lack, which begin as the mean of all rows there
+  size: int  # of the vocabulary there
 
 
 def find(tree: Any, path: str, what: str) -> Any:
@@ -48,7 +56,8 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
       new = new[np.asarray(layers)]
     if rows is not None and _of_words(f'{where}{name}'):
       moved = np.array(multihost_utils.process_allgather(old, tiled=True))
-      moved[rows[0]] = np.asarray(new)[rows[1]]
+      theirs = np.asarray(new)[: rows.size]
+      moved[rows.here], moved[rows.new] = theirs[rows.there], theirs.mean(0)
       new = moved
     if new.shape != old.shape:
       raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')

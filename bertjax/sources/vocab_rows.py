@@ -1,4 +1,8 @@
-"""Rows of the word tables, moved between models of different vocabularies."""
+"""Rows of the word tables, moved between models of different vocabularies.
+
+A piece that the other vocabulary lacks begins as the mean of its rows, as in ULMFiT (fastai 0.7,
+courses/dl2/imdb_scripts/finetune_lm.py), whose words are moved by their spelling.
+"""
 
 import numpy as np
 
@@ -17,7 +21,7 @@ def moved(
 ) -> tuple[Rows | None, list[str]]:
   """Returns the rows that move and lines for people; rows None: all stay, or a vocabulary is not
   known. `key` of the config names the model. UserError: the vocabularies differ, and without
-  `remap` rows must not move."""
+  `remap` rows must not move, or have no piece in common."""
   if theirs is None or ours is None:
     return None, [f'{name} comes without a vocabulary: that its ids are ours is not checked']
   if same_ids(theirs, ours):
@@ -27,13 +31,20 @@ def moved(
     raise UserError(f'{refusal(name, theirs.sha256, ours, key)}{remedy}')
   there = {piece: i for i, piece in enumerate(theirs.pieces)}
   shared = {i: there[piece] for i, piece in enumerate(ours.pieces) if piece in there}
+  if not shared.keys() - set(ours.special.values()):
+    raise UserError(
+      f'{key}: {name} knows none of the {ours.size:,} pieces of this vocabulary, so none of its '
+      'rows can move: take its vocabulary (config.data.vocab), or one that is cut alike'
+    )
   for role, mine in ours.special.items():  # [CLS] is <s>, whatever it is called
     other = theirs.special.get(role)
     if mine is not None and other is not None:
       shared[mine] = other
   here = np.array(sorted(shared), np.int64)
+  there = np.array([shared[i] for i in here], np.int64)
+  rows = Rows(here, there, np.setdiff1d(np.arange(ours.size), here), theirs.size)
   said = f'{len(shared):,} of {ours.size:,} pieces are in the vocabulary of {name}'
-  return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
+  return rows, [f'{said}; the others begin as the mean of its rows']
 
 
 def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:
