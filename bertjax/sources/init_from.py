@@ -29,6 +29,7 @@ import jax
 from bertjax import models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config
 from bertjax.formats import directory, fresh
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
@@ -123,10 +124,9 @@ def _fields(name: str) -> Mapping[str, Any]:
 
 
 def _for_run(name: str, config: Any) -> Source:
-  """Opens a whole model as a run takes it: where that learns from labelled examples, its
-  encoder."""
+  """Opens a whole model as a run takes it: where that learns labels of examples, its encoder."""
   source = open_source(name)
-  if config.data.reader != 'labelled':
+  if config.data.reader != 'labelled' or not from_config.has_labels(config.data.task):
     return source
   encoder = encoders.of(source.model, f'{KEY}={name!r}')
   return source._replace(model=encoder.model, params=lambda: encoder.select(source.params()))

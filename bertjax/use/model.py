@@ -34,7 +34,7 @@ from bertjax.use import load as load_lib
 from bertjax.use import vectors as vectors_lib
 from bertjax.use.answers import Candidate, Judged, Pool, Score
 from bertjax.use.batches import Runner
-from bertjax.use.decoding import Beams, Sampling
+from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.use.finetuned import FineTuned
 from bertjax.use.texts import Texts, listed
 from bertjax.vocab.vocabulary import Vocabulary

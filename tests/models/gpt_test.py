@@ -14,7 +14,7 @@ from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
 from bertjax.models.layers.basic import padded_rows
-from bertjax.use import decoding
+from bertjax.models.layers import decoding
 
 MUTATED = 'bertjax/models/gpt.py'
 

@@ -13,7 +13,7 @@ from mutation import mutation
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.models import t5
 from bertjax.models.layers.basic import padded_rows
-from bertjax.use import decoding
+from bertjax.models.layers import decoding
 
 MUTATED = 'bertjax/models/t5.py'
 

@@ -12,7 +12,7 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs.finetune import choice, glue, tagging, text
+from configs.finetune import choice, glue, tagging, text, write
 
 MUTATED = 'bertjax/examples/seqio_tasks/labelled_tasks.py'
 
@@ -44,7 +44,11 @@ def files(vocab, tmp_path_factory):
   asked = [[['a: the film was long'], [dict(question=q, choice=LINES[:3], answer=LINES[i])], str(i)]
            for i, q in enumerate(('was it good', 'what was it', 'who saw it'))]  # fmt: skip
   (path / 'choice.json').write_text(json.dumps(asked))
+  table('written.tsv', ['good', 'bad', 'saw it', 'in paris', 'it was'])
+  written = write.get_config().data.task
+  written.update(read='see: {text}', write='label', target_length=30)
   return dict(
+    written=(written, path / 'written.tsv'),
     classes=(classes, path / 'classes.tsv'),
     numbers=(numbers, path / 'numbers.tsv'),
     tags=(tagging.get_config('ner').data.task, path / 'tags.conll'),
@@ -52,7 +56,13 @@ def files(vocab, tmp_path_factory):
   )
 
 
-@pytest.mark.parametrize('kind', ['classes', 'numbers', 'tags', 'choice'])
+@pytest.mark.parametrize('kind', ['classes', 'numbers', 'tags', 'choice', 'written'])
+@mutation(
+  'seqio: a second text is as long as the longest of its file',
+  'BU=examples.columns',
+  'BU=8',
+  case='written',
+)
 @mutation(
   'seqio: labelled rows are filled up with another word', "vocabulary.special['pad'] or 0", '1'
 )
@@ -69,10 +79,10 @@ def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   for key, value in expected.items():
     got = np.stack([example[windows.feature_name(key)] for example in found])
     assert got.dtype == value.dtype
-    columns = value.shape[1] if key.endswith('_BT') else None
+    columns = value.shape[1] if key[-2:] in ('BT', 'BU') else None
     np.testing.assert_array_equal(got[:, :columns] if columns else got, value)
     if columns:
-      assert got.shape[1] == served.length
+      assert got.shape[1] == (served.length if key.endswith('_BT') else 32)
       assert set(np.unique(got[:, columns:])) <= {0}
 
 
