@@ -13,8 +13,6 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import chinese, families, glue, squad, tasks, tfds, xnli
 
-MUTATED = 'configs/finetune/families.py'
-
 
 def whole(config):
   """The config with its defaults."""
@@ -51,10 +49,8 @@ RECIPES = [
 
 @pytest.mark.parametrize('recipe', RECIPES)
 @mutation(
-  'finetune: a value without a source',
   'c.data.task.update(cited("GLUE\'s files", header=header))',
   'c.data.task.header = header',
-  file='configs/finetune/glue.py',
   case='glue:cola',
 )
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
@@ -73,18 +69,8 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
   assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
 
 
-@mutation(
-  'finetune: XNLI of ERNIE is asked by its first text alone',
-  "columns = dict(text=('text_a', 'text_b')",
-  "columns = dict(text=('text_a',)",
-  file='configs/finetune/chinese.py',
-)
-@mutation(
-  'finetune: the characters of MSRA-NER stand between blanks',
-  "separator='\\x02'",
-  "separator=' '",
-  file='configs/finetune/chinese.py',
-)
+@mutation("columns = dict(text=('text_a', 'text_b')", "columns = dict(text=('text_a',)")
+@mutation("separator='\\x02'", "separator=' '")
 def test_chinese_tasks_are_read_from_the_files_of_ernie(shared):
   vocabulary = load_vocabulary(shared / 'tokenizers/ernie-1.0/vocab.txt')
 
@@ -117,18 +103,8 @@ def test_each_language_is_judged_by_a_file_of_its_own():
       xnli.get_config(wrong)
 
 
-@mutation(
-  'finetune: languages that are not learned are judged as often as the one that is',
-  "file=f'xquad.{name}.json', every=0",
-  "file=f'xquad.{name}.json'",
-  file='configs/finetune/squad.py',
-)
-@mutation(
-  'finetune: a family answers in other languages by the limits of BERT',
-  '**c.evals.dev)',
-  "**recipe(version == 'v2').evals.dev)",
-  file='configs/finetune/squad.py',
-)
+@mutation("file=f'xquad.{name}.json', every=0", "file=f'xquad.{name}.json'")
+@mutation('**c.evals.dev)', "**recipe(version == 'v2').evals.dev)")
 def test_questions_are_judged_in_other_languages_at_the_end():
   config = whole(squad.get_config('v1,electra,de,zh'))
   config.eval_steps = 7
@@ -147,10 +123,8 @@ def test_questions_are_judged_in_other_languages_at_the_end():
 
 
 @mutation(
-  'finetune: all tasks have the labels of the first',
   'phase.data.task, phase.objective = task.data.task, task.objective',
   'phase.data.task, phase.objective = task.data.task, c.objective',
-  file='configs/finetune/tasks.py',
 )
 def test_several_tasks_keep_their_own_and_share_the_rest():
   arg = 'sst2,points=text:number,names=tagging:ner,asked=squad:v2,choice=choice:dream,x=xnli:de'
@@ -204,23 +178,10 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize('recipe', PUBLISHED)
+@mutation("if task == 'qqp':", "if task == 'QQP':", case='qqp,roberta')
+@mutation("LONGER = ('rte', 'stsb')", "LONGER = ('stsb',)", case='rte,electra')
 @mutation(
-  'finetune: the warm-up of RoBERTa on QQP is that of the other tasks',
-  "if task == 'qqp':",
-  "if task == 'QQP':",
-  case='qqp,roberta',
-)
-@mutation(
-  'finetune: ELECTRA learns RTE for as long as the rest',
-  "LONGER = ('rte', 'stsb')",
-  "LONGER = ('stsb',)",
-  case='rte,electra',
-)
-@mutation(
-  'finetune: the warm-up of ALBERT does not follow the steps',
-  "warmup = c.get_ref('total_steps') * warmup // steps",
-  'warmup = warmup',
-  case='mrpc,albert',
+  "warmup = c.get_ref('total_steps') * warmup // steps", 'warmup = warmup', case='mrpc,albert'
 )
 def test_a_family_is_fine_tuned_as_its_original_was(recipe):
   c = (squad if recipe.startswith('v') else glue).get_config(recipe)
@@ -255,12 +216,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize('recipe', HEADS)
-@mutation(
-  'finetune: ALBERT answers all questions with the head of SQuAD 2.0',
-  "if task == 'v2':",
-  'if task:',
-  case='v1,albert',
-)
+@mutation("if task == 'v2':", 'if task:', case='v1,albert')
 def test_a_family_answers_with_the_head_of_its_original(recipe):
   c = whole(squad.get_config(recipe))
   dev = c.evals.dev

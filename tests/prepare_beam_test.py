@@ -24,20 +24,10 @@ from bertjax.store import shards as shards_lib
 from bertjax.text import corpus as corpus_lib
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/store/shards.py'
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-mutation('shards: a block ends with its file', '(0 if whole else int(size_D[-1]))', '0')
-mutation(
-  'shards: a part of the store ends in the middle of a block',
-  'min(last, len(record_D)), whole)',
-  'min(last, len(record_D)), True)',
-)
-mutation(
-  'shards: what was left out by one of them counts',
-  "found.count += index['bad_lines']",
-  "found.count = index['bad_lines']",
-)
+mutation('(0 if whole else int(size_D[-1]))', '0')
+mutation('min(last, len(record_D)), whole)', 'min(last, len(record_D)), True)')
+mutation("found.count += index['bad_lines']", "found.count = index['bad_lines']")
 
 
 @pytest.fixture(autouse=True)
@@ -87,11 +77,7 @@ def test_shards_join_to_the_store_of_one_machine(tmp_path, any_runner):
   assert one.meta['parts'] > 3 and sorted(any_runner) == ['0.text', '1.text', '1b.text', '2.text']
 
 
-@mutation(
-  'shards: a resumed join begins with the first document',
-  'first = min(skip, len(record_D))',
-  'first = 0',
-)
+@mutation('first = min(skip, len(record_D))', 'first = 0')
 def test_a_join_that_was_killed_goes_on(tmp_path, any_runner, monkeypatch):
   given = dict(input=tmp_path / '*.text', **texts(tmp_path))
   run(output=tmp_path / 'one', **given)
@@ -134,9 +120,7 @@ def divided(folder, pattern, vocab):
 
 
 @mutation(
-  'shards: blocks of another share of the text are taken for these',
-  'reading=[*reading, files.total],',
-  'reading=[*reading, files.total if files.verbatim else 0],',
+  'reading=[*reading, files.total],', 'reading=[*reading, files.total if files.verbatim else 0],'
 )
 def test_a_shard_of_more_text_is_another_one(tmp_path):
   """Text without empty lines is cut in blocks of a hundredth of all files."""
@@ -147,9 +131,7 @@ def test_a_shard_of_more_text_is_another_one(tmp_path):
   assert alone.files.paths == beside.files.paths and alone.name != beside.name
 
 
-@mutation(
-  'shards: the text is not looked at where it is encoded', 'if name != shard.name:', 'if False:'
-)
+@mutation('if name != shard.name:', 'if False:')
 def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
   given = texts(tmp_path)
   shard, *_ = divided(tmp_path, '*.text', given['vocab'])
@@ -159,11 +141,7 @@ def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
   assert 'is not, where it was read, what it was' in shard.refusal.read_text()
 
 
-@mutation(
-  'shards: a full disk does not say what was being written',
-  "with writing('encoded text', file):",
-  'if True:',
-)
+@mutation("with writing('encoded text', file):", 'if True:')
 def test_a_full_disk_names_the_shard(tmp_path):
   given = texts(tmp_path)
   (shard,) = divided(tmp_path, '2.text', given['vocab'])
@@ -174,7 +152,7 @@ def test_a_full_disk_names_the_shard(tmp_path):
   assert not shard.path.exists()
 
 
-@mutation('shards: damage is not noticed', 'zipfile.BadZipFile, ', 'ZeroDivisionError, ')
+@mutation('zipfile.BadZipFile, ', 'ZeroDivisionError, ')
 def test_a_damaged_shard_is_named(tmp_path):
   given = texts(tmp_path)
   (shard,) = divided(tmp_path, '2.text', given['vocab'])
@@ -233,12 +211,7 @@ def workers_of(parent: int) -> list[int]:
   return found
 
 
-@mutation(
-  'beam: a killed worker is waited for',
-  "_KILLED = 'run_worker'",
-  "_KILLED = 'nobody'",
-  file='bertjax/store/on_beam.py',
-)
+@mutation("_KILLED = 'run_worker'", "_KILLED = 'nobody'")
 @needs_beam
 @pytest.mark.full
 def test_beam_makes_the_english_and_chinese_store_with_a_worker_killed_on_the_way(tmp_path, shared):

@@ -18,18 +18,8 @@ from bertjax.text import corpus as corpus_lib
 from bertjax.text import phrases
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/store/builder.py'
-
-mutation(
-  'prepare: languages numbered batch by batch',
-  "self._numbers(batch.languages)[column['language']]",
-  "column['language']",
-)
-mutation(
-  'prepare: languages forgotten by a run that goes on',
-  "self.languages, self._begun = progress['languages'], set",
-  'self._begun = set',
-)
+mutation("self._numbers(batch.languages)[column['language']]", "column['language']")
+mutation("self.languages, self._begun = progress['languages'], set", 'self._begun = set')
 
 
 @pytest.fixture
@@ -51,11 +41,7 @@ def values(store, name):
   return store.column(name).tolist()
 
 
-@mutation(
-  'prepare: a language that is one document is held out',
-  ' & ~self._begins_language(column, size_D)',
-  '',
-)
+@mutation(' & ~self._begins_language(column, size_D)', '')
 def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd):
   """XLM's text: a sentence a line and no blank lines, so that the second file is document two."""
   for name in ('en', 'fr'):

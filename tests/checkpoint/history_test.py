@@ -4,8 +4,6 @@ from mutation import mutation
 
 from bertjax.checkpoint import history
 
-MUTATED = 'bertjax/checkpoint/history.py'
-
 
 def run(history_=(), **config):
   return dict(config=config, history=list(history_))
@@ -29,11 +27,7 @@ def test_a_change_says_when_and_both_values():
   assert NEW['history'] == [dict(step=10, changes=changes)]
 
 
-@mutation(
-  'history: a step has the config from before its own',
-  "if change['step'] < step:",
-  "if change['step'] <= step:",
-)
+@mutation("if change['step'] < step:", "if change['step'] <= step:")
 def test_each_step_has_the_config_of_its_time():
   again = resumed(NEW, 20, peak=0.25, model=dict(width=8, dropout=0.1), evals={})
   assert history.config_of(again, 10) == OLD['config']
@@ -43,9 +37,7 @@ def test_each_step_has_the_config_of_its_time():
   assert history.stretches(again, 11, 20) == [(11, 20)]
 
 
-@mutation(
-  'history: a change outlives a resume from before it', "min(each['step'], start)", "each['step']"
-)
+@mutation("min(each['step'], start)", "each['step']")
 def test_a_resume_from_before_a_change_moves_it_there():
   back = resumed(NEW, 6, **NEW['config'])
   assert [change['step'] for change in back['history']] == [6]

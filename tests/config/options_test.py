@@ -22,8 +22,6 @@ from bertjax.field_types import (
   Share,
 )
 
-MUTATED = 'bertjax/options.py'
-
 
 class Masks(NamedTuple):
   """What some tests read.
@@ -70,31 +68,18 @@ NAN, INF = math.nan, math.inf
     (Mapping[str, Any], [{}, dict(a=1), ConfigDict(dict(a=1))], [None, 1, 'a', ['a'], ('a', 1)]),
   ],
 )
+@mutation('return value if type(value) is base or', 'return value if isinstance(value, base) or')
 @mutation(
-  'options: true is 1',
-  'return value if type(value) is base or',
-  'return value if isinstance(value, base) or',
-)
-@mutation(
-  'options: true is 1.0',
   'numeric = isinstance(value, int | float) and not isinstance(value, bool)',
   'numeric = isinstance(value, int | float)',
 )
 @mutation(
-  'options: infinity is a number',
   'return float(value) if numeric and math.isfinite(value) else _WRONG',
   'return float(value) if numeric and value == value else _WRONG',
 )
+@mutation('return found if found is not _WRONG and bounds.hold(found) else _WRONG', 'return found')
 @mutation(
-  'options: ranges are wishes',
-  'return found if found is not _WRONG and bounds.hold(found) else _WRONG',
-  'return found',
-)
-@mutation(
-  'options: an open end counts',
-  'above = value > self.low if self.open_low else value >= self.low',
-  'above = value >= self.low',
-  file='bertjax/field_types.py',
+  'above = value > self.low if self.open_low else value >= self.low', 'above = value >= self.low'
 )
 def test_a_value_is_of_its_type_and_in_its_range_or_refused(kind, good, bad):
   kind = type(None) if kind is None else kind
@@ -136,9 +121,7 @@ def test_tuples_may_come_as_lists(kind, given, found):
     (tuple[tuple[str, Count], ...], [['a', 1], [['a', True]], [['a']]]),
   ],
 )
-@mutation(
-  'options: a tuple of any length', '  if len(arguments) != len(value):\n    return _WRONG\n', ''
-)
+@mutation('  if len(arguments) != len(value):\n    return _WRONG\n', '')
 def test_tuples_of_other_things_are_refused(kind, bad):
   for value in bad:
     with pytest.raises(UserError, match='k: expected .* got '):
@@ -202,7 +185,7 @@ def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
     options.read(Masks, GOOD | change, 'k')
 
 
-@mutation('options: what lacks is met later', '  if lacking:\n', '  if False:\n')
+@mutation('  if lacking:\n', '  if False:\n', file='bertjax/options.py')
 def test_what_lacks_is_named():
   with pytest.raises(UserError, match='k lacks rule, other; it has rate'):
     options.read(Masks, dict(rate=0.1), 'k')
@@ -243,7 +226,7 @@ def test_of_a_function_the_keywords_are_fields():
     options.check(make, dict(beta=0.5, params=1), 'k')
 
 
-@mutation('options: the help of a field ends with its line', r'(.*(?:\n {4,}.*)*)', '(.*)')
+@mutation(r'(.*(?:\n {4,}.*)*)', '(.*)')
 def test_docstrings_say_what_a_field_means():
   found = options.fields_of(Masks)
   assert list(found) == ['rate', 'rule', 'other', 'words']

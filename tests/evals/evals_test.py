@@ -56,12 +56,7 @@ def test_means_are_over_all_batches_not_of_means():
   assert unknown == {}
 
 
-@mutation(
-  'evaluation: the unigram over all targets',
-  'bertjax/evals/loss.py',
-  "masked_BP = batch['weight_BP'] * batch['masked_BP']",
-  "masked_BP = batch['weight_BP']",
-)
+@mutation("masked_BP = batch['weight_BP'] * batch['masked_BP']", "masked_BP = batch['weight_BP']")
 def test_the_unigram_counts_only_targets_shown_as_mask():
   counts = np.array([0, 0, 0, 0, 0, 0, 90, 0, 0, 1])  # ids 6 and 9 are the two targets
   b = batch()
@@ -81,8 +76,6 @@ def test_a_label_comes_with_the_share_of_its_majority():
 
 
 @mutation(
-  'evaluation: a frequent word is taken for a replaced one',
-  'bertjax/evals/loss.py',
   'np.where(counts_V > 0, -counts_V.astype(np.int64)',
   'np.where(counts_V > 0, counts_V.astype(np.int64)',
 )
@@ -144,8 +137,6 @@ def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
 
 
 @mutation(
-  'pseudo-perplexity: rows beyond a batch are not scored',
-  'bertjax/evals/held_out/rows.py',
   'for start in range(0, rows, self.batch_size):',
   'for start in range(0, min(rows, self.batch_size), self.batch_size):',
 )

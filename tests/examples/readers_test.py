@@ -34,12 +34,7 @@ READER = store.READER._replace(rows=rows)
 '''
 
 
-@mutation(
-  'readers: the rows are those of a store whatever is chosen',
-  'bertjax/train/setup.py',
-  'readers.of(config.data).rows(',
-  'readers.store.READER.rows(',
-)
+@mutation('readers.of(config.data).rows(', 'readers.store.READER.rows(')
 def test_a_reader_may_be_a_module_of_ones_own(rich_store, tmp_path, monkeypatch):
   (tmp_path / 'my_house').mkdir()
   (tmp_path / 'my_house' / 'first_row.py').write_text(MINE)

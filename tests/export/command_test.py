@@ -62,8 +62,6 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
 
 @pytest.mark.parametrize('offset', [0, 1, 3])
 @mutation(
-  'convert: the position table does not move with its positions',
-  'bertjax/export/exporting.py',
   'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[-move:]',
   'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[:move]',
   case='3',
@@ -87,12 +85,7 @@ def test_positions_that_begin_elsewhere_than_behind_the_pad_token(offset, rich_s
   np.testing.assert_array_equal(table_TE[1:], params['embeddings']['position'][offset:])
 
 
-@mutation(
-  'convert: a failed export looks finished',
-  'bertjax/export/exporting.py',
-  '    if wrong:\n      kept',
-  '    if False:\n      kept',
-)
+@mutation('    if wrong:\n      kept', '    if False:\n      kept')
 def test_an_export_that_says_something_else_is_not_left_looking_finished(
   run, tmp_path, monkeypatch
 ):
@@ -163,12 +156,7 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
   assert [choose(None), choose('best'), choose('best', 'max'), choose(2)] == ['3', '2', '1', '2']
 
 
-@mutation(
-  'convert: flags of the other way are ignored',
-  'bertjax/convert.py',
-  'if flags.FLAGS[name].present',
-  'if False',
-)
+@mutation('if flags.FLAGS[name].present', 'if False', file='bertjax/convert.py')
 @pytest.mark.parametrize(
   'flags, message',
   [

@@ -48,10 +48,7 @@ def test_off_without_noise_or_rate():
 
 
 @mutation(
-  'dropout: the row does not matter',
-  'bertjax/kernels/dropout.py',
-  'noise.row_B * jnp.uint32(_GOLDEN) + noise.seed',
-  'noise.row_B * jnp.uint32(0) + noise.seed',
+  'noise.row_B * jnp.uint32(_GOLDEN) + noise.seed', 'noise.row_B * jnp.uint32(0) + noise.seed'
 )
 def test_each_bit_is_balanced_and_bytes_are_uniform():
   draws = bits()

@@ -12,20 +12,10 @@ from bertjax.kernels import sampling
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise, random_bits
 
-MUTATED = 'bertjax/kernels/sampling.py'
-
-mutation(
-  'sampling: the rest is counted from the end of the block',
-  'before_nG = until_nG - sum_nG',
-  'before_nG = until_nG',
-)
-mutation(
-  'sampling: a chunk forgets those before it',
-  'until_nK = until_n[:, None] + jnp.cumsum(',
-  'until_nK = jnp.cumsum(',
-)
-mutation('sampling: a row of two chunks is two places', ' & (logits_nK > -jnp.inf)', '')
-mutation('sampling: no temperature', 'else logits_nK / temperature', 'else logits_nK')
+mutation('before_nG = until_nG - sum_nG', 'before_nG = until_nG')
+mutation('until_nK = until_n[:, None] + jnp.cumsum(', 'until_nK = jnp.cumsum(')
+mutation(' & (logits_nK > -jnp.inf)', '')
+mutation('else logits_nK / temperature', 'else logits_nK')
 
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
@@ -128,7 +118,6 @@ def test_no_gradient_flows_through_a_draw():
 
 
 @mutation(
-  'sampling: all devices together decide',
   'ce.chunks_of_a_device(uniform_BP.size, scores.table_VE.shape[0])',
   'uniform_BP.size * scores.table_VE.shape[0] // ce.PLAIN_LOGITS',
 )

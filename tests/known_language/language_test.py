@@ -9,10 +9,7 @@ from tests.known_language import language as known_language
 
 
 @mutation(
-  'known_language: words follow their neighbour',
-  'tests/known_language/language.py',
-  'chain_NT[:, t - language.lag]',
-  'chain_NT[:, t - 1]',
+  'chain_NT[:, t - language.lag]', 'chain_NT[:, t - 1]', file='tests/known_language/language.py'
 )
 def test_words_follow_as_often_as_the_language_says():
   language = known_language.make()

@@ -7,8 +7,6 @@ from mutation import mutation
 
 from bertjax.metrics import goodput
 
-MUTATED = 'bertjax/metrics/goodput.py'
-
 
 def start(began, last, step, done, **seconds):
   return dict(began=began, last=last, step=step, done=done, seconds=seconds)
@@ -21,11 +19,7 @@ def test_one_start_that_is_not_disturbed():
   assert 'input 5.0 s;' in found.lines()[1] and 'eval' not in found.lines()[1]
 
 
-@mutation(
-  'goodput: steps that were lost count as productive',
-  'lost = min(steps, start[',
-  'lost = 0 * min(steps, start[',
-)
+@mutation('lost = min(steps, start[', 'lost = 0 * min(steps, start[')
 def test_a_kill_makes_steps_redone_and_time_away():
   found = goodput.total([
     start(0.0, 100.0, 0, 40, compute=80.0, checkpoint=10.0),  # its last checkpoint was of step 30
@@ -57,11 +51,7 @@ def test_a_run_that_goes_back_behind_two_starts():
   assert found.productive == pytest.approx(30.0)
 
 
-@mutation(
-  'goodput: a start writes over the one before',
-  "f'{max(numbers, default=0) + 1:05}.json'",
-  "'00001.json'",
-)
+@mutation("f'{max(numbers, default=0) + 1:05}.json'", "'00001.json'")
 def test_each_start_has_its_file(tmp_path):
   said = []
   for step in (0, 4):
@@ -87,7 +77,6 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path):
 
 @pytest.mark.parametrize('torn', ['', '{"began": 1', '{}', '[]', '\0\0'])
 @mutation(
-  'goodput: a torn file ends the run',
   '    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:',
   '    except FileNotFoundError as error:',
 )

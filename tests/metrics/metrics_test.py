@@ -18,13 +18,7 @@ from bertjax.metrics import curves, interval, ledger, verdict
 from bertjax.metrics import progress as progress_lib
 from bertjax.metrics import writer as metrics_writer
 
-MUTATED = 'bertjax/metrics/writer.py'
-
-mutation(
-  'metrics: lines after the resumed step stay',
-  "row['step'] < step or row['step'] == step",
-  "row['step'] or row['step'] == step",
-)
+mutation("row['step'] < step or row['step'] == step", "row['step'] or row['step'] == step")
 
 
 def lines(workdir):
@@ -58,11 +52,7 @@ def test_lines_are_there_before_the_next_is_written(tmp_path):
   assert len(lines(tmp_path)) == 1
 
 
-@mutation(
-  'metrics: a change of the config is written twice',
-  "name.startswith('eval/') or name == CHANGED",
-  "name.startswith('eval/')",
-)
+@mutation("name.startswith('eval/') or name == CHANGED", "name.startswith('eval/')")
 def test_what_changed_after_a_checkpoint_is_written_again(tmp_path):
   write(tmp_path, 0, [1, 2])
   for _ in range(2):  # the second resume is from the same checkpoint
@@ -91,10 +81,9 @@ def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step,
   'line', ['{"step": 20, "lo', '[]', '{}', '{"step": "x"}', '\xff\xfe', '\0\0', '']
 )
 @mutation(
-  'metrics: a torn line is a traceback',
-  'bertjax/metrics/lines.py',
   'except (ValueError, KeyError, TypeError) as error:',
   'except ZeroDivisionError as error:',
+  file='bertjax/metrics/lines.py',
 )
 def test_a_torn_line_in_the_middle_is_named(tmp_path, line):
   write(tmp_path, 0, [10, 20, 30])
@@ -162,11 +151,10 @@ def without(number):
 
 
 @mutation(
-  'metrics: the number of lines is enough',
   "whole = hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256']",
   "whole = len(own) == saved['lines']",
 )
-@mutation('metrics: a line may be there twice', ' and not {*more} & {*own}', '')
+@mutation(' and not {*more} & {*own}', '')
 @pytest.mark.parametrize(
   'change, got',
   [
@@ -217,11 +205,7 @@ def test_a_step_that_is_no_whole_number_is_named(tmp_path, number):
     metrics_writer.Writer(tmp_path, 20)
 
 
-@mutation(
-  'metrics: scores before the next checkpoint are not counted',
-  'self._since = self._since[len(kept) :]',
-  'self._since = []',
-)
+@mutation('self._since = self._since[len(kept) :]', 'self._since = []')
 def test_what_a_kill_leaves_is_not_said(tmp_path, monkeypatch):
   said = []
   monkeypatch.setattr(metrics_writer.logging, 'warning', lambda *of: said.append(of))
@@ -283,12 +267,7 @@ class Gone:
   flush = lambda self: self.write('')
 
 
-@mutation(
-  'progress: a run ends with the terminal that it was started from',
-  'bertjax/metrics/progress.py',
-  '    if error.errno != errno.EIO:\n',
-  '    if True:\n',
-)
+@mutation('    if error.errno != errno.EIO:\n', '    if True:\n')
 def test_a_terminal_that_was_closed_costs_a_run_nothing(monkeypatch):
   progress = progress_lib.Progress(10)
   monkeypatch.setattr(sys, 'stdout', Gone(errno.EIO))
@@ -474,12 +453,7 @@ def test_the_summary_has_what_came_after_the_last_line(capsys, sleep):
   assert '26.0 s, eval-bound' in out and ' 50 ' in out  # 300 tokens in 6 s
 
 
-@mutation(
-  'ledger: totals begin anew at a restart',
-  'bertjax/metrics/ledger.py',
-  "self._ever, self._before = dict(saved['total']), dict(saved['open'])",
-  'pass',
-)
+@mutation("self._ever, self._before = dict(saved['total']), dict(saved['open'])", 'pass')
 def test_totals_and_what_was_not_logged_go_on_after_a_restart(sleep):
   book = ledger.Ledger(jax.devices())
   count(book, flops=2e5)
@@ -507,12 +481,7 @@ def finish(sums):
   return dict(mlm=float(sums['mlm'][0] / sums['mlm'][1]), top=float(sums['histogram'][0].max()))
 
 
-@mutation(
-  'interval: the loss of the last step alone',
-  'bertjax/metrics/interval.py',
-  'self._of[name] += float(found[name])',
-  'self._of[name] = float(found[name])',
-)
+@mutation('self._of[name] += float(found[name])', 'self._of[name] = float(found[name])')
 def test_training_metrics_are_means_over_the_interval():
   book = interval.Interval()
   found = list(steps(1))

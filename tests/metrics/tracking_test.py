@@ -14,8 +14,6 @@ from bertjax.metrics import tracking
 from bertjax.metrics.writer import Writer
 from configs import bert
 
-MUTATED = 'bertjax/metrics/tracking.py'
-
 
 class Fake:
   """Remembers; fails at the steps of `fails`."""
@@ -52,13 +50,8 @@ def config(monkeypatch):
   return found
 
 
-@mutation('tracking: a resume begins another run at the service', "ids.get(name, '')", "''")
-@mutation(
-  'tracking: what is logged does not reach the trackers',
-  'bertjax/metrics/writer.py',
-  '      self._trackers.write(step, values)\n',
-  '      pass\n',
-)
+@mutation("ids.get(name, '')", "''")
+@mutation('      self._trackers.write(step, values)\n', '      pass\n')
 def test_metrics_go_to_the_tracker_and_a_resume_goes_on_with_it(config, tmp_path):
   said = []
   for start in (0, 5):
@@ -77,13 +70,9 @@ def test_metrics_go_to_the_tracker_and_a_resume_goes_on_with_it(config, tmp_path
 
 
 @mutation(
-  'tracking: a service that fails stops the run',
-  'except Exception as error:',
-  'except MemoryError as error:',
+  'except Exception as error:', 'except MemoryError as error:', file='bertjax/metrics/tracking.py'
 )
-@mutation(
-  'tracking: a dead service is asked for ever', 'if self._failures[name] >= PATIENCE:', 'if False:'
-)
+@mutation('if self._failures[name] >= PATIENCE:', 'if False:')
 def test_a_tracker_that_fails_is_said_and_then_left_alone(config, tmp_path):
   said = []
   trackers = tracking.Trackers(config, tmp_path, said.append)
@@ -97,9 +86,7 @@ def test_a_tracker_that_fails_is_said_and_then_left_alone(config, tmp_path):
 
 
 @pytest.mark.parametrize('torn', ['', '{"mine.tracker": ', '[7]', '\xff'])
-@mutation(
-  'tracking: a torn record ends the run', "with self._guarded(RECORD, 'be read'):", 'if True:'
-)
+@mutation("with self._guarded(RECORD, 'be read'):", 'if True:')
 def test_a_torn_record_begins_anew(config, tmp_path, torn):
   (tmp_path / tracking.RECORD).write_bytes(torn.encode('latin-1'))
   said = []

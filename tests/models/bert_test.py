@@ -176,10 +176,7 @@ def test_self_attention_only_sees_one_token():
 
 
 @mutation(
-  'attention: other languages are visible',
-  'bertjax/models/layers/attend.py',
-  "(example_BT << 8) + batch['language_BT']",
-  "(example_BT << 8) + 0 * batch['language_BT']",
+  "(example_BT << 8) + batch['language_BT']", "(example_BT << 8) + 0 * batch['language_BT']"
 )
 def test_attention_may_keep_to_a_language():
   """Two packed examples of two languages each: a token reaches its own part alone."""

@@ -16,8 +16,6 @@ from bertjax.models.layers.flops import attended_pairs
 from bertjax.objectives import mlm
 from configs import modernbert as recipes
 
-MUTATED = 'bertjax/models/modernbert.py'
-
 WINDOW = 4  # of 32 columns
 
 
@@ -90,30 +88,14 @@ def run_both(c, rows, std: float = 0.1):
   ],
   ids=str,
 )
+@mutation('(self.local_theta, self.window + 1))', '(self.local_theta, self.window + 2))')
+@mutation('(self.local_theta, self.window + 1))', '(self.theta, self.window + 1))')
 @mutation(
-  'modernbert: a window one wider',
-  '(self.local_theta, self.window + 1))',
-  '(self.local_theta, self.window + 2))',
-)
-@mutation(
-  'modernbert: local layers turn as global ones',
-  '(self.local_theta, self.window + 1))',
-  '(self.theta, self.window + 1))',
-)
-@mutation(
-  'rotary: distances are doubled',
   "rotary(batch['position_BT'],",
   "rotary(jax.lax.broadcasted_iota('int32', batch['position_BT'].shape, 1) * 2,",
 )
-@mutation(
-  'encoder: the pattern starts a layer late',
-  'bertjax/models/layers/encoder.py',
-  'number + i, self.kinds[lead + i])',
-  'number + i, self.kinds[i])',
-)
-@mutation(
-  'modernbert: the stream begins before the first norm', 'normed_stream=True', 'normed_stream=False'
-)
+@mutation('number + i, self.kinds[lead + i])', 'number + i, self.kinds[i])')
+@mutation('normed_stream=True', 'normed_stream=False')
 def test_equals_transformers(rows, model):
   """Hidden states, logits, loss and every leaf's gradient; packed rows as if they were apart."""
   run_both(make_config(**model), rows)
@@ -135,11 +117,7 @@ def test_parameters_are_as_many_as_theirs(size):
   assert ours - padding * (m.width + 1) == theirs
 
 
-@mutation(
-  'modernbert: what is added starts as large as the rest',
-  'return self.init_std / (2 * self.layers) ** 0.5',
-  'return self.init_std',
-)
+@mutation('return self.init_std / (2 * self.layers) ** 0.5', 'return self.init_std')
 def test_initial_values_are_those_of_the_original():
   c = make_config(layers=8, width=96, ffn=128)
   batch = cases.batch([[8]], 8)

@@ -62,12 +62,7 @@ def test_nobody_else_branches_on_the_name_of_a_model():
 
 
 @pytest.mark.parametrize('name', systems.NAMES)
-@mutation(
-  'models: options have the fields of flax',
-  'bertjax/models/layers/basic.py',
-  "if field.name not in ('parent', 'name')",
-  "if field.name != 'name'",
-)
+@mutation("if field.name not in ('parent', 'name')", "if field.name != 'name'")
 def test_options_are_the_fields_of_the_config(name):
   config = systems.tiny(name)
   for part in ('model', 'objective'):

@@ -18,25 +18,15 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from configs import albert as albert_config
 from configs import bert as bert_config
 
-MUTATED = 'bertjax/models/layers/encoder.py'
-
 mutation(
-  'sharing: the last layer leaves no gradient',
   'whole = {**params, **mine}\n',
   'last = number + place == self.layers * self.inner_groups - 1\n'
   '          held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
   '          whole = jax.tree.map(held, {**params, **mine})\n',
 )
+mutation('np.arange(layers) * groups // layers', 'np.arange(layers) % groups')
+mutation('context, noise, None, number + place)', 'context, noise, None, jnp.int32(0))')
 mutation(
-  'sharing: groups take turns', 'np.arange(layers) * groups // layers', 'np.arange(layers) % groups'
-)
-mutation(
-  'sharing: every visit draws the same dropout',
-  'context, noise, None, number + place)',
-  'context, noise, None, jnp.int32(0))',
-)
-mutation(
-  'sharing: one block of a group does for all',
   'inner = blocks[group * self.inner_groups :][: self.inner_groups]',
   'inner = [blocks[group * self.inner_groups]] * self.inner_groups',
 )

@@ -10,18 +10,8 @@ from bertjax.models.layers import flops
 from bertjax.objectives import mlm
 from configs import albert, bert
 
-mutation(
-  'objective: kept tokens count as masked',
-  'bertjax/objectives/mlm.py',
-  "masked_BP = weight_BP * batch['masked_BP']",
-  'masked_BP = weight_BP',
-)
-mutation(
-  'flops: a shared layer counts once a group',
-  'bertjax/models/bert.py',
-  'visits = layers * self.inner_groups',
-  'visits = layers',
-)
+mutation("masked_BP = weight_BP * batch['masked_BP']", 'masked_BP = weight_BP')
+mutation('visits = layers * self.inner_groups', 'visits = layers')
 
 
 def slots(weight, masked):

@@ -18,39 +18,26 @@ from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import electra as config_electra
 
-MUTATED = 'bertjax/objectives/rtd.py'
-
 mutation(
-  'rtd: a uniform for each slot',
-  '  return at_targets(bits_BT, batch)',
-  "  return bits_BT[:, : batch['target_pos_BP'].shape[1]]",
+  '  return at_targets(bits_BT, batch)', "  return bits_BT[:, : batch['target_pos_BP'].shape[1]]"
 )
 mutation(
-  'rtd: unused slots write',
   "jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])",
   "batch['target_pos_BP']",
 )
 mutation(
-  'rtd: pairs in a bin are lost',
   'below = np.cumsum(original) - original / 2',
   'below = np.cumsum(original) - original',
+  file='bertjax/objectives/rtd.py',
 )
 mutation(
-  'rtd: the frozen generator is trained',
   "generator_scale = 0.0 if train == 'discriminator' else",
   "generator_scale = 0.0 if train == 'none' else",
 )
+mutation('jnp.roll(left_BTD, 1, 1)', 'jnp.roll(left_BTD, 0, 1)')
 mutation(
-  'electra: a tower sees the token it predicts',
-  'jnp.roll(left_BTD, 1, 1)',
-  'jnp.roll(left_BTD, 0, 1)',
-  file='bertjax/models/electra.py',
-)
-mutation(
-  'electra: the projection takes the initializer of the rest',
   "('embed_out', 'embed'), jax.nn.initializers.glorot_uniform()",
   "('embed_out', 'embed'), jax.nn.initializers.normal(0.02)",
-  file='bertjax/models/electra.py',
 )
 
 # Of transformers, tied weights once: size, discriminator with its head, generator.

@@ -130,10 +130,7 @@ def test_xlm_r_equals_its_class():
 
 
 @mutation(
-  'model: sinusoids of another period',
-  'bertjax/models/layers/positions.py',
-  '10000 ** (np.arange(0, width, 2) / width)',
-  '10000 ** (np.arange(1, width + 1, 2) / width)',
+  '10000 ** (np.arange(0, width, 2) / width)', '10000 ** (np.arange(1, width + 1, 2) / width)'
 )
 def test_sinusoids_are_those_of_the_original():
   """transformer.py:create_sinusoidal_embeddings, entry by entry."""
@@ -177,12 +174,7 @@ def test_parameter_counts(make, size, vocab, expected):
   assert total - padding * (c.model.width + 1) == expected
 
 
-@mutation(
-  "model: biases start at zero in torch's linear",
-  'bertjax/models/layers/basic.py',
-  'return uniform, uniform',
-  'return uniform, jax.nn.initializers.zeros',
-)
+@mutation('return uniform, uniform', 'return uniform, jax.nn.initializers.zeros')
 def test_initial_values_are_those_of_the_original():
   """Tables N(0, 1/d), <pad> zero; torch's Linear elsewhere: U(+-1/sqrt(inputs)), biases too."""
   c = cases.config('xlm')

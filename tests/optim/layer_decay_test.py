@@ -14,8 +14,6 @@ from slow_imports import torch
 from bertjax.errors import UserError
 from bertjax.optim import layer_decay, optimizer, param_rules
 
-MUTATED = 'bertjax/optim/layer_decay.py'
-
 DECAY = 0.8
 PATHS = json.loads(
   (pathlib.Path(__file__).resolve().parents[1] / 'goldens' / 'sharding.json').read_text()
@@ -58,24 +56,9 @@ def scales(name, layers):
 
 
 @pytest.mark.parametrize('name', [name for name in PATHS if name not in SHARE])
-@mutation(
-  'layer decay: the embeddings learn as fast as the first layer',
-  'decay ** (max(stacks.values()) + 2)',
-  'decay ** (max(stacks.values()) + 1)',
-  case='bert',
-)
-@mutation(
-  'layer decay: the last layer learns as fast as its head',
-  'decay ** (count + 1 - layer)',
-  'decay ** (count - 1 - layer)',
-  case='roberta',
-)
-@mutation(
-  'layer decay: the projection of ELECTRA counts as a head',
-  r'|\w+/projection/.*|',
-  '|',
-  case='electra',
-)
+@mutation('decay ** (max(stacks.values()) + 2)', 'decay ** (max(stacks.values()) + 1)', case='bert')
+@mutation('decay ** (count + 1 - layer)', 'decay ** (count - 1 - layer)', case='roberta')
+@mutation(r'|\w+/projection/.*|', '|', case='electra')
 def test_every_parameter_of_every_system_has_the_rate_of_electras_rule(name):
   found = scales(name, 12)
   assert found
@@ -91,12 +74,7 @@ def test_layers_that_share_their_parameters_have_no_depth():
     make(config(layer_decay=0.5, decay=(('.*', 1.0),)), {'embeddings/word': np.zeros((2, 2))})
 
 
-@mutation(
-  'layer decay: it takes the place of lr_scale',
-  'scales = jax.tree.map(np.multiply, scales, by_depth)',
-  'scales = by_depth',
-  file='bertjax/optim/optimizer.py',
-)
+@mutation('scales = jax.tree.map(np.multiply, scales, by_depth)', 'scales = by_depth')
 def test_updates_are_those_of_torchs_parameter_groups():
   """AdamW, whose decay has the rate of its parameter as well; lr_scale multiplies it further."""
   flat, grads = tensors(0), some_grads(3)

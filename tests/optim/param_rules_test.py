@@ -25,8 +25,6 @@ from optimizer_cases import (
 
 from bertjax.optim import optimizer, param_rules
 
-MUTATED = 'bertjax/optim/param_rules.py'
-
 
 def test_clip_holds_the_global_norm_of_what_is_not_frozen():
   flat, grads = tensors(0), some_grads(1)
@@ -106,7 +104,7 @@ def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
     (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),
   ],
 )
-@mutation('rules: a pattern need not match the whole path', 're.fullmatch', 're.match')
+@mutation('re.fullmatch', 're.match', file='bertjax/optim/param_rules.py')
 def test_mistakes_are_named(changes, message):
   with pytest.raises(ValueError, match=message):
     make(config(**changes), stack(tensors(0)))
@@ -120,7 +118,6 @@ def test_a_lacking_field_is_named():
 
 
 @mutation(
-  'rules: a table counts a tensor again for each rule that matches it',
   'new = {path: left.pop(path) for path in matched if path in left}',
   'new = {path: (left.pop(path, 0), sizes[path])[1] for path in matched}',
 )

@@ -18,8 +18,6 @@ from bertjax.sources import encoders, init_from
 from configs import electra, spanbert, transformer_xl
 from configs.finetune import text
 
-MUTATED = 'bertjax/sources/init_from.py'
-
 
 def config_of(source, **model):
   c = text.get_config('classes')
@@ -42,14 +40,8 @@ def save(case, path):
   return f'hf:{path}'
 
 
+@mutation('source = source or _for_run(name, config)', 'source = source or open_source(name)')
 @mutation(
-  'init_from: a run that begins again takes the whole model for its encoder',
-  'source = source or _for_run(name, config)',
-  'source = source or open_source(name)',
-)
-@mutation(
-  'encoders: the projection stays behind',
-  'bertjax/models/electra.py',
   "projection = dict(projection=net['projection']) if 'projection' in net else {}",
   'projection = {}',
 )
@@ -74,8 +66,6 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
 
 
 @mutation(
-  "encoders: ModernBERT's head is made anew",
-  'bertjax/models/modernbert.py',
   "for key in ('dense', 'norm')} if 'mlm' in params",
   "for key in ('dense', 'norm')} if 'mlm' not in params",
 )
@@ -117,12 +107,7 @@ def test_a_spanbert_is_a_bert():
   assert found.model['family'] == 'bert' and 'boundary_width' not in found.model
 
 
-@mutation(
-  'encoders: any model will do',
-  'bertjax/sources/encoders.py',
-  "if 'labels' not in found.model:",
-  'if False:',
-)
+@mutation("if 'labels' not in found.model:", 'if False:')
 def test_a_kind_without_heads_is_refused():
   with pytest.raises(UserError, match="name='transformer_xl', which has no heads for labels"):
     encoders.of(transformer_xl.get_config('test').model, "config.init_from='runs/x'")
@@ -135,12 +120,7 @@ def test_a_pretraining_still_wants_its_own_kind(tmp_path):
     adopt(c, tmp_path)
 
 
-@mutation(
-  'init_from: the classes of a model of transformers are told by their number alone',
-  'bertjax/sources/head_classes.py',
-  'if found != own and set(found) == set(own)}',
-  'if False}',
-)
+@mutation('if found != own and set(found) == set(own)}', 'if False}')
 @pytest.mark.parametrize(
   'names, anew, taken',
   [
@@ -163,17 +143,8 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
   assert any('for other classes: label' in line for line in said) == anew
 
 
-@mutation(
-  'convert: a model that is read in loses the names of its classes',
-  'imported = run.imported_classes',
-  'imported = {}',
-)
-@mutation(
-  'convert: a model that was read in goes out without the names of its classes',
-  'bertjax/export/exporting.py',
-  'or next(iter(run.imported_classes.values()), ())',
-  'or ()',
-)
+@mutation('imported = run.imported_classes', 'imported = {}')
+@mutation('or next(iter(run.imported_classes.values()), ())', 'or ()')
 def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
   c = config_of(save('AlbertForSequenceClassification', tmp_path / 'hf'))
   file = tmp_path / 'hf/config.json'

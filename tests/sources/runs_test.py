@@ -7,12 +7,7 @@ from bertjax.sources import runs
 from configs import modernbert, xlm
 
 
-@mutation(
-  'convert: a run leaves with the model of its first phase',
-  'bertjax/sources/runs.py',
-  'return phases.phases[last].config.model',
-  'return phases.phases[0].config.model',
-)
+@mutation('return phases.phases[last].config.model', 'return phases.phases[0].config.model')
 def test_a_model_is_that_of_its_steps_phase():
   config = modernbert.get_config('base')
   total = config.total_steps

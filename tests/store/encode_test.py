@@ -15,14 +15,10 @@ SENTENCES = Options('', None, 'sentences', 'strict')
 
 
 @mutation(
-  'encode: the space between two sentences is lost',
-  'bertjax/store/encode.py',
   'documents_lib.split(text, said, options.split, spaced)',
   'documents_lib.split(text, said, options.split)',
 )
 @mutation(
-  'sentences: a sentence that nothing parts from the one before it gets a space',
-  'bertjax/text/sentence_split.py',
   "f' {sentence}' if spaced and apart and number else sentence",
   "f' {sentence}' if spaced and number else sentence",
 )
@@ -38,12 +34,7 @@ def test_sentences_of_a_paragraph_have_the_ids_of_the_paragraph(shared):
   assert got.token_n.tolist() == sum(expected['input_ids'], [])
 
 
-@mutation(
-  'encode: languages of a batch are counted in a byte',
-  'bertjax/store/encode.py',
-  'dtype = dict(language=np.int32)',
-  'dtype = dict(language=np.uint8)',
-)
+@mutation('dtype = dict(language=np.int32)', 'dtype = dict(language=np.uint8)')
 def test_a_batch_may_name_more_languages_than_a_store_holds(tmp_path):
   """Whoever adds batches up says that they are too many."""
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n')

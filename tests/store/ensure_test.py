@@ -11,8 +11,6 @@ from bertjax.examples import readers
 from bertjax.store.reader import open_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/store/ensure.py'
-
 
 def ensure(workdir, **overrides):
   data = defaults.base().data
@@ -45,11 +43,7 @@ def test_a_child_that_fails_is_named_with_its_command(tmp_path):
     ensure(tmp_path, input=str(tmp_path / 'none.txt'), vocab=str(tmp_path / 'none'))
 
 
-@mutation(
-  'held-out text: a share of the training text is held out too',
-  'holdout = 0.0 if data.heldout else data.holdout',
-  'holdout = data.holdout',
-)
+@mutation('holdout = 0.0 if data.heldout else data.holdout', 'holdout = data.holdout')
 def test_a_text_of_its_own_is_held_out(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
   (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')
@@ -86,7 +80,6 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
 
 
 @mutation(
-  'ensure_store: the vocabulary is of text that the store has not',
   '_reading(data, source, vocab) | own',
   '_reading(data, source, vocab) | own | dict(documents=None)',
 )
@@ -98,12 +91,7 @@ def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
   assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
 
 
-@mutation(
-  'streams: a vocabulary that a failed start left is taken whatever was asked for',
-  '  ensure_store.clear_others(data, seed, workdir)\n',
-  '',
-  file='bertjax/examples/readers/seqio.py',
-)
+@mutation('  ensure_store.clear_others(data, seed, workdir)\n', '')
 def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat\n\na mat\n')
   (tmp_path / 'b.txt').write_text('many other words\n')
@@ -126,11 +114,7 @@ def test_held_out_text_is_cut_as_the_text_beside_it(tmp_path):
   assert open_store(store.path / 'heldout').meta['sentences'] == 6
 
 
-@mutation(
-  'ensure_store: what a failed start made is kept whatever was asked for',
-  '    if differing:\n',
-  '    if False:\n',
-)
+@mutation('    if differing:\n', '    if False:\n', file='bertjax/store/ensure.py')
 def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, capfd):
   texts = [tmp_path / name for name in ('a.txt', 'b.txt')]
   for path, word in zip(texts, ('apple', 'banana'), strict=True):

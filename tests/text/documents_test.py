@@ -57,12 +57,7 @@ def test_values_that_do_not_fit_are_named(values, message):
     documents_lib.split('a\nb', values, 'lines')
 
 
-@mutation(
-  'prepare: half of a pair is kept',
-  'bertjax/store/encode.py',
-  'whole_U = np.repeat(~broken_D, size_D)',
-  'whole_U = np.ones(len(kept_U), bool)',
-)
+@mutation('whole_U = np.repeat(~broken_D, size_D)', 'whole_U = np.ones(len(kept_U), bool)')
 def test_encoding_keeps_values_beside_the_sentences_that_are_left(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n')
   vocabulary = load_vocabulary(tmp_path / 'vocab.txt')

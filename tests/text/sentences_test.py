@@ -16,12 +16,7 @@ def letters(parts):
   return [[ord(c) for c in part] for part in parts]
 
 
-@mutation(
-  'sentences: the space before a blank becomes a token',
-  'bertjax/text/sentences.py',
-  r"rf'\s*{re.escape(each)}'",
-  r"rf'{re.escape(each)}'",
-)
+@mutation(r"rf'\s*{re.escape(each)}'", r"rf'{re.escape(each)}'")
 @pytest.mark.parametrize('spelled', ['[MASK]', '<mask>'])
 def test_the_space_before_a_blank_goes_with_it(spelled):
   (found,) = sentences.encode_blanks([f'ab  {spelled} c{spelled}'], letters, FRAME, 9, '<mask>')
@@ -39,12 +34,7 @@ def test_blanks_need_a_mask_token():
     sentences.encode_blanks(['[MASK]'], letters, FRAME, None)
 
 
-@mutation(
-  'sentences: what is cut off takes the frame with it',
-  'bertjax/text/sentences.py',
-  '  end = room - len(frame.after)\n',
-  '  end = room\n',
-)
+@mutation('  end = room - len(frame.after)\n', '  end = room\n')
 def test_a_cut_keeps_the_frame():
   (long,) = sentences.encode_blanks(['ab[MASK]cd[MASK]'], letters, FRAME, 9)
   cut = sentences.cut(long, 6, FRAME)

@@ -11,17 +11,10 @@ from bertjax.train import first_state, setup
 from configs import electra_two_stage
 
 mutation(
-  'electra: the copy leaves out the embeddings',
-  'bertjax/objectives/rtd.py',
   "params['embeddings'] = params.get('generator_embeddings', params['embeddings'])",
   "params['embeddings'] = params['embeddings']",
 )
-mutation(
-  'electra: the second stage trains the generator',
-  'configs/electra_two_stage.py',
-  'optimizer=dict(freeze=GENERATOR,',
-  'optimizer=dict(freeze=DISCRIMINATOR[:0],',
-)
+mutation('optimizer=dict(freeze=GENERATOR,', 'optimizer=dict(freeze=DISCRIMINATOR[:0],')
 
 VOCAB = 211
 GENERATOR, JUDGE = ('generator_net', 'generator_embeddings', 'mlm'), ('discriminator', 'embeddings')

@@ -18,8 +18,6 @@ from bertjax.checkpoint import finite
 from bertjax.train import layer_norms
 from bertjax.train.watch import Step, spikes
 
-MUTATED = 'bertjax/train/watch/spikes.py'
-
 PLANTED = ('--config.objective.name=tests.support.planted', '--config.optimizer.clip=0.0')
 WATCHED = (
   *PLANTED, '--config.skip_nonfinite=2', '--config.spike=6', '--config.skip_steps=(5,(32,33))',
@@ -56,10 +54,8 @@ def straight(rich_store, tmp_path_factory):
 
 
 @mutation(
-  'train: a step that is left out trains',
   'self._state, found = phase.leave_out(self._state), None',
   'self._state, found = phase.train(self._state, batch)',
-  file='bertjax/train/loop.py',
 )
 def test_what_trained_nothing_is_counted_and_in_no_mean(straight):
   found = {line['step']: line for line in lines(straight) if 'tokens/real' in line}
@@ -84,12 +80,7 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
 
 
 @pytest.mark.full
-@mutation(
-  'train: a resume forgets how many steps were skipped',
-  "Spikes(workdir, run, meta.get('spikes'), say",
-  'Spikes(workdir, run, None, say',
-  file='bertjax/train/loop.py',
-)
+@mutation("Spikes(workdir, run, meta.get('spikes'), say", 'Spikes(workdir, run, None, say')
 def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 17, *WATCHED)
   assert 17 <= steps_logged(tmp_path) < STEPS - 5
@@ -104,12 +95,7 @@ def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_pa
   assert last[0] == last[1] and last[0]['skipped'] == 2
 
 
-@mutation(
-  'replay: the step before the one that was asked for',
-  'found = _describe(run, state, step)',
-  'found = _describe(run, state, step - 1)',
-  file='bertjax/replay.py',
-)
+@mutation('found = _describe(run, state, step)', 'found = _describe(run, state, step - 1)')
 @pytest.mark.full
 @pytest.mark.parametrize('step', [21, 30])
 def test_a_step_is_repeated_to_the_bit(straight, step):
@@ -132,9 +118,7 @@ def test_a_step_that_was_left_out_is_said_and_one_that_there_is_not_is_refused(s
   assert '--step: expected a step of 1 to 40, got 41' in replay(straight, 41).stderr
 
 
-@mutation(
-  'spikes: one more step is skipped than may be', 'self._skipped < limit', 'self._skipped <= limit'
-)
+@mutation('self._skipped < limit', 'self._skipped <= limit')
 @pytest.mark.full
 def test_one_step_too_many_stops_the_run_and_leaving_it_out_goes_on(rich_store, tmp_path):
   few = (*PLANTED, '--config.skip_nonfinite=1')
@@ -165,11 +149,7 @@ def test_a_peak_is_changed_on_purpose_and_each_step_repeated_with_its_own(rich_s
     assert 'The run has logged the same, to the bit' in done.stdout, done.stdout + done.stderr
 
 
-@mutation(
-  'spikes: a skipped step excuses the state that is saved',
-  'if skipped and not spoiled and',
-  'if skipped and',
-)
+@mutation('if skipped and not spoiled and', 'if skipped and')
 def test_a_spoiled_state_is_not_saved_after_a_step_that_was_skipped(tmp_path, monkeypatch):
   """Its memory, say, which no step looks at, and because of which all are skipped from now on."""
   config = types.SimpleNamespace(skip_nonfinite=3, spike=0.0)
@@ -199,9 +179,7 @@ def test_norms_are_of_each_layer_of_a_stack_and_of_modules_outside():
   }
 
 
-@mutation(
-  'spikes: the first steps are judged by nothing', 'self._count >= FEWEST and value', 'value'
-)
+@mutation('self._count >= FEWEST and value', 'value')
 def test_the_usual_is_the_mean_and_deviation_and_judges_late():
   values = np.random.default_rng(0).normal(5.0, 2.0, 60)
   usual = spikes.Usual()

@@ -32,15 +32,8 @@ def tags_of(text):
   ]
 
 
+@mutation('true_n = examples.truth[number]', 'true_n = examples.truth[-1]')
 @mutation(
-  'tagging: the tags of another sentence are compared',
-  'bertjax/evals/tagging.py',
-  'true_n = examples.truth[number]',
-  'true_n = examples.truth[-1]',
-)
-@mutation(
-  'tagging: predictions are of other pieces',
-  'bertjax/use/finetuned.py',
   'labelled.tags(x_TC[row.first_n - before], tags)',
   'labelled.tags(x_TC[row.first_n - before - 1], tags)',
 )

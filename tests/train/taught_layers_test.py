@@ -18,8 +18,6 @@ from bertjax.sources import runs
 from bertjax.train import loop
 from configs.finetune import text
 
-MUTATED = 'configs/distill/tinybert.py'
-
 TERMS = {
   'minilm:l6_h384': {'query_key', 'value_value'},
   'tinybert:4l_312': {'scores', 'states'},
@@ -65,26 +63,10 @@ def finetuned(store, source, files):
   return c
 
 
+@mutation('if name != TEACHER}', "if name != 'none'}", case='minilm:l6_h384')
+@mutation('pooler=True)', 'pooler=False)', file='configs/distill/minilm.py', case='minilm:l6_h384')
 @mutation(
-  'relations: the teacher is in the checkpoints',
-  'if name != TEACHER}',
-  "if name != 'none'}",
-  file='bertjax/sources/teacher.py',
-  case='minilm:l6_h384',
-)
-@mutation(
-  'relations: a student without a pooler',
-  'pooler=True)',
-  'pooler=False)',
-  file='configs/distill/minilm.py',
-  case='minilm:l6_h384',
-)
-@mutation(
-  'layerwise: the dense layer leaves with the student',
-  'if name != FIT}',
-  "if name != 'none'}",
-  file='bertjax/sources/runs.py',
-  case='tinybert:4l_312',
+  'if name != FIT}', "if name != 'none'}", file='bertjax/sources/runs.py', case='tinybert:4l_312'
 )
 @pytest.mark.full
 @pytest.mark.parametrize('recipe', TERMS)
@@ -163,11 +145,8 @@ def of_a_task(kind, store, source, begun, file, **fields):
 
 
 @pytest.mark.full
+@mutation('hard=0.0, soft=1.0', 'hard=1.0, soft=0.0')
 @mutation(
-  'tinybert: the answers are not those of the teacher', 'hard=0.0, soft=1.0', 'hard=1.0, soft=0.0'
-)
-@mutation(
-  'tinybert: the layers of a task are not learned',
   "name='constant') | cited(TASK, peak=5e-5)",
   "name='linear') | cited(TASK, peak=5e-5, warmup_steps=10**6, total_steps=10**7)",
 )

@@ -20,8 +20,6 @@ def test_buckets_are_few_and_hold_their_rows():
 
 
 @mutation(
-  'use: rows that are left over are dropped',
-  'bertjax/use/batches.py',
   '    while count // FEWER * ways >= left and count >= FEWER:',
   '    while count * ways > left and count >= FEWER:',
 )
@@ -40,12 +38,7 @@ def test_every_row_is_in_one_batch_that_it_fits(rows, ways):
   assert columns < 1.25 * length_n.sum() + 2 * 1024 * ways
 
 
-@mutation(
-  'use: NaN is an answer',
-  'bertjax/use/batches.py',
-  'if any(np.isnan(leaf[:rows]).any()',
-  'if any(np.isnan(leaf[rows:]).any()',
-)
+@mutation('if any(np.isnan(leaf[:rows]).any()', 'if any(np.isnan(leaf[rows:]).any()')
 def test_an_answer_that_is_no_number_is_refused():
   cut, results = batches.Cut(np.array([1, 0]), 4, 8), [{}, {}]
   found = dict(probability_BC=np.full((4, 2), -np.inf, np.float32), id_B=np.arange(4))
@@ -68,12 +61,7 @@ def write(path, parts, tokens=None):
       writer.add(TEXTS[number], part, tokens and tokens[number])
 
 
-@mutation(
-  'use: the header keeps the count of no vectors',
-  'bertjax/use/vectors.py',
-  '        self._count += len(each)\n',
-  '        self._count += 0 * len(each)\n',
-)
+@mutation('        self._count += len(each)\n', '        self._count += 0 * len(each)\n')
 @pytest.mark.parametrize('ending', vectors.ENDINGS)
 def test_vectors_of_texts_are_read_back(tmp_path, ending):
   path, want = tmp_path / f'out{ending}', np.concatenate(POOLED)

@@ -30,12 +30,7 @@ def load(tmp_path_factory):
   return get
 
 
-@mutation(
-  'generate: draws are keyed by the place in the call',
-  'bertjax/use/generate.py',
-  "row_B=batch['row_B'] + first - 1",
-  "row_B=batch['row_B']",
-)
+@mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
 @pytest.mark.parametrize('recipe', ['gpt', 't5'])
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):

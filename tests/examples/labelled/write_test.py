@@ -12,8 +12,6 @@ from bertjax.examples.labelled.common.records import Record
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.examples.labelled.write import TASK, Options
 
-MUTATED = 'bertjax/examples/labelled/write.py'
-
 OPTIONS = Options('say {b} of {a}: {a}', 'c', 6)
 RECORDS = [dict(a='xy', b='z', c='abc'), dict(a='x' * 20, b='{c}', c='abcde')]
 
@@ -35,12 +33,10 @@ def spelled(ids):
 
 
 @mutation(
-  'write: a text that is cut loses its end',
   'np.append(ids[: length - 1], end)',
   'np.append(ids, end)[:length]',
 )
 @mutation(
-  'write: the decoder reads the token that it writes',
   'np.append(START, ids[:-1])',
   'np.append(START, ids[1:])',
 )

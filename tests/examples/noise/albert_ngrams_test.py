@@ -10,13 +10,11 @@ from bertjax.examples import targets
 from bertjax.examples.noise import albert_ngrams as rule
 from bertjax.vocab.sentencepiece_model import word_starts
 
-MUTATED = 'bertjax/examples/noise/albert_ngrams.py'
-
 
 @mutation(
-  'ngrams: longer ones are the likelier',
   'return share_n / share_n.sum()',
   'return share_n[::-1] / share_n.sum()',
+  file='bertjax/examples/noise/albert_ngrams.py',
 )
 def test_lengths_have_the_probabilities_of_the_paper():
   np.testing.assert_allclose(rule.pmf(3), [0.5455, 0.2727, 0.1818], atol=5e-5)
@@ -28,12 +26,8 @@ def one_token_words(store):
   return store
 
 
-@mutation('ngrams: one that overlaps is taken', 'taken_E = ~clash_E & (size_E', 'taken_E = (size_E')
-@mutation(
-  'ngrams: one that is too long is not cut',
-  'for _ in range(length_E.max() - 1):',
-  'for _ in range(0):',
-)
+@mutation('taken_E = ~clash_E & (size_E', 'taken_E = (size_E')
+@mutation('for _ in range(length_E.max() - 1):', 'for _ in range(0):')
 def test_a_lone_ngram_has_the_drawn_length():
   """With a budget of three words and one try seen, the first n-gram is as long as it was drawn."""
   config = ngrams(mask__rate=3 / 40)

@@ -13,8 +13,6 @@ def corrupted(lengths, row_E=None, capacity=16):
 
 
 @mutation(
-  'causal: the last token predicts the next example',
-  'bertjax/examples/noise/causal.py',
   'np.append(example_n[1:] == example_n[:-1], False)',
   'np.append(example_n[1:] >= example_n[:-1], False)',
 )
@@ -42,10 +40,7 @@ def test_nothing_is_hidden():
 
 
 @mutation(
-  'causal: a vocabulary without padding cannot be read',
-  'bertjax/examples/noise/causal.py',
-  "store.special['pad'] or 0",
-  "store.special['pad']",
+  "store.special['pad'] or 0", "store.special['pad']", file='bertjax/examples/noise/causal.py'
 )
 def test_a_vocabulary_needs_no_special_token():
   store = random_store(3)

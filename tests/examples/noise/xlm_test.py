@@ -17,12 +17,7 @@ def near(count, total, share):
   assert abs(count - total * share) < 4.5 * math.sqrt(total * share * (1 - share))
 
 
-@mutation(
-  'XLM masking: the first token has a coin',
-  'bertjax/examples/noise/xlm.py',
-  'rows.position_n > 0',
-  'rows.position_n >= 0',
-)
+@mutation('rows.position_n > 0', 'rows.position_n >= 0', file='bertjax/examples/noise/xlm.py')
 def test_every_token_but_the_first_has_its_coin():
   batch = corrupted(recipe(), random_store(3), [64] * 4000, capacity=64)
   used_BP = batch['weight_BP'] > 0

@@ -18,8 +18,6 @@ from bertjax.train import step as step_lib
 from bertjax.types import Context
 from configs import ernie as configs_ernie
 
-MUTATED = 'bertjax/examples/plans/dialogues.py'
-
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -54,11 +52,8 @@ def test_dialogues_are_turns_with_roles(store):
     assert not batch['example_BT'][row, n:].any() and batch['example_BT'][row, :n].all()
 
 
+@mutation('good_n = same_role_n & (', 'good_n = (same_role_n | True) & (')
 @mutation(
-  'dialogues: replies of any role', 'good_n = same_role_n & (', 'good_n = (same_role_n | True) & ('
-)
-@mutation(
-  'dialogues: replies of the same dialogue',
   '(other_n < low_n[open_n]) | (other_n >= high_n[open_n])',
   '(other_n < low_n[open_n]) | (other_n >= low_n[open_n])',
 )

@@ -11,8 +11,6 @@ from bertjax.data_contracts import Spec
 from bertjax.examples.plans import electra_segments as plan
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plans/electra_segments.py'
-
 SEED = 3
 
 
@@ -84,10 +82,8 @@ def instances(store, column):
 
 @pytest.mark.parametrize('rejoin', [True, False])
 @pytest.mark.parametrize('length', [5, 16, 64, 128])
-@mutation(
-  'segments: no sentence rejoins the first segment', '(~begun | (rejoin_E[open_n] > 0))', '~begun'
-)
-@mutation('segments: the coin always keeps', '& (coin_E[open_n] > 0))', '& (coin_E[open_n] >= 0))')
+@mutation('(~begun | (rejoin_E[open_n] > 0))', '~begun')
+@mutation('& (coin_E[open_n] > 0))', '& (coin_E[open_n] >= 0))')
 def test_equals_the_builder_on_the_same_draws(length, rejoin):
   store = random_store(60, distinct=True)
   column, _ = planned(store, length, segments(plan__rejoin=rejoin))

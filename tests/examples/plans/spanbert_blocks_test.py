@@ -8,8 +8,6 @@ from toy_store import random_store, spans, spec_of
 from bertjax.examples.plans import spanbert_blocks
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plans/spanbert_blocks.py'
-
 
 def block_dataset(store, block):
   """(first token, token after the last) of each block: BlockDataset, break_mode 'doc'."""
@@ -40,12 +38,8 @@ def planned(store, config, length, **kwargs):
 
 @pytest.mark.parametrize('window', [1, 50, 10**6])
 @pytest.mark.parametrize('length', [6, 14, 64, 300])
-@mutation('one segment: no block is lost', '& (not keep_block)', '& False')
-@mutation(
-  'one segment: blocks go on in the next document',
-  "'right') - 1, document_end)",
-  "'right') - 1, sentences)",
-)
+@mutation('& (not keep_block)', '& False')
+@mutation("'right') - 1, document_end)", "'right') - 1, sentences)")
 def test_blocks_are_those_of_the_original(length, window):
   store = random_store(150)
   column, count = planned(store, spans(), length, window=window)

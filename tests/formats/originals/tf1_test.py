@@ -46,12 +46,7 @@ def tiny():
 LABEL = dict(weights=(64,), bias=())
 
 
-@mutation(
-  'tf1: a slot is read as its variable',
-  'bertjax/formats/weights.py',
-  'return self.state[self.names[name]]',
-  'return self.state[name]',
-)
+@mutation('return self.state[self.names[name]]', 'return self.state[name]')
 def test_slots_are_counted_or_taken_along(tiny, tmp_path):
   originals.write(tmp_path / 'model.ckpt-1000', tiny, step=1000, slots=True)
   plain = original_reading.read(tf1, tmp_path)
@@ -84,12 +79,7 @@ def test_a_checkpoint_is_opened_before_its_tensors_are_taken(tiny, tmp_path):
     np.testing.assert_array_equal(value, want[path], err_msg=path)
 
 
-@mutation(
-  'tf1: a head that is not there is in the model',
-  'bertjax/formats/originals/bert.py',
-  "words = 'cls/predictions/output_bias' in state",
-  'words = True',
-)
+@mutation("words = 'cls/predictions/output_bias' in state", 'words = True')
 def test_an_encoder_alone_and_heads_that_are_asked_for(tiny, tmp_path):
   encoder = {name: value for name, value in tiny.items() if not name.startswith('cls/')}
   originals.write(tmp_path / 'model.ckpt', encoder)
@@ -149,8 +139,6 @@ def test_a_checkpoint_of_another_family_is_refused_by_name(tmp_path, name, messa
 
 
 @mutation(
-  'tf1: a file that is cut off is an error of TensorFlow',
-  'bertjax/formats/originals/tf1.py',
   'self._errors = (tf.errors.OpError, ValueError, RuntimeError, IndexError)',
   'self._errors = (ZeroDivisionError,)',
 )

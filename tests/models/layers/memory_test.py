@@ -10,17 +10,13 @@ from mutation import mutation
 from bertjax.kernels.relative_attention import visible
 from bertjax.models.layers import memory
 
-MUTATED = 'bertjax/models/layers/memory.py'
-
 
 def model(mem_len: int):
   """What a memory needs to know of a model."""
   return types.SimpleNamespace(layers=3, mem_len=mem_len, width=4, dtype='float32')
 
 
-@mutation(
-  'memory: the first places are kept', 'both[:, both.shape[1] - length :]', 'both[:, :length]'
-)
+@mutation('both[:, both.shape[1] - length :]', 'both[:, :length]')
 def test_memory_keeps_the_last_places_and_reports_what_is_filled():
   held = memory.first(model(5), 2, 'empty')
   assert isinstance(held, memory.Memory) and not held.example_BM.any()
@@ -38,7 +34,7 @@ def test_a_start_forgets_the_row_and_no_other():
   np.testing.assert_array_equal(kept.example_BM, [[0, 0, 0], [1, 1, 1]])
 
 
-@mutation('memory: a later position is seen', 'window=window, causal=True)', 'window=window)')
+@mutation('window=window, causal=True)', 'window=window)')
 def test_causal_sees_the_filled_memory_itself_and_nothing_later():
   held = memory.Memory(jnp.zeros((1, 1, 3, 2)), jnp.array([[0, 1, 1]]))
   seen = lambda window: visible(memory.causal(held, jnp.ones((1, 2), jnp.int32), window))[0]

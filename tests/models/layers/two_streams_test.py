@@ -9,12 +9,7 @@ from xlnet_cases import LENGTH, ROWS, SLOTS, make_batch
 from bertjax.models.layers.two_streams import make_slots, pick, seen_pairs, spread
 
 
-@mutation(
-  'xlnet: unused slots stand at column 0',
-  'bertjax/models/layers/two_streams.py',
-  '  at_BP = jnp.where(used_BP, column_BP, length)',
-  '  at_BP = column_BP',
-)
+@mutation('  at_BP = jnp.where(used_BP, column_BP, length)', '  at_BP = column_BP')
 def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
   rng = np.random.default_rng(0)
   batch = make_batch()

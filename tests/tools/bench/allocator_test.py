@@ -8,13 +8,7 @@ from bertjax.machine import malloc
 
 
 @pytest.mark.parametrize('name', bench.BENCHES)
-@mutation(
-  'bench: the threads of the collator share one arena',
-  'bertjax/bench.py',
-  "words and words[0] != 'input'",
-  'words',
-  case='input',
-)
+@mutation("words and words[0] != 'input'", 'words', case='input')
 def test_only_what_xla_computes_has_one_arena(name, monkeypatch):
   asked = []
   monkeypatch.setattr(malloc, 'huge_pages', lambda: asked.append('pages'))

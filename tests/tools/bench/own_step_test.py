@@ -17,12 +17,7 @@ QUICK = ('bert', 'electra', 'ernie', 'xlnet')
 
 
 @pytest.mark.parametrize('name', in_tiers(systems.NAMES, set(systems.NAMES) - set(QUICK)))
-@mutation(
-  'bench: made-up text has no units, which ERNIE masks',
-  'bertjax/tools/bench/parts/synthetic.py',
-  'units=(starts[token_n].astype(np.uint8),)',
-  'units=()',
-)
+@mutation('units=(starts[token_n].astype(np.uint8),)', 'units=()')
 def test_a_synthetic_batch_has_all_that_the_step_reads(name):
   config = own_step.sized(systems.tiny(name), 2, 32)
   batch = synthetic_batch(config)

@@ -11,8 +11,6 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.tools.preflight import compiled_step, estimate, proposal
 from configs import bert, modernbert
 
-MUTATED = 'bertjax/tools/preflight/estimate.py'
-
 ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
 ROWS, LENGTH = 32, 128
 LAYERS, WIDTH, HEADS, FFN, WORDS = 2, 64, 8, 256, 30_592  # of bert.py:test, padded
@@ -46,16 +44,8 @@ def slots(config: Any) -> int:
   return synthetic_batch(config)['target_pos_BP'].size
 
 
-@mutation(
-  'estimate: what is kept outside of the layers counts as theirs',
-  "if eqn.primitive.name in ('scan', 'reduce_precision')]",
-  'if eqn.params is not None]',
-)
-@mutation(
-  'estimate: exponentials are not held beside the logits',
-  'logits=logits + round(rows * traced.exps)',
-  'logits=logits',
-)
+@mutation("if eqn.primitive.name in ('scan', 'reduce_precision')]", 'if eqn.params is not None]')
+@mutation('logits=logits + round(rows * traced.exps)', 'logits=logits')
 def test_at_the_loss_logits_are_held_and_no_gradients():
   config, found = estimated()
   assert found['residuals'] == LAYERS * TOKENS * KEPT
@@ -64,16 +54,8 @@ def test_at_the_loss_logits_are_held_and_no_gradients():
   assert found['gradients'] == found['working'] == 0
 
 
-@mutation(
-  'estimate: gradients of word tables are there before they are made',
-  'late = kernels.words if logits else 0',
-  'late = 0',
-)
-@mutation(
-  'estimate: what a turn computes again is not counted',
-  "if config.model.get('remat', 'light') != 'light':",
-  'if False:',
-)
+@mutation('late = kernels.words if logits else 0', 'late = 0')
+@mutation("if config.model.get('remat', 'light') != 'light':", 'if False:')
 @pytest.mark.parametrize('remat', ['light', 'full'])
 def test_a_turn_has_what_its_products_make_kept_or_not(remat):
   config, found = estimated(**FEW, **{'model.remat': remat})
@@ -86,11 +68,7 @@ def test_a_turn_has_what_its_products_make_kept_or_not(remat):
   assert found['low'] == 2 * (LAYERS * KERNELS + DENSE)
 
 
-@mutation(
-  'estimate: the gradients of word tables are never there',
-  'max((in_turn, at_loss, at_end),',
-  'max((in_turn, at_loss),',
-)
+@mutation('max((in_turn, at_loss, at_end),', 'max((in_turn, at_loss),')
 def test_at_the_end_all_gradients_are_held():
   """A single row: its activations are less than the gradient of the word table."""
   config, found = estimated(rows=1)
@@ -98,16 +76,8 @@ def test_at_the_end_all_gradients_are_held():
   assert found['logits'] == 4 * slots(config) * WORDS
 
 
-@mutation(
-  'estimate: a layer before the loop keeps nothing',
-  "in ('scan', 'reduce_precision')",
-  "in ('scan',)",
-)
-@mutation(
-  'estimate: one layer of a pattern is at work',
-  'sum(n for _, n in largest if n == widest)',
-  'widest',
-)
+@mutation("in ('scan', 'reduce_precision')", "in ('scan',)")
+@mutation('sum(n for _, n in largest if n == widest)', 'widest')
 def test_a_pattern_of_layers_is_one_turn():
   """ModernBERT's first layer stands before the loop, whose turns have three. What 32 rows more take
   has no kernels in it."""
@@ -136,12 +106,7 @@ def test_a_mesh_divides_parameters_and_rows():
   assert twice['gradients'] == one['gradients'] + one['parameters']
 
 
-@mutation(
-  'proposal: the dearest change first',
-  'bertjax/tools/preflight/proposal.py',
-  'key=cheapest)',
-  'key=cheapest, reverse=True)',
-)
+@mutation('key=cheapest)', 'key=cheapest, reverse=True)')
 def test_the_cheapest_change_that_fits_is_proposed():
   config, found = estimated()
   search = lambda limit, sizes=ONE: proposal.search(config, synthetic_batch(config), sizes, limit)

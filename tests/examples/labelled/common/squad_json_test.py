@@ -22,12 +22,7 @@ def file_of(tmp_path, *questions, context='bob sat'):
   return path
 
 
-@mutation(
-  'squad: what is marked as impossible has answers',
-  'bertjax/examples/labelled/common/squad_json.py',
-  "known = answers and not said.get('is_impossible', False)",
-  'known = answers',
-)
+@mutation("known = answers and not said.get('is_impossible', False)", 'known = answers')
 def test_a_question_has_its_context_and_its_answers(tmp_path):
   path = file_of(
     tmp_path, question(), question('q2', answers=[]), question('q3', is_impossible=True)
