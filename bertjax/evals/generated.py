@@ -71,10 +71,10 @@ def make(subject: Subject, options: Options) -> Evaluation:
   task = subject.config.data.task
   if task.name != 'write':
     raise UserError(
-      f"{subject.key} judges texts that a model writes: expected config.data.task.name='write', got "
-      f'{task.name!r}'
+      f"{subject.key} judges texts that a model writes: expected config.data.task.name='write', "
+      f'got {task.name!r}'
     )
-  rows = labelled.open_rows(subject, options)
+  rows = labelled.open_rows(subject, labelled.Options(*options[:4]))
   vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
   how = Beams(options.beams, options.alpha) if options.beams else Sampling()
   decoding.check(how, vocabulary.size)

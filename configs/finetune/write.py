@@ -44,7 +44,5 @@ def get_config(arg: str | None = None):
   )
   c.evals = ConfigDict()
   c.evals.dev = cited(defaults.EVERY, type='generated')
-  c.best.update(
-    cited('ours: of texts of any kind', metric='eval/dev/rouge_l', mode='max')
-  )
+  c.best.update(cited('ours: of texts of any kind', metric='eval/dev/rouge_l', mode='max'))
   return c

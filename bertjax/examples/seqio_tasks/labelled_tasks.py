@@ -101,7 +101,10 @@ def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[R
   served: Any = vocabulary  # of a store they read the ids of special tokens alone
   found = rows.Rows(served, examples, length * parts.count(examples), seed=0, together=1)
   pad = vocabulary.special['pad'] or 0
-  padding, columns = dict(token_BT=pad, out_token_BU=pad), dict(BT=found.length, BU=examples.columns)
+  padding, columns = (
+    dict(token_BT=pad, out_token_BU=pad),
+    dict(BT=found.length, BU=examples.columns),
+  )
   for number in range(found.rows):
     row = found.batch(np.array([number]), shuffle=False)
     for key in [key for key in row if key[-2:] in columns]:

@@ -5,7 +5,7 @@ next one and the new cache. Shapes are static, so each function compiles once fo
 and of new tokens. Draws are keyed by (seed, row, place): they are the same on every mesh.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -104,7 +104,7 @@ def check(how: Sampling | Beams, words: int) -> None:
       raise UserError('top_k and top_p say what is drawn from: set temperature, 1.0 for instance')
 
 
-def until(ids: Sequence[int], end: int) -> list[int]:
+def until(ids: Iterable[Any], end: int) -> list[int]:
   """Returns the tokens of a text up to its end, and that; all where there is none."""
   ids = [int(i) for i in ids]
   return ids[: ids.index(end) + 1] if end in ids else ids

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_named_by_its_line(row, said):
 
 @pytest.mark.parametrize('read', ['no column', 'an {open', 'a {} b', '{0!r}', '{a:>8}'])
 def test_a_form_without_columns_is_refused(read):
-  with pytest.raises(UserError, match=re.escape(f'config.data.task.read')):
+  with pytest.raises(UserError, match=re.escape('config.data.task.read')):
     TASK.check(dataclasses.replace(OPTIONS, read=read))
 
 
