@@ -1,4 +1,4 @@
-"""The walk of docs/generate.md, from pairs of texts to a T5 that answers, as its reader types it."""
+"""The walk of docs/generate.md from pairs of texts to a T5 that answers, as its reader types it."""
 
 import json
 import os
