@@ -85,16 +85,10 @@ def states_of(theirs, step, towers, layers):
 
 
 @mutation(
-  'bilm: the loss is not multiplied by the columns of a row',
-  'bertjax/objectives/bilm.py',
-  'config.length if config.objective.times_length else 1',
-  '1',
+  'config.length if config.objective.times_length else 1', '1', file='bertjax/objectives/bilm.py'
 )
 @mutation(
-  'adagrad: the square comes after the step',
-  'bertjax/optim/directions/adagrad.py',
-  'updates, squares)',
-  'updates, state.sum_of_squares)',
+  'updates, squares)', 'updates, state.sum_of_squares)', file='bertjax/optim/directions/adagrad.py'
 )
 @pytest.mark.parametrize('name', ['word_skip_full_2towers'])
 def test_three_steps_are_those_of_bilm_tf(golden, name):

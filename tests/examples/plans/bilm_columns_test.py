@@ -7,8 +7,6 @@ from toy_store import random_store, recipe
 
 from bertjax.examples import examples as examples_lib
 
-MUTATED = 'bertjax/examples/plans/bilm_columns.py'
-
 LENGTH, LANES = 7, 3
 
 
@@ -40,17 +38,16 @@ def text_of(store, order, ends: bool) -> list[int]:
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
 @mutation(
-  'bilm rows: both directions read from the front',
   'from_E = begin_E, spec.rows * size - begin_E - length_E',
   'from_E = begin_E, begin_E',
+  file='bertjax/examples/plans/bilm_columns.py',
 )
 @mutation(
-  'bilm rows: the second text is not turned round',
   'np.where(second_n, 2 * own_n - 1 - offset_n, offset_n)',
   'np.where(second_n, offset_n - own_n, offset_n)',
+  file='bertjax/examples/plans/bilm_columns.py',
 )
 @mutation(
-  'bilm: the end of a sentence is read as an end',
   'read_m = np.where(token_m == end, begin, token_m)',
   'read_m = token_m',
   file='bertjax/examples/noise/bilm.py',
@@ -74,8 +71,8 @@ def test_rows_are_the_text_from_its_front_and_from_its_end(ends):
     np.testing.assert_array_equal(batch['out_example_BU'], batch['weight_BU'])
 
 
-@mutation('bilm rows: one order for both', "'backwards')", "'forwards')")
-@mutation('bilm rows: one order for all epochs', 's.order(epoch)', 's.order(epoch and 0)')
+@mutation("'backwards')", "'forwards')", file='bertjax/examples/plans/bilm_columns.py')
+@mutation('s.order(epoch)', 's.order(epoch and 0)', file='bertjax/examples/plans/bilm_columns.py')
 def test_both_texts_have_an_order_of_their_own_in_every_epoch():
   store = random_store(20, distinct=True)
   found = opened(store)
