@@ -92,6 +92,10 @@ def reference(name, t, peak, warmup, total):
     if t <= total - DECAY:
       return peak
     return peak * (0.1 + 0.9 * (1 - math.sqrt((t - (total - DECAY)) / DECAY)))
+  if name == 'slanted_triangular':
+    first = total // 10
+    share = t / first if t <= first else (total - t) / (total - first)
+    return peak * (1 + 31 * share) / 32
   after = (t - warmup) / (total - warmup)
   return {
     'bert_linear': peak * (1 - t / total),
@@ -129,6 +133,25 @@ def test_whole_range_against_numpy(name, warmup):
   warmup = fields.get('warmup_steps', 0)
   expected = [reference(name, t, 3e-4, warmup, 400) for t in steps]
   np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-7 * 3e-4)
+
+
+@mutation(
+  '_left(step, first, total_steps))\n  return peak * (1 + share',
+  '1 - (step - first) / (first * (cut - 1)))\n  return peak * (1 + share',
+)
+def test_slanted_triangles_are_those_of_fastai(shared):
+  golden = np.load(shared / 'golden' / 'family' / 'ulmfit_schedules.npz')
+  cases = [name for name in golden.files if name.startswith('clr/')]
+  for name in cases:
+    ratio, cut, total = map(int, name.removeprefix('clr/').split('_'))
+    fields = dict(peak=1.0, ratio=float(ratio), cut=cut, total_steps=total)
+    found = jax.vmap(make('slanted_triangular', **fields))(np.arange(total))
+    np.testing.assert_allclose(found, golden[name][:total], rtol=2e-6, err_msg=name)
+  paper = golden['stlr_paper/100']
+  fields = dict(peak=0.01, total_steps=100)
+  np.testing.assert_allclose(
+    jax.vmap(make('slanted_triangular', **fields))(np.arange(101)), paper, rtol=2e-6
+  )
 
 
 @pytest.mark.parametrize(
