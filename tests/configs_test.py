@@ -138,18 +138,6 @@ def test_transformer_xl_adds_eps_where_its_framework_does(size, first):
   assert optimizer.get('eps_first', False) == first and optimizer.bias_correction
 
 
-def test_a_mistyped_key_names_the_nearest(monkeypatch):
-  with pytest.raises(Exception, match='total_step.*total_steps'):
-    parse(monkeypatch, '--config.total_step=5')
-
-
-def test_overrides_move_what_refers_to_them(monkeypatch):
-  config = parse(monkeypatch, '--config.total_steps=2000', '--config.length=64')
-  assert config.optimizer.schedule.total_steps == 2000
-  assert config.optimizer.schedule.warmup_steps == 20
-  assert config.phases.phase1.length == 16
-
-
 @mutation("return follow('eval_steps')", "return follow.__self__.get_ref('eval_steps')")
 def test_a_set_may_be_judged_at_the_end_alone(monkeypatch):
   config = parse(monkeypatch, '--config.evals.held_out.every=0', '--config.eval_steps=7')

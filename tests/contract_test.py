@@ -78,16 +78,6 @@ def test_meshes_and_microbatches_change_nothing(reference, fields):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-  'fields', [{'model.groups': 2, 'model.inner_groups': 2}, {'model.sharing': 'attention'}], ids=str
-)
-def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
-  one = losses(tiny('albert', **fields), rich_store)
-  many = losses(tiny('albert', **fields, **MIXED), rich_store, devices=8)
-  np.testing.assert_allclose(many, one, rtol=2e-6)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize('name', ['bert', 'modernbert', 'electra', 'xlm'])
 @mutation("  ('length', 'sequence'),\n", "  ('length', 'nothing'),\n")
 def test_divided_columns_change_nothing(name, rich_store):

@@ -1,6 +1,5 @@
 """What a door shows: one line for a user's mistake and for Ctrl-C, a traceback for all else."""
 
-import json
 import pathlib
 import signal
 import subprocess
@@ -47,14 +46,6 @@ def test_a_mistake_of_the_user_is_one_line():
 def test_a_mistake_of_ours_keeps_its_traceback(error):
   err = at_door(f'raise {error}').communicate()[1]
   assert err.startswith('Traceback') and error.split('(')[0] in err
-
-
-def test_ctrl_c_is_one_line_and_waits_for_no_thread():
-  wait = 'import threading; threading.Thread(target=time.sleep, args=(60,)).start()'
-  process = at_door(f'{wait}; print("ready", flush=True); time.sleep(60)')
-  start = time.monotonic()
-  assert after_ctrl_c(process) == (130, '\nprog: interrupted\n')
-  assert time.monotonic() - start < 30
 
 
 def interrupted(command, after: float) -> tuple[int, str]:
@@ -141,21 +132,6 @@ def test_an_error_while_writing_says_what_and_where():
     with errors.writing('metrics', pathlib.Path('run/m.jsonl')), open('/dev/full', 'wb', 0) as file:
       file.write(b'1')
   assert caught.value.errno == 28
-
-
-def refused(work):
-  try:
-    work()
-  except Exception as error:
-    return error
-  raise AssertionError('nothing was raised')
-
-
-def test_an_error_is_foreign_where_a_package_raised_it():
-  assert errors.is_foreign(refused(lambda: json.loads('{')))
-  # A wrong argument is an error of the line that gives it, in Python and in C.
-  assert not errors.is_foreign(refused(lambda: errors.choose('a', [1, 'b'], 'key')))
-  assert not errors.is_foreign(refused(lambda: errors.nearest('a', 5)))
 
 
 def test_a_file_that_the_error_names_is_kept(tmp_path):

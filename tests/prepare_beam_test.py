@@ -108,10 +108,6 @@ def test_languages_units_and_what_is_left_out_are_as_on_one_machine(tmp_path, an
   assert one.meta['stats']['found_units'] and one.languages == ['de', 'en', 'fr', 'it']
 
 
-def test_verbatim_text_keeps_its_blocks(tmp_path, any_runner):
-  same(tmp_path, input=tmp_path / '*.text', split='verbatim', **texts(tmp_path))
-
-
 def divided(folder, pattern, vocab):
   """The shards of some of the texts of a folder, which have not been made yet."""
   corpus = corpus_lib.open_files(str(folder / pattern))
@@ -174,13 +170,6 @@ def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, 
     with pytest.raises(UserError, match=message):
       run(**given | wrong)
     assert not list(tmp_path.glob('many*')) and not any_runner
-
-
-def test_what_is_missing_is_named(tmp_path, monkeypatch):
-  monkeypatch.setitem(sys.modules, 'apache_beam', None)
-  monkeypatch.delitem(sys.modules, 'bertjax.store.on_beam', raising=False)
-  with pytest.raises(UserError, match=r'pip install bertjax\[beam\]'):
-    run(output=tmp_path / 'many', runner='Any', workers=0, input='a', vocab='b')
 
 
 needs_beam = pytest.mark.skipif(

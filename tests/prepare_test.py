@@ -141,13 +141,6 @@ def test_every_small_corpus_has_a_held_out_document_if_it_can(tmp_path, vocab):
   assert store.meta['documents'] == 3 and not (store.path / 'heldout').exists()
 
 
-def test_share_of_the_held_out_documents():
-  index = np.arange(100_000)
-  held_out = store_builder._is_held_out(index, 0.01)
-  assert abs(held_out.mean() - 0.01) < 0.001 and held_out[:2].tolist() == [False, True]
-  np.testing.assert_array_equal(held_out[500:], store_builder._is_held_out(index[500:], 0.01))
-
-
 def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
   write_text(tmp_path / 'a.txt', documents=600)
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
@@ -393,20 +386,6 @@ def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
   assert ended and error  # which keeps all frames
 
 
-def test_command_line_in_several_processes(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt')
-  expected = run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 'one')
-  (tmp_path / 'vocab').mkdir()
-  vocab = vocab.rename(tmp_path / 'vocab/vocab.txt')
-  words = command(input=f'{tmp_path}/*.txt', vocab=vocab, output=tmp_path / 'two', workers=2)
-  done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-  assert done.returncode == 0, done.stderr
-  assert 'documents' in done.stdout and 'tokens/s' in done.stdout
-  assert open_store(tmp_path / 'two').meta['files'] == expected.meta['files']
-  wrong = subprocess.run([*words, '--spilt=lines'], cwd=ROOT, capture_output=True, text=True)
-  assert wrong.returncode and 'split' in wrong.stderr
-
-
 @mutation(
   "with locks.alone(lock, f'another process is writing {partial}'):",
   'with contextlib.nullcontext():',
@@ -496,12 +475,6 @@ def commands_of_children(pid: int) -> list[bytes]:
     with contextlib.suppress(OSError):  # it has ended
       lines.append(pathlib.Path(f'/proc/{child}/cmdline').read_bytes())
   return lines
-
-
-def test_workers_import_no_tensorflow():
-  code = 'import sys, bertjax.prepare, bertjax.store.encode; print(*sys.modules)'
-  done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
-  assert not {'tensorflow', 'seqio', 'jax', 'torch'} & set(done.stdout.split())
 
 
 def test_bad_text_is_left_out_counted_and_named(tmp_path, vocab, capsys):

@@ -14,7 +14,6 @@ from processes import ROOT, environment
 from bertjax.checkpoint import resume
 from bertjax.config import sections
 from bertjax.errors import UserError
-from bertjax.launch import arguments
 from bertjax.launch import grid as grids
 from configs import bert
 
@@ -75,13 +74,6 @@ def test_jobs_are_seed_by_seed_with_their_flags():
   assert longer.optimizer.schedule.total_steps == 700  # references follow
 
 
-def test_a_command_has_none_of_the_flags_of_the_sweep():
-  argv = ['--grid', 'a=1', '--seeds=2', '--config=x', '--workdir', 'w', '--dry_run', '--config.a=b',
-          '--grid=c=2', '--metric=m', '--config.data.store', 's t']  # fmt: skip
-  left = arguments.without_flags(argv, ('grid', 'seeds', 'workdir', 'metric'), ('dry_run',))
-  assert list(left) == ['--config=x', '--config.a=b', '--config.data.store', 's t']
-
-
 def text_of(table) -> list[list[str]]:
   return list(map(list, zip(*(column.cells for column in table.columns), strict=True)))
 
@@ -133,15 +125,6 @@ def test_runs_that_stopped_early_or_learned_nothing(tmp_path):
   row = lambda **more: text_of(grids.table(found, [], tmp_path, 'eval/dev/f1', **more))[0][1:]
   assert row() == ['0.6500', '0.6000 to 0.7000', '2 of 3', '0', '1']
   assert row(best=True) == ['0.8500', '0.8000 to 0.9000', '2 of 3', '0', '1']
-
-
-def test_every_point_is_settled_as_its_run_will_be():
-  def settle(changed, point):
-    changed.total_steps = 7 * changed.batch_size + len(point)
-
-  found = grids.jobs(config(), ['batch_size=8,16'], 2, settle)
-  assert [job.config.total_steps for job in found] == [57, 113, 57, 113]
-  assert [job.config.seed for job in found] == [0, 0, 1, 1]
 
 
 @pytest.mark.full

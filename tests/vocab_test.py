@@ -21,7 +21,7 @@ from slow_imports import corpora, registered, seqio, transformers
 
 from bertjax.vocab import __main__ as vocab
 from bertjax.vocab.train import TRAINERS
-from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
+from bertjax.vocab.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
@@ -110,21 +110,6 @@ def test_files_are_what_the_tokenizers_themselves_write(tmp_path):
 def test_a_full_disk_names_the_vocabulary(tmp_path, kind):
   with pytest.raises(OSError, match=f"while writing the vocabulary: '{tmp_path}"), no_room():
     TRAINERS[kind](sentences(), 400, True, tmp_path)
-
-
-def test_small_text_gives_what_it_has(tmp_path):
-  assert much_unknown(0.05) == ''
-  assert much_unknown(0.663146).startswith('Warning: 66.3% of the tokens are unknown')
-  TRAINERS['wordpiece'](['the cat'], 5000, True, tmp_path)
-  assert load_vocabulary(tmp_path).size < 30
-  with pytest.raises(ValueError, match='sentencepiece cannot train 5000 pieces'):
-    TRAINERS['unigram'](['the cat'], 5000, True, tmp_path)
-
-
-def test_alphabet_leaves_room_for_words(tmp_path):
-  text = [chr(0x4E00 + i) + 'ab' for i in range(3000)] * 2
-  TRAINERS['wordpiece'](text, 400, True, tmp_path)
-  assert 200 < load_vocabulary(tmp_path).size <= 400
 
 
 def test_sample_is_uniform_bounded_and_repeatable():

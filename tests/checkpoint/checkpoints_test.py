@@ -294,12 +294,6 @@ def test_leftovers_of_a_killed_save_are_cleaned(make):
   assert kept(directory) == [10, 20, 30]
 
 
-@pytest.mark.parametrize('bad', [dict(keep=0), dict(best=ConfigDict(dict(metric='a', mode='up')))])
-def test_senseless_retention_is_refused(make, bad):
-  with pytest.raises(ValueError, match='config.(keep_checkpoints|best.mode): expected'):
-    make(**bad)
-
-
 def test_variables_are_read_alone(make, tmp_path, warnings):
   directory = three(make)
   flip(largest(directory / '30'))

@@ -17,11 +17,6 @@ OLD = run(peak=1.0, model=dict(width=8), evals={})
 NEW = resumed(OLD, 10, peak=0.5, model=dict(width=8, dropout=0.1), evals={})
 
 
-def test_a_new_run_has_none_and_a_resume_without_changes_adds_none():
-  assert history.extended(None, dict(peak=1.0), 0) == []
-  assert history.extended(OLD, OLD['config'], 7) == []
-
-
 def test_a_change_says_when_and_both_values():
   changes = {'peak': dict(old=1.0, new=0.5), 'model.dropout': dict(new=0.1)}
   assert NEW['history'] == [dict(step=10, changes=changes)]

@@ -91,13 +91,6 @@ def test_a_value_is_of_its_type_and_in_its_range_or_refused(kind, good, bad):
     assert str(error.value) == f'config.k: expected {options.describe(kind)}, got {value!r}'
 
 
-def test_integers_become_floats_where_these_are_expected():
-  for kind in (float, Share, Share | None):
-    assert type(options.convert(kind, 1, 'k')) is float
-  assert type(options.convert(Count, 1, 'k')) is int
-  assert type(options.convert(int | float, 1, 'k')) is int
-
-
 @pytest.mark.parametrize(
   'kind, given, found',
   [
@@ -129,27 +122,6 @@ def test_tuples_of_other_things_are_refused(kind, bad):
 
 
 @pytest.mark.parametrize(
-  'kind, words',
-  [
-    (int, 'int'),
-    (Count, 'int >= 1'),
-    (Share, 'float >= 0 and <= 1'),
-    (OpenShare, 'float > 0 and < 1'),
-    (Positive, 'float > 0'),
-    (Share | None, 'float >= 0 and <= 1 or None'),
-    (Literal['a', 'b'], "one of 'a', 'b'"),
-    (tuple[str, ...], 'a tuple of str'),
-    (tuple[str, Count], '(str, int >= 1)'),
-    (tuple[tuple[str, Count], ...], 'a tuple of (str, int >= 1)'),
-    (Any, 'anything'),
-    (Mapping[str, Any], 'a dict of fields'),
-  ],
-)
-def test_types_are_said_in_words(kind, words):
-  assert options.describe(kind) == words
-
-
-@pytest.mark.parametrize(
   'bounds, inside, outside',
   [
     (Bounds(), [-INF, 0, INF], [NAN]),
@@ -161,12 +133,6 @@ def test_types_are_said_in_words(kind, words):
 def test_bounds(bounds, inside, outside):
   assert all(bounds.hold(value) for value in inside)
   assert not any(bounds.hold(value) for value in outside)
-
-
-def test_options_are_read_by_name():
-  assert options.read(Masks, GOOD | dict(words=2), 'k') == Masks(0.15, 'bert', '', 2)
-  assert options.read(Masks, GOOD, 'k').words == 1
-  assert type(options.read(Masks, GOOD | dict(rate=1), 'k').rate) is float
 
 
 @pytest.mark.parametrize(
@@ -189,16 +155,6 @@ def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
 def test_what_lacks_is_named():
   with pytest.raises(UserError, match='k lacks rule, other; it has rate'):
     options.read(Masks, dict(rate=0.1), 'k')
-
-
-class Nothing(NamedTuple):
-  """There is nothing to choose."""
-
-
-def test_what_has_no_fields_says_so():
-  assert options.read(Nothing, {}, 'k') == Nothing()
-  with pytest.raises(UserError, match='k takes no fields, got rate: remove it'):
-    options.read(Nothing, dict(rate=1), 'k')
 
 
 def make(params, schedule, *, beta: Fraction, eps: Positive = 1e-6):

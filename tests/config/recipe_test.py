@@ -29,12 +29,6 @@ def test_a_value_has_its_source_beside_it():
   assert f'{"--config.seed=0":64}  # default' in whole and len(lines) < 70 < len(whole)
 
 
-def test_the_unverified_by_themselves():
-  lines = printed('--config=configs/xlm_e.py', '--unverified')
-  assert '--config.batch_size=2048' in {line.split()[0] for line in lines}
-  assert all('(unverified)' in line.split('#')[1] for line in lines)
-
-
 @mutation(
   'app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))',
   'app.run(quietly, located(argv))',

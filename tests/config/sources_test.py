@@ -150,12 +150,3 @@ def test_dicts_of_values_are_joined_with_their_sources():
   assert cited('c', mask=mask)['mask'].sources == dict(rate='a', rule='b', words='c')
   with pytest.raises(ValueError, match='expected the source of rate'):
     cited(' ', rate=0.15)
-
-
-def test_a_recipe_is_a_config():
-  c = recipe()
-  c.lock()
-  with pytest.raises(AttributeError, match='Did you mean'):
-    c.step = 1
-  copied = c.copy_and_resolve_references()
-  assert copied.to_dict() == c.to_dict() == Recipe(c).to_dict()

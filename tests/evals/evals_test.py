@@ -101,17 +101,6 @@ def test_detection_by_the_frequency_of_words_alone():
   assert 'rtd_auc_unigram' not in found
 
 
-def test_a_term_without_weight_is_left_out():
-  assert means(dict(a=(np.float32(0), np.float32(0)), b=(1.0, 2.0))) == dict(b=0.5)
-
-
-def test_restore_writes_the_targets_back():
-  assert pseudo_perplexity.restore(batch()).tolist() == [
-    [2, 5, 6, 7, 3, 0, 0, 0],
-    [2, 8, 9, 3, 0, 0, 0, 0],
-  ]
-
-
 def test_every_real_token_is_hidden_once_and_no_special_one():
   original = pseudo_perplexity.restore(batch())
   hidden = []
@@ -179,12 +168,6 @@ def test_a_sentence_is_framed_and_its_masks_become_slots():
 def test_sentences_that_do_not_fit_are_refused(sentences, message):
   with pytest.raises(ValueError, match=message):
     encode(sentences)
-
-
-def test_sentences_need_a_mask_token():
-  special = dict(SPECIAL, mask=None)
-  with pytest.raises(ValueError, match='mask token, which this vocabulary has none of'):
-    fill_mask.encode(['[MASK]'], lambda texts: [[] for _ in texts], special, batch())
 
 
 def test_completions_are_the_likeliest_ids_in_order():

@@ -107,14 +107,6 @@ def test_an_empty_row_has_no_direction():
   assert not np.asarray(found[1]).any()
 
 
-def test_three_classes_are_told_apart():
-  label_n = np.arange(300) % 3
-  x_nD = np.eye(4)[label_n] * 1e-4 + RNG.normal(0, 1e-6, (300, 4)) + 5  # nearly equal features
-  np.testing.assert_array_equal(
-    linear_probe.fitted(x_nD[:200], label_n[:200], x_nD[200:]), label_n[200:]
-  )
-
-
 @mutation('if len(np.unique(train.label[LABEL])) < 2:', 'if False:')
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (
@@ -128,8 +120,3 @@ def test_what_cannot_be_judged_is_refused(files, rich_store):
   ):
     with pytest.raises(UserError, match=said):
       setup.make_run(config(files, **more), rich_store, jax.devices()[:1])
-
-
-def test_without_a_file_nothing_is_judged(rich_store):
-  run = setup.make_run(tiny('bert'), rich_store, jax.devices()[:1])
-  assert 'linear_probe' not in [s.name for s in run.phases[0].evals]

@@ -215,14 +215,6 @@ def test_answers_of_a_beam_are_those_of_the_definition():
   assert some > 10
 
 
-def test_questions_are_kept_apart():
-  rows = [window(0, 8), window(4, 12), window(0, 12, question=1)]
-  logits = [logits_of(row, {5: 1}, {5: n}) for n, row in enumerate(rows)]
-  limits = decoding.Limits(20, 30)
-  first, second = decoding.decode(rows, [context_of(WORDS)] * 2, logits, limits)
-  assert (first.candidates[0].score, second.candidates[0].score) == (1.0, 3.0)
-
-
 # Gold, answer, exact match and F1 of SQuAD's evaluation program.
 CASES = [
   ('the Cat', 'cat!', 1, 1.0),

@@ -36,13 +36,6 @@ def test_only_some_are_made_before_they_are_asked_for():
   results.close()
 
 
-def test_an_error_is_raised_in_its_place():
-  results = ahead.in_order(lambda n: 1 // (n - 2), range(5), 2)
-  assert [next(results), next(results)] == [-1, -1]
-  with pytest.raises(ZeroDivisionError):
-    next(results)
-
-
 @pytest.mark.parametrize('threads', [1, 2, 7])
 def test_threads_change_no_bit_of_a_plan(monkeypatch, threads):
   expected = examples_lib.examples_in_memory(random_store(documents=500), recipe(), 64, 0)

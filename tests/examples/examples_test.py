@@ -15,7 +15,7 @@ from bertjax.examples import recipes
 from bertjax.machine import checksums
 from bertjax.machine.mirror import Workdir
 from bertjax.metrics.progress import Progress
-from bertjax.store import cache, npy_files
+from bertjax.store import cache
 from bertjax.train import opening
 from configs import bert
 
@@ -86,13 +86,6 @@ def test_a_vocabulary_that_will_not_do_costs_no_work(tmp_path):
   assert not (tmp_path / 'run' / 'store').exists()
 
 
-def test_an_unknown_name_meets_the_nearest():
-  with pytest.raises(ValueError, match="plan.*: expected one of .*did you mean 'blocks'"):
-    examples_lib.examples_in_memory(random_store(), recipe(plan__name='block'), 64, 0)
-  with pytest.raises(ValueError, match='mask.*: expected one of .*bert'):
-    examples_lib.examples_in_memory(random_store(), recipe(mask__name='store'), 64, 0)
-
-
 @pytest.mark.parametrize('config', [recipe(), roberta(), recipe(pack=8)])
 def test_every_epoch_holds_every_row_once_in_another_order(config):
   examples = examples_lib.examples_in_memory(random_store(), unchanged(config), 64, 0)
@@ -118,15 +111,6 @@ def test_masks_repeat_each_epoch_only_where_static(static):
   same = (one['target_pos_BP'] == other['target_pos_BP']).all(1)
   assert same.all() if static else same.mean() < 0.1
   np.testing.assert_array_equal(one['example_BT'], other['example_BT'])
-
-
-def test_seeds_give_other_masks_and_orders():
-  one, two = (
-    examples_lib.examples_in_memory(random_store(), roberta(), 64, seed) for seed in (0, 1)
-  )
-  order = lambda e: e.batch(np.arange(20), shuffle=True)['token_BT']
-  masks = lambda e: e.batch(np.arange(20), shuffle=False)['target_pos_BP']
-  assert (order(one) != order(two)).any() and (masks(one) != masks(two)).any()
 
 
 @pytest.fixture(scope='module')
@@ -165,15 +149,6 @@ def test_a_table_reads_the_column_of_the_store_where_the_plan_gives_none(rich, p
     assert same_BT[later_BT & (np.diff(batch['example_BT'], axis=1) == 0)].all()
 
 
-def test_plans_give_some_tables_of_their_own(rich):
-  own = {
-    name: {'language_BT', 'role_BT'} & set(with_tables(rich, name, ())) for name in every_plan.PLANS
-  }
-  assert {name: keys for name, keys in own.items() if keys} == dict(
-    dialogues={'role_BT'}, translation_pairs={'language_BT'}, xlm_stream={'language_BT'}
-  )
-
-
 def test_a_table_that_the_store_lacks_is_refused(tmp_path):
   store = every_plan.without_columns(tmp_path / 'store')
   config = recipe(recipes.ROBERTA_PLAN)
@@ -181,13 +156,3 @@ def test_a_table_that_the_store_lacks_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"no column '{name}', only none"):
       examples_lib.make_examples(store, config, 64, 0, tables=(name,))
   assert not (tmp_path / 'store' / 'plans').exists()
-
-
-def test_columns_grow_in_place(tmp_path):
-  pieces = [(dict(x=np.arange(n, dtype=np.int32)), dict(n=n)) for n in (3, 0, 70000, 1)]
-  assert npy_files.write_columns(tmp_path, pieces) == dict(n=70004)
-  joined, _ = npy_files.join_columns(pieces)
-  np.testing.assert_array_equal(np.load(tmp_path / 'x.npy', mmap_mode='r'), joined['x'])
-  wrong = [(dict(x=np.arange(3)), {}), (dict(x=np.arange(3.0)), {})]
-  with pytest.raises(ValueError, match='expected dtype int64, got float64'):
-    npy_files.write_columns(tmp_path, wrong)

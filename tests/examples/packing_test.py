@@ -54,11 +54,6 @@ def test_windows_bound_the_work_and_lose_nothing(monkeypatch):
   assert all(length_E[row].sum() <= 64 and len({i // 100 for i in row}) == 1 for row in rows)
 
 
-def test_the_longest_rows_that_masks_handle_are_packed():
-  length_E = np.array([1 << 16, 100, 200], np.int32)
-  assert sorted(sorted(row) for row in rows_of(length_E, 1 << 16, 8)) == [[0], [1, 2]]
-
-
 @pytest.mark.parametrize('config', [recipe(pack=8), roberta(WHOLE_DOCUMENTS, pack=8)])
 def test_packed_rows_are_the_examples_side_by_side(config):
   store = random_store(80, sentences=4)

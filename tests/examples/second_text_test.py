@@ -228,8 +228,3 @@ def test_microbatches_and_devices_divide_both_texts(store):
   placed = Devices(make_mesh(dict(data=-1)), ()).put(batch)
   assert equal({k: np.asarray(v) for k, v in placed.items()}, batch)
   assert {'token_BT', 'out_token_BU', 'target_BU'} <= set(phase.columns(batch))
-
-
-def test_arrays_that_disagree_in_a_letter_are_named():
-  with pytest.raises(ValueError, match=r'out_token_BU has the shape \(2, 3\)'):
-    sizes(dict(target_BU=np.zeros((2, 4)), out_token_BU=np.zeros((2, 3))))

@@ -27,18 +27,6 @@ def test_shares_follow_the_power_of_the_size(alpha):
   np.testing.assert_allclose(blocks_g, shuffle.WINDOW * weight_g / weight_g.sum(), atol=1)
 
 
-def test_english_to_icelandic():
-  """google-research/bert: smoothing by .7 turns 1000:1 into about 100:1."""
-  english, icelandic = shuffle.shares(np.array([10**6, 10**3]), 0.7, blocks=10**6)
-  assert english / icelandic == pytest.approx(1000**0.7, rel=0.01)
-  assert 100 < 1000**0.7 < 130
-
-
-def test_a_language_without_rows_gets_none_and_the_smallest_gets_one():
-  blocks_g = shuffle.shares(np.array([10**9, 0, 1]), 1.0)
-  assert blocks_g.tolist() == [shuffle.WINDOW - 1, 0, 1]
-
-
 @pytest.mark.parametrize('block', [1, 7])
 def test_a_window_holds_every_share_and_a_block_one_language(block):
   _, row_n = rows_at(0, shuffle.WINDOW * block, block=block)
@@ -95,16 +83,6 @@ class Batches:
 
   def tokens(self, row_n, shuffle=True):
     return self.examples.batch(np.asarray(row_n), shuffle)['target_BP']
-
-
-def test_batches_are_made_of_the_scheduled_rows():
-  examples = Batches(language_alpha=0.0, language_block=4).examples
-  in_order = examples.batch(np.arange(examples.rows), False)['example_BT'].sum(1)
-  plan = shuffle.schedule(examples.column['group'], 0.0, 4)
-  epoch_n, row_n = shuffle.by_language(np.arange(40), plan, 0)
-  got = examples.batch(np.arange(40), True)['example_BT'].sum(1)
-  np.testing.assert_array_equal(got, in_order[row_n])
-  assert 0 < np.count_nonzero(row_n < 20) < 40
 
 
 def test_without_alpha_and_in_evaluation_rows_are_as_the_store_has_them():

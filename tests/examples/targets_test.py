@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from masking import MASKED_LM, at_targets, corrupted, count_of, masked
+from masking import MASKED_LM, at_targets, corrupted, masked
 from mutation import mutation
 from toy_store import (
   MASK,
@@ -98,17 +98,6 @@ def test_what_has_no_slot_is_dropped_by_lot_and_counted(make):
   assert abs(place(batch).mean() - place(wide).mean()) < 4 * place(batch).std() / np.sqrt(
     len(place(batch))
   )  # early ones are not preferred
-
-
-def test_a_rows_slots_are_shared_in_proportion_and_the_rest_is_counted():
-  """Eight examples of 64 ask for 80 targets; a row of 512 has 77 slots."""
-  counts = count_of(recipe(), [64] * 8)[0]
-  assert sum(counts) == 77 and set(counts) == {9, 10}
-  batch = corrupted(recipe(), random_store(3), [64] * 8, [0] * 8)
-  assert batch['dropped_B'].tolist() == [3]
-  row_E = np.array([0, 0, 1, 1, 1, 3])
-  asked_E = np.array([3, 4, 40, 20, 40, 100])
-  assert targets.share(asked_E, row_E, 50).tolist() == [3, 4, 20, 10, 20, 50]
 
 
 def sequential_words(order, sizes, limit):

@@ -9,7 +9,7 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.export import parity, receipt
-from bertjax.formats import directory, fresh
+from bertjax.formats import directory, huggingface
 from bertjax.sources import runs
 
 
@@ -20,7 +20,7 @@ def case(request, tmp_path_factory):
   torch_models.save('BertForPreTraining', path, request.param)
   opened = directory.open_directory(path)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
-  params = opened.take(model, fresh.heads_of(0.02)).params
+  params = opened.take(model, huggingface.fresh_heads(0.02)).params
   return request.param, path, model, params, parity.inputs_of(model, 0)
 
 

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 from mutation import mutation
 from slow_imports import sentencepiece, transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError
 from bertjax.export import importing
@@ -228,15 +228,3 @@ def test_the_bare_model_of_xlnet_has_the_ids_of_sentencepiece(shared, tmp_path):
   texts = ['Irish-born, £5.', '($1.50) "Quotes"']
   for opened, _ in through_each_door(tmp_path / 'dir'):
     assert [ids.tolist() for ids in opened().encode_batch(texts)] == original.encode(texts)
-
-
-def test_a_piece_of_a_word_that_ends_elsewhere_begins_none(tmp_path):
-  """As fastBPE's: a BPE whose words end in </w> says of no piece that it goes on with a word."""
-  of_another_kind(tmp_path / 'dir')
-  files = [str(tmp_path / 'dir' / name) for name in ('vocab.json', 'merges.txt')]
-  tokenizer = Tokenizer(models.BPE.from_file(*files, end_of_word_suffix='</w>', unk_token='<unk>'))
-  tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-  tokenizer.save(str(tmp_path / 'tokenizer.json'))
-  found = load_vocabulary(tmp_path)
-  assert found.word_starts.all()
-  assert found.encode_batch(['ba abba'])[0].tolist() == tokenizer.encode('ba abba').ids

@@ -263,13 +263,6 @@ def test_masks_are_filled_by_the_pipeline(shared, tmp_path):
   assert ids == [0, *parts[0], *mask, *parts[1], *mask, *parts[2], 2]
 
 
-def test_offsets_are_those_of_the_words(shared, tmp_path):
-  write(load(shared, 'roberta'), tmp_path, 'roberta', 64)
-  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
-  found = theirs('Hello world', return_offsets_mapping=True)['offset_mapping']
-  assert found == [(0, 0), (0, 5), (6, 11), (0, 0)]
-
-
 def shift(spec):
   """Two ids change places."""
   index = spec['model']['vocab']
@@ -348,12 +341,6 @@ def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
   json_alone = load_vocabulary(tmp_path / 'json')
   assert json_alone.special == vocabulary.special
   assert ids_of(json_alone, ['A cat']) == ids_of(vocabulary, ['A cat'])
-
-
-def test_another_model_of_that_name_is_refused(lines, tmp_path):
-  trained(tmp_path, lines[:200]).files[0].rename(tmp_path / 'sentencepiece.bpe.model')
-  with pytest.raises(ValueError, match='ids of fairseq.*without <pad> and <mask>'):
-    load_vocabulary(tmp_path)
 
 
 @mutation("spaced = bool(settings.get('add_prefix_space', False))", 'spaced = False')

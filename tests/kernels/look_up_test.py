@@ -55,12 +55,6 @@ def test_vectors_and_gradients_are_those_of_numpy(sizes):
   np.testing.assert_allclose(grad_VE, expected_VE, rtol=1e-5, atol=1e-6)
 
 
-def test_what_the_mesh_does_not_divide_is_looked_up_all_the_same():
-  table_VE, id_BT = case()
-  with jax.set_mesh(sharding.make_mesh(dict(data=2, fsdp=2, tensor=2), jax.devices())):
-    np.testing.assert_array_equal(jax.jit(look_up)(table_VE, id_BT[:3]), table_VE[id_BT[:3]])
-
-
 @mutation('return jnp.sum(jnp.where(', 'return jnp.max(jnp.where(')
 @pytest.mark.parametrize('axis', [0, 1, -1])
 def test_one_of_is_what_indexing_takes(axis):

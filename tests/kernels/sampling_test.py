@@ -83,16 +83,6 @@ def test_the_same_uniforms_give_the_same_ids_in_any_number_of_chunks(words):
     np.testing.assert_array_equal(drawn(scores, uniform, chunks=chunks), plain)
 
 
-def test_frequencies_are_the_softmax():
-  one = scores_of((1, 1), std=0.3)
-  hidden = jnp.broadcast_to(one.hidden_BPE, (100, 500, WIDTH))
-  ids = drawn(one._replace(hidden_BPE=hidden), uniforms((100, 500)))
-  p_V = np.exp(np.asarray(jax.nn.log_softmax(logits(one)), np.float64))[0, 0, :WORDS]
-  expected = p_V * ids.size
-  chi = ((np.bincount(ids.reshape(-1), minlength=WORDS) - expected) ** 2 / expected).sum()
-  assert abs(chi - (WORDS - 1)) < 5 * np.sqrt(2 * (WORDS - 1))
-
-
 @pytest.mark.parametrize('chunks', [0, 8])
 def test_extreme_uniforms_draw_words_of_some_probability(chunks):
   loud = scores_of().bias_V.at[WORDS:].set(1e4)  # padding

@@ -16,7 +16,7 @@ import yaml
 from mutation import mutation
 from processes import wait_for
 
-from bertjax.launch import arguments, gpu, local
+from bertjax.launch import gpu, local
 from bertjax.launch.processes import UNFINISHED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -76,25 +76,6 @@ def test_local_gives_each_process_its_place_and_every_argument_whole():
     assert '--coordinator=127.0.0.1:4321' in command.arguments
     assert command.environ['XLA_FLAGS'].endswith('device_count=2')
   assert commands[0].log is None and commands[2].log.name.endswith('.process-2.log')
-
-
-@pytest.mark.parametrize('size', ['0', 'x4', '2x0', '2x', '-1', '2x4x1', 'two'])
-def test_a_size_that_is_none_is_refused(size, tmp_path):
-  done = run('local.sh', size, *FLAGS, folder=tmp_path)
-  assert done.returncode == 1 and 'expected N or NxM first' in done.stderr
-  assert 'Traceback' not in done.stderr
-
-
-def test_a_run_in_the_working_directory_has_its_log_beside_it():
-  (_, second) = local.commands_of('2', ['--workdir=.'], 4321)
-  assert second.log == pathlib.Path.cwd().with_name(f'{pathlib.Path.cwd().name}.process-1.log')
-
-
-def test_arguments_are_found_in_all_their_forms():
-  assert arguments.value(['--workdir', 'a', '-workdir=b=c'], 'workdir') == 'b=c'
-  assert arguments.value(['--workdirs=a'], 'workdir') is None
-  [command] = gpu.commands_of(['--workdir=a', '--config.preset=cpu'], '.')
-  assert command.arguments[-2:] == ['--workdir=a', '--config.preset=cpu']
 
 
 SRUN = """

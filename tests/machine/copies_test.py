@@ -37,16 +37,6 @@ def test_a_name_that_leads_out_of_the_copy_is_refused(there, monkeypatch, name):
     copies.local('memory://b/store', silent)
 
 
-def test_one_file_comes_alone_or_with_its_neighbours(there):
-  there.pipe({'/b/v/vocab.json': b'1', '/b/v/merges.txt': b'2', '/b/v/deep/x': b'3'})
-  here = copies.local('memory://b/v/vocab.json', silent)
-  assert here.read_bytes() == b'1' and not here.with_name('merges.txt').exists()
-  here = copies.local('memory://b/v/vocab.json', silent, beside=True)
-  assert here.with_name('merges.txt').exists() and not here.with_name('deep').exists()
-  with pytest.raises(UserError, match='there is nothing at memory://b/none'):
-    copies.local('memory://b/none', silent)
-
-
 @mutation('if marker and marker[1] in there:', 'if marker is None:')
 def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
   there.pipe({'/b/store/store.json': b'old', '/b/store/part': b'old'})

@@ -99,11 +99,6 @@ def test_tasks_of_slurm_share_the_gpus_of_their_node(joined):
     gpus(SLURM_STEP_TASKS_PER_NODE='3', SLURM_NODEID='0')
 
 
-def test_a_process_beside_its_slurm_step_is_warned(joined, caplog):
-  assert joined({'SLURM_JOB_ID': '1', 'SLURM_NTASKS': '4', 'SLURM_PROCID': '0'}) == {}
-  assert 'start it with srun' in caplog.text
-
-
 def test_two_tasks_of_slurm_become_one_run():
   code = (
     'from bertjax.machine import distributed; distributed.join(None, None, None)\n'

@@ -78,13 +78,6 @@ def test_of_many_that_want_it_one_at_a_time_has_it(tmp_path):
   assert len(most) == 4 * turns and max(most) == 1
 
 
-def test_who_is_waited_for_is_said_once(tmp_path):
-  (holder, _), said = hold(tmp_path / 'lock', 1.0), []
-  with locks.in_turn(tmp_path / 'lock', said.append) as alone:
-    assert alone and holder.wait(10) == 0
-  assert len(said) == 1 and f'process {holder.pid} on' in said[0]
-
-
 def test_a_child_that_outlives_the_holder_is_hinted_at(tmp_path):
   """A descriptor that a fork copied keeps the lock."""
   parent, child = hold(tmp_path / 'lock', 60.0, 'fork')

@@ -28,13 +28,6 @@ def test_only_complete_checkpoints_are_fetched_and_states_on_demand(there):
   assert 'checkpoints/5/state/x' in names()
 
 
-def test_a_look_at_a_run_changes_nothing_there(there):
-  there.pipe({'/b/run/config.json': b'{}', '/b/run/checkpoints/9/state/x': b'under way'})
-  before = dict(there.store)
-  here, _ = mirror.opened('memory://b/run')
-  assert (here / 'config.json').exists() and there.store.keys() == before.keys()
-
-
 def test_a_run_sends_what_is_not_of_its_host_alone(there):
   run = mirror.Workdir('memory://b/run')
   run.fetch()

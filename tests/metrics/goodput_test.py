@@ -31,16 +31,6 @@ def test_a_kill_makes_steps_redone_and_time_away():
   assert found.away == pytest.approx(250 - 150 - 20 - 10)
 
 
-def test_a_start_that_took_no_step_between_two():
-  found = goodput.total([
-    start(0.0, 10.0, 0, 40, compute=8.0),
-    start(20.0, 20.0, 20, 20),
-    start(30.0, 40.0, 20, 40, compute=4.0),
-  ])  # fmt: skip
-  assert (found.starts, found.steps_redone) == (3, 20)
-  assert found.productive == pytest.approx(8.0) and found.redone == pytest.approx(4.0)
-
-
 def test_a_run_that_goes_back_behind_two_starts():
   found = goodput.total([
     start(0.0, 10.0, 0, 10, compute=10.0),
@@ -65,14 +55,6 @@ def test_each_start_has_its_file(tmp_path):
   found = goodput.read(tmp_path)
   assert found is not None and found.steps_redone == 2 and not said
   assert goodput.read(tmp_path / 'none') is None
-
-
-def test_a_disk_that_takes_nothing_is_said_once(tmp_path):
-  (tmp_path / 'starts').write_text('in the way')
-  said = []
-  record = goodput.Record(tmp_path, 0, said.append)
-  record.update(1, {})
-  assert len(said) == 1 and 'goodput' in said[0]
 
 
 @pytest.mark.parametrize('torn', ['', '{"began": 1', '{}', '[]', '\0\0'])

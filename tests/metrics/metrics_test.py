@@ -4,7 +4,6 @@ import doctest
 import errno
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -41,15 +40,6 @@ def test_floats_read_back_bit_for_bit(tmp_path):
   np.testing.assert_array_equal(got.view(np.uint32), values.view(np.uint32))
   write(tmp_path, len(values), [9999], lambda step: 0.1 + 0.2)
   assert lines(tmp_path)[-1] == {'step': 9999, 'loss': 0.1 + 0.2}
-
-
-def test_lines_are_there_before_the_next_is_written(tmp_path):
-  writer = metrics_writer.Writer(tmp_path, 0)
-  writer.write(np.int32(3), {'loss': np.float32(1.5), 'eval/mlm': jax.numpy.float32(2)})
-  assert (tmp_path / 'metrics.jsonl').read_text() == '{"step": 3, "loss": 1.5, "eval/mlm": 2.0}\n'
-  writer.write(4, {})
-  writer.close()
-  assert len(lines(tmp_path)) == 1
 
 
 @mutation("name.startswith('eval/') or name == CHANGED", "name.startswith('eval/')")
@@ -313,18 +303,6 @@ def test_a_bar_is_there_in_the_first_step_and_the_loss_as_soon_as_it_is_known(ca
   assert 'step 100/1,000' in out and 'loss 2.0000' in out and 'Evaluating' in out
 
 
-def test_the_first_loss_has_a_line_where_there_is_no_terminal(capsys):
-  progress = progress_lib.Progress(1000)
-  for step, loss in ((1, None), (2, 7.25), (3, 7.0)):
-    progress.step(step, loss)
-  assert capsys.readouterr().out == 'step 1/1,000  loss 7.2500\n'
-
-
-def test_progress_needs_no_jax():
-  code = 'import sys; sys.modules["jax"] = None; from bertjax.metrics.progress import Bar; Bar("x")'
-  subprocess.run([sys.executable, '-c', code], check=True)
-
-
 @pytest.fixture
 def sleep(monkeypatch):
   """Moves the ledger's clock on."""
@@ -420,19 +398,6 @@ def test_counts_are_summed_over_hosts_exactly(monkeypatch, sleep):
   book.count(dict(real=2**40 + 1, padding=0, predicted=3, dropped=0), 1e15)
   sleep(1.0)
   assert book.interval()['tokens/real'] == 2.0 * (2**40 + 1)
-
-
-def test_the_summary_adds_the_intervals_up(capsys, sleep):
-  book = ledger.Ledger(jax.devices())
-  for _ in range(2):
-    count(book)
-    with book.time('eval'):
-      sleep(7.0)
-    sleep(1.0)
-    book.interval()
-  book.print_summary()
-  out = capsys.readouterr().out
-  assert '16.0 s, eval-bound' in out and '600' in out and '300' in out and 'peak unknown' in out
 
 
 def test_the_summary_has_what_came_after_the_last_line(capsys, sleep):
@@ -538,13 +503,3 @@ def test_curves_of_one_run_and_of_several(tmp_path, monkeypatch):
   assert (tmp_path / 'both.png').read_bytes() != (one / 'curves.png').read_bytes()
   steps, values = curves.series(curves.read(one), 'eval/mlm_masked')
   assert steps == [10, 20, 30, 40] and values == [6.0] * 4
-
-
-def test_curves_of_nothing_are_refused(tmp_path):
-  with pytest.raises(ValueError, match='expected a run with metrics.jsonl'):
-    curves.plot([tmp_path])
-
-
-def test_the_smooth_curve_does_not_lag():
-  straight = [float(i) for i in range(100)]
-  np.testing.assert_allclose(curves._smooth(straight)[10:90], straight[10:90])

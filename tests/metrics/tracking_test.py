@@ -9,7 +9,6 @@ import types
 import pytest
 from mutation import mutation
 
-from bertjax.errors import UserError
 from bertjax.metrics import tracking
 from bertjax.metrics.writer import Writer
 from configs import bert
@@ -93,15 +92,6 @@ def test_a_torn_record_begins_anew(config, tmp_path, torn):
   tracking.Trackers(config, tmp_path, said.append).close()
   assert 'trackers.json could not be read' in said[0] and Fake.made[0].given == ''
   assert json.loads((tmp_path / 'trackers.json').read_text()) == {'mine.tracker': 'id-0'}
-
-
-def test_a_tracker_that_cannot_be_is_refused():
-  with pytest.raises(UserError, match='wandb'):
-    tracking.check(('wandbb',))
-  absent = [n for n in ('wandb', 'mlflow') if tracking.importlib.util.find_spec(n) is None]
-  for name in absent:
-    with pytest.raises(UserError, match=f'pip install {name}'):
-      tracking.check((name,))
 
 
 @pytest.mark.full

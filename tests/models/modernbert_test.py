@@ -12,7 +12,6 @@ from slow_imports import torch, transformers
 
 from bertjax.models import modernbert
 from bertjax.models.layers.basic import padded_rows
-from bertjax.models.layers.flops import attended_pairs
 from bertjax.objectives import mlm
 from configs import modernbert as recipes
 
@@ -134,15 +133,6 @@ def test_initial_values_are_those_of_the_original():
     # Cut at 3: the standard deviation is .987 of the argument.
     assert float(leaf.std()) == pytest.approx(0.987 * std, rel=0.03)
     assert 2.5 * std < float(abs(leaf).max()) <= 3 * std
-
-
-def test_pairs_within_a_window_are_counted():
-  example_BT = np.array([[1] * 7 + [2] * 3 + [0], [1] * 11])
-  for window in (1, 2, 5, 20, None):
-    place = np.arange(11)
-    near = np.abs(place[:, None] - place) < (window or 99)
-    seen = [near & (row[:, None] == row) & (row > 0) for row in example_BT]
-    assert attended_pairs(example_BT, window) == np.sum(seen)
 
 
 def test_heads_that_cannot_turn_are_refused():

@@ -91,7 +91,7 @@ def test_types_of_choices_name_what_there_is():
   [
     (mlm, 'xlnet', "'bert' or 'modernbert' or 'span_boundary'"),
     (mlm, 'electra', "'bert' or 'modernbert' or 'span_boundary'"),
-    (lm, 'bert', "'gpt' or 'transformer_xl'"),
+    (lm, 'bert', "'awd_lstm' or 'gpt' or 'transformer_xl'"),
   ],
 )
 def test_an_objective_refuses_a_model_of_another_kind(objective, model, fitting):

@@ -18,7 +18,7 @@ mutation(
   'np.arange(mask.example_k_BS.shape[1] - 1, -1, -1)',
   'np.arange(mask.example_k_BS.shape[1], 0, -1)',
 )
-mutation("return Out(terms, out['carry'])", 'return Out(terms, carry)')
+mutation("return Out(terms | out.get('penalties', {}), out['carry'])", 'return Out(terms, carry)')
 
 ROWS, LENGTH, SEGMENTS = 3, 6, 3
 # Hidden states and logits: absolute. Loss: relative. A gradient: of the leaf's largest entry.

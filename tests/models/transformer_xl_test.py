@@ -258,9 +258,3 @@ def test_initial_values_are_those_of_the_original():
   assert deviation(layers['positions']) == 0.02 and not layers['position_bias'].any()
   scale = np.concatenate([layers[f'{name}_norm']['scale'].ravel() for name in ('attention', 'ffn')])
   assert abs(scale.mean() - 1) < 0.01 and 0.015 < scale.std() < 0.025
-
-
-def test_a_loss_in_nats_is_given_as_the_papers_give_it():
-  assert lm.in_unit(np.log(24.0), 'word')['perplexity'] == pytest.approx(24.0)
-  for unit in ('character', 'byte'):
-    assert lm.in_unit(np.log(2.0), unit) == {f'bits_per_{unit}': pytest.approx(1.0)}

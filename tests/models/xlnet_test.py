@@ -13,8 +13,6 @@ from xlnet_cases import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torc
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import xlnet
 from bertjax.objectives import plm
-from bertjax.train.step import with_rows
-from bertjax.types import Context
 
 
 def system(**model):
@@ -159,25 +157,6 @@ def test_dropout_is_drawn_apart_for_the_two_streams():
   drawn = jax.jit(lambda v: net.apply(v, batch, (), noise, True))(variables)['hidden_LBXD'][0]
   content, query = at_slots(drawn)
   assert np.abs(content - query).max() > 1e-2
-
-
-def test_the_loss_is_the_mean_over_used_slots():
-  objective, variables = system()
-  batch = make_batch()
-  out = objective.loss(
-    variables,
-    objective.carry(batch),
-    with_rows(batch),
-    Context(jax.random.key(0), jnp.int32(0), False),
-  )
-  logits = objective.predict(variables, objective.carry(batch), batch)['logits_BPV']
-  log_p = jax.nn.log_softmax(logits)
-  nll = -np.take_along_axis(np.asarray(log_p), batch['target_BP'][..., None], -1)[..., 0]
-  term = out.terms['plm']
-  np.testing.assert_allclose(
-    term.total / term.weight, nll[batch['weight_BP'] > 0].mean(), rtol=1e-5
-  )
-  assert term.plus == 0 and term.weight == ROWS * (SLOTS - 1)
 
 
 @pytest.mark.parametrize(

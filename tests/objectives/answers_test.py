@@ -20,7 +20,7 @@ from slow_imports import answer_heads, torch
 
 from bertjax import models
 from bertjax.errors import UserError
-from bertjax.objectives import classify, spans
+from bertjax.objectives import spans
 from bertjax.objectives.spans import answer_terms
 
 LENGTHS, LENGTH = (17, 40, 9), 40
@@ -218,11 +218,3 @@ def test_other_heads_beside_it_and_unknown_forms_are_refused(family, fields, sai
   c.model.update(fields)
   with pytest.raises(UserError, match=said):
     spans.make(c)
-
-
-def test_a_model_without_the_head_is_told_so():
-  c = finetuned.config('modernbert', labels=(), token_labels=())
-  with pytest.raises(UserError, match='config.model.answers, which not every model has'):
-    spans.make(c)
-  with pytest.raises(UserError, match='expected config.model.labels'):
-    classify.make(config('xlnet'))

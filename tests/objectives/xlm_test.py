@@ -5,20 +5,17 @@ import jax
 import numpy as np
 import parity
 import pytest
-import state_dicts
 from flax.core import meta
 from mutation import mutation
 from slow_imports import torch, transformers
 
 from bertjax.config import sections
-from bertjax.formats import family
 from bertjax.models.layers import pad_id, positions
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import mlm
 from configs import mbert, xlm, xlm_r
 
 LANGUAGES = 3
-SIZES = {'en': 30145, 'xlm15': 95000}
 
 
 def model_of(config):
@@ -90,23 +87,6 @@ def test_a_wrong_model_is_caught(kind, fault):
     parity.compare(c, *rest)
 
 
-def test_state_dicts_round_trip():
-  c, state, _, model = case('mlm')
-  ours = state_dicts.from_huggingface(state, c.model)
-  back = state_dicts.to_huggingface(ours, c.model)
-  assert set(back) == set(state)
-  for name, value in state.items():
-    np.testing.assert_array_equal(back[name], value, err_msg=name)
-  model.load_state_dict({k: torch.tensor(v) for k, v in back.items()}, strict=True)
-
-
-@pytest.mark.parametrize('change', [dict(sinusoid=True), dict(extra=(('role', 3),))])
-def test_a_model_that_its_class_does_not_hold_is_refused(change):
-  c = cases.config('xlm', **change)
-  with pytest.raises(ValueError, match="'sinusoid': True|extra table 'language'"):
-    family.class_of(c.model)
-
-
 def test_xlm_r_equals_its_class():
   """XLMRobertaForMaskedLM under the names of RoBERTa's table: they are the same."""
   torch.manual_seed(0)
@@ -145,12 +125,6 @@ def test_sinusoids_are_those_of_the_original():
 def params_of(c):
   batch = cases.batch([[8]], 8) | dict(language_BT=np.zeros((1, 8), np.int32))
   return jax.eval_shape(mlm.make(c).init, jax.random.key(0), batch), batch
-
-
-def test_sinusoids_take_the_place_of_the_table():
-  c = cases.config('xlm', sinusoid=True, extra=())
-  shapes, _ = params_of(c)
-  assert 'position' not in meta.unbox(shapes)['params']['embeddings']
 
 
 @pytest.mark.parametrize(

@@ -264,13 +264,6 @@ def test_lamb_on_one_tensor(row):
   np.testing.assert_array_equal(one_tensor(row, twos, zeros, **check), np.float32(twos))
 
 
-def test_without_correction_the_first_step_is_three_times_larger():
-  check = dict(b2=0.999, weight_decay=0.0)
-  raw, corrected = (one_tensor(row, np.zeros(1), np.ones(1), **check) for row in ('bert', 'torch'))
-  np.testing.assert_allclose(raw, [-0.1 * 0.1 / np.sqrt(0.001)], rtol=1e-4)  # 3.16 x lr
-  np.testing.assert_allclose(corrected, [-0.1], rtol=1e-4)
-
-
 def test_phases_that_freeze_or_clip_differently_share_one_state():
   flat = stack(tensors(0))
   init = lambda **changes: make(config(**changes), flat).init(nest(flat))
@@ -304,10 +297,3 @@ def test_state_is_laid_out_like_the_parameters():
   assert (state.v_row, state.v_col, state.v) == (P(None, 'tensor'), P(None, 'fsdp'), P())
   assert factored['embeddings']['word'][0].v_row == P('fsdp')
   assert factored['mlm']['norm']['scale'][0].v == P('fsdp')
-
-
-def test_a_factor_of_a_square_is_replicated_where_its_axis_cannot_be_told():
-  square = {'w': np.zeros((6, 6), np.float32)}
-  tx = make(config('adafactor', decay=(('.*', 1.0),)), square)
-  state = optimizer.state_specs(tx, square, {'w': P('fsdp', 'tensor')})[2][0]['w'][0]
-  assert state.v_row == state.v_col == P()

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import state_dicts
 import torch_models
-from adopting import adopt, claim
+from adopting import adopt
 from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
-from bertjax.sources import encoders, init_from
-from configs import electra, spanbert, transformer_xl
+from bertjax.sources import init_from
+from configs import transformer_xl
 from configs.finetune import text
 
 
@@ -86,38 +86,11 @@ def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
   np.testing.assert_array_equal(head['norm']['scale'], state['head.norm.weight'].numpy())
 
 
-def test_what_another_kind_has_no_field_for_is_refused(tmp_path):
-  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), zero_row=0)
-  said = "config.model.zero_row is no field of config.model.name='modernbert'"
-  with pytest.raises(UserError, match=said):
-    adopt(given, tmp_path)
-
-
-def test_a_run_of_another_kind_that_has_begun_goes_on(tmp_path):
-  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'))
-  begun = claim(tmp_path, given)
-  c, _, source = adopt(config_of(given.init_from), tmp_path, ())
-  assert c.model == begun.model and source is None
-  with pytest.raises(UserError, match='config.model.dropout: expected'):
-    adopt(config_of(given.init_from, dropout=0.3), tmp_path, ())
-
-
-def test_a_spanbert_is_a_bert():
-  found = encoders.of(spanbert.get_config('test').model, 'config.init_from')
-  assert found.model['family'] == 'bert' and 'boundary_width' not in found.model
-
-
 @mutation("if 'labels' not in found.model:", 'if False:')
 def test_a_kind_without_heads_is_refused():
+  model = dict(transformer_xl.get_config('test').model)
   with pytest.raises(UserError, match="name='transformer_xl', which has no heads for labels"):
-    encoders.of(transformer_xl.get_config('test').model, "config.init_from='runs/x'")
-
-
-def test_a_pretraining_still_wants_its_own_kind(tmp_path):
-  c = electra.get_config('test')
-  c.init_from = save('BertForMaskedLM', tmp_path / 'hf')
-  with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
-    adopt(c, tmp_path)
+    init_from.encoder_of(init_from.Source('runs/x', model, None, dict))
 
 
 @mutation('if found != own and set(found) == set(own)}', 'if False}')

@@ -121,31 +121,6 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   np.testing.assert_array_equal(word[61:], variables['params']['embeddings']['word'][61:])
 
 
-def test_rows_of_subtrees_do_not_move(theirs, tmp_path):
-  """`--remap_vocab` is of whole models: it is not offered, and refused."""
-  other = write_vocabulary(tmp_path / 'other', [f'neu{i}' for i in range(206)])
-  c = config_of('')
-  c.init_from = ((f'hf:{theirs}', 'params/encoder', 'params/encoder', ()),)
-  with pytest.raises(UserError, match=r'another vocabulary .* \(config.data.vocab\)$'):
-    init_from.loader(c, other)
-  c.remap_vocab = True
-  with pytest.raises(UserError, match='config.remap_vocab moves the rows of one model .* leave it'):
-    init_from.loader(c, other)
-
-
-@mutation("if rows is not None and source.model.get('cutoffs'):", 'if False:')
-def test_words_in_clusters_do_not_move(theirs, tmp_path):
-  """Transformer-XL's tables have the shapes of those of any vocabulary of about their size."""
-  ours = load_vocabulary(theirs)
-  other = write_vocabulary(tmp_path / 'other', [f'neu{i}' for i in range(ours.size - 5)])
-  c = config_of('runs/xl')
-  c.remap_vocab = True
-  source = init_from.Source('runs/xl', dict(cutoffs=(50, 100)), ours, lambda: {})
-  with pytest.raises(UserError, match='words in clusters .* --remap_vocab cannot move'):
-    init_from.loader(c, other, source)
-  init_from.loader(c, ours, source)
-
-
 def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
   c = electra.get_config('test')
   c.init_from = f'hf:{theirs}'
@@ -302,14 +277,3 @@ def test_subtrees_of_runs_too_and_what_they_set_stays_set(tmp_path):
   (tmp_path / 'run' / 'config.json').unlink()
   _, (said,), _ = adopt(given, tmp_path / 'none')
   assert said.startswith(f'{checkpoint} comes without its config.model, which is')
-
-
-def test_a_directory_of_transformers_and_a_run_are_told_apart(theirs, tmp_path):
-  """hf: forgotten, or said of a run."""
-  with pytest.raises(UserError, match=f'of transformers and no run.*hf:{theirs} .config.init_from'):
-    adopt(config_of(str(theirs)), tmp_path)
-  c = config_of(())
-  c.model.vocab_size = 211
-  runs.write_run(tmp_path / 'run', c, first_variables(c)['params'], None, {})
-  with pytest.raises(UserError, match='is a run and no directory of transformers: leave hf: out'):
-    adopt(config_of(f'hf:{tmp_path}/run'), tmp_path)

@@ -1,7 +1,6 @@
 """The cache of plans: built once by whoever comes first, and never trusted blindly."""
 
 import errno
-import json
 import os
 import pathlib
 import shutil
@@ -243,10 +242,3 @@ def test_a_build_under_way_is_not_swept(store, tmp_path):
   finally:
     process.kill()
     process.communicate()
-
-
-def test_the_record_says_what_a_plan_follows_from(store, tmp_path):
-  directory = opened(store, str(tmp_path / 'cache')).plan
-  record = json.loads((directory / 'record.json').read_text())
-  assert record['identity']['length'] == 64
-  assert record['files'].keys() == {p.name for p in directory.iterdir()} - {'record.json'}

@@ -139,18 +139,6 @@ def test_the_command_names_every_damaged_file(store):
   assert [line.partition(': ')[0] for line in found.stdout.splitlines()] == list(map(str, damaged))
 
 
-def test_the_command_takes_the_store_alone(store):
-  for flags, said in (
-    (['--verify', f'--output={store}', '--vocab=x'], 'expected --input and --vocab, or --verify'),
-    (['--verify', f'--output={store}', '--split=lines'], 'with --output alone, got --split'),
-    ([f'--output={store}'], 'expected --input and --vocab, or --verify'),
-    (['--verify', f'--output={store}/none'], f'there is no store {store}/none. Make it with'),
-    (['--verify', f'--output={store.parent}'], 'is not a token store'),
-  ):
-    done = prepare(*flags)
-    assert done.returncode == 1 and said in done.stderr and 'Traceback' not in done.stderr
-
-
 def test_a_store_without_checksums_is_read_but_not_verified(store):
   """As older versions wrote it."""
   shutil.rmtree(store / 'heldout')

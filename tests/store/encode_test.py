@@ -8,7 +8,6 @@ from slow_imports import transformers
 
 from bertjax.store.encode import Options, encode
 from bertjax.text import documents as documents_lib
-from bertjax.vocab import train
 from bertjax.vocab.vocabulary import load_vocabulary
 
 SENTENCES = Options('', None, 'sentences', 'strict')
@@ -42,14 +41,6 @@ def test_a_batch_may_name_more_languages_than_a_store_holds(tmp_path):
   options = SENTENCES._replace(columns=('language',))
   got = encode(records, load_vocabulary(tmp_path / 'vocab.txt'), options)
   assert got.column['language'].tolist() == list(range(300)) and len(got.languages) == 300
-
-
-def test_lines_with_an_end_of_their_own_keep_no_space(tmp_path):
-  text = 'One. Two.'
-  train.train_stream('characters', [text], 50, False, tmp_path)
-  vocabulary = load_vocabulary(tmp_path)
-  got = encode([text.encode()], vocabulary, SENTENCES)
-  assert vocabulary.decode(got.token_n) == 'One.\nTwo.\n'
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,6 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path, overrides, me
   assert not list(tmp_path.iterdir())
 
 
-def test_a_child_that_fails_is_named_with_its_command(tmp_path):
-  with pytest.raises(ValueError, match='python -m bertjax.prepare --input='):
-    ensure(tmp_path, input=str(tmp_path / 'none.txt'), vocab=str(tmp_path / 'none'))
-
-
 @mutation('holdout = 0.0 if data.heldout else data.holdout', 'holdout = data.holdout')
 def test_a_text_of_its_own_is_held_out(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
@@ -58,13 +53,6 @@ def test_a_text_of_its_own_is_held_out(tmp_path):
   shutil.rmtree(held_out.path)
   ensure(tmp_path / 'run', **given)
   assert open_store(held_out.path).meta == held_out.meta
-
-
-def test_a_store_that_is_there_is_taken_as_it_is(tmp_path):
-  assert ensure(tmp_path, store='/some/store') == '/some/store'
-  (tmp_path / 'store').mkdir()
-  (tmp_path / 'store' / 'store.json').write_text('{}')
-  assert ensure(tmp_path) == str(tmp_path / 'store')
 
 
 def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
@@ -101,17 +89,6 @@ def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
     workdir = ensure(tmp_path / 'run', input=str(tmp_path / name), **given)
     sizes.append(load_vocabulary(pathlib.Path(workdir, 'vocab')).size)
   assert sizes == [7, 6, 6]  # <eos>, <unk>, <pad> and the words
-
-
-def test_held_out_text_is_cut_as_the_text_beside_it(tmp_path):
-  """Of itself a line of two sentences among five is taken for one."""
-  (tmp_path / 'a.txt').write_text('The cat. A mat.\n\n' * 20)
-  (tmp_path / 'b.txt').write_text('The cat. A mat.\n\n' + 'The cat.\n\n' * 4)
-  given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
-  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
-  store = open_store(ensure(tmp_path / 'run', **given))
-  assert store.meta['split'] == 'sentences'
-  assert open_store(store.path / 'heldout').meta['sentences'] == 6
 
 
 @mutation('    if differing:\n', '    if False:\n', file='bertjax/store/ensure.py')

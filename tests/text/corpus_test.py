@@ -9,7 +9,7 @@ import sys
 import pytest
 from mutation import mutation
 
-from bertjax.examples.seqio_tasks import by_name, names
+from bertjax.examples.seqio_tasks import names
 from bertjax.text import corpus as corpus_lib
 from bertjax.text.corpus import open_files
 from bertjax.text.files import find_files
@@ -83,19 +83,6 @@ def test_each_part_says_what_its_lines_are(tmp_path):
   detect = lambda *names: open_files(','.join(f'{n}={tmp_path}/{n}.txt' for n in names)).detect()
   assert [detect('en'), detect('zh')] == ['lines', 'sentences']
   assert detect('en', 'zh') == detect('zh', 'en') == 'sentences'
-
-
-def test_unknown_names_say_the_nearest(tmp_path):
-  for given, near in (('wikipeda', 'wikipedia'), ('python_doc', 'python_docs')):
-    with pytest.raises(ValueError, match=f"no file matches '{given}'.*Did you mean '{near}'"):
-      by_name.open_corpus(given)
-
-
-def test_python_docs_by_name():
-  corpus = by_name.open_corpus('python_docs', 3)
-  assert corpus.fingerprint[0]['task'] == 'python_docs' and 'python' in corpus.fingerprint[0]
-  assert texts(corpus)[0].startswith('The "assert" statement') and len(texts(corpus)) == 3
-  assert len(texts(corpus, skip=2)) == 1
 
 
 def test_every_name_that_needs_tensorflow_is_registered():

@@ -1,7 +1,5 @@
 """Files of text to documents."""
 
-import gzip
-import json
 import lzma
 import os
 
@@ -35,18 +33,6 @@ def read(path, errors='strict', field='text'):
 def test_blank_lines_and_doc_tags_end_documents(tmp_path, text, documents):
   (tmp_path / 'a.txt').write_bytes(text.encode())
   assert [document.decode() for document in read(tmp_path / 'a.txt')] == documents
-
-
-def test_compressed_files_json_lines_and_globs(tmp_path):
-  (tmp_path / 'a.txt.gz').write_bytes(gzip.compress(b'gz\n'))
-  (tmp_path / 'b.txt.xz').write_bytes(lzma.compress(b'xz\n'))
-  lines = [dict(body='one\n\ntwo'), dict(body='ü')]
-  (tmp_path / 'c.jsonl').write_text('\n'.join(map(json.dumps, lines)) + '\n')
-  source = Files(
-    find_sources(f'{tmp_path}/*.gz,{tmp_path}/*.xz,{tmp_path}/c.jsonl'), 'strict', 'body'
-  )
-  assert list(source) == [b'gz\n', b'xz\n', b'one\n\ntwo', 'ü'.encode()]
-  assert source.done == source.total == sum(p.stat().st_size for p in tmp_path.iterdir())
 
 
 def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
@@ -132,12 +118,6 @@ def test_a_name_that_is_not_utf8_is_named(tmp_path):
   (tmp_path / os.fsdecode(b'\xff.txt')).write_text('x')
   with pytest.raises(ValueError, match=r'\\xff.txt. is not UTF-8.*rename it'):
     find_sources(str(tmp_path))
-
-
-def test_pattern_without_files(tmp_path):
-  (tmp_path / 'a.txt').write_text('x')
-  with pytest.raises(ValueError, match="no file matches '.*/b\\*'"):
-    find_sources(f'{tmp_path}/a.txt,{tmp_path}/b*')
 
 
 @mutation('if number == 0 and documents_lib.ROLE in', 'if False and documents_lib.ROLE in')

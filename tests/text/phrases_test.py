@@ -48,13 +48,6 @@ def test_lexicons_may_be_compressed_and_several(tmp_path):
   assert phrases.finder('', '') is None
 
 
-def test_capitals_are_runs_inside_a_sentence():
-  find = phrases.finder('', 'capitals')
-  text = 'The United States of America met I and Dr. A. Smith.'
-  assert found(find, text) == ['United States', 'America', 'Dr. A. Smith']
-  assert found(find, '“Paris is big.') == [] and found(find, 'But Paris') == ['Paris']
-
-
 def pieces(text):
   return [text[:2], ' ', text[3:5]]
 
@@ -131,9 +124,3 @@ def test_units_of_byte_level_bpe(shared):
     assert inside[0] == 2 and not any(inside[1:]) and len(inside) > 1
   behind = [u for u, a in zip(got, begin_n, strict=True) if a >= 30]
   assert behind[0] == 1
-
-
-def test_vocabularies_without_offsets_are_refused(shared):
-  vocabulary = load_vocabulary(shared / 'tokenizers/xlnet/spiece.model')
-  with pytest.raises(ValueError, match='spiece.model: units and spans need the offsets'):
-    vocabulary.encode_spans([])

@@ -128,10 +128,6 @@ def test_other_encoders_learn_with_these_heads(recipe, files, tmp_path):
   assert done.returncode != 0 and 'these heads: answers:' in done.stderr, done.stderr
 
 
-def test_a_mesh_changes_nothing(files, xlnet, tuned, tmp_path):
-  finetune_runs.check_mesh(of_xlnet(files, xlnet, tmp_path), tuned[0])
-
-
 def test_an_xlm_with_xlnets_head_learns_and_is_exported_to_its_class(files, tmp_path):
   """By its export's own comparison with transformers."""
   pretrained, workdir = tmp_path / 'xlm', tmp_path / 'tuned'

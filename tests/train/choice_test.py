@@ -77,13 +77,3 @@ def test_it_is_exported_as_multiple_choice(straight, tmp_path):
   exported = finetune_runs.exported(straight, tmp_path / 'hf')
   config = json.loads((exported / 'config.json').read_text())
   assert config['architectures'] == ['BertForMultipleChoice']
-
-
-@pytest.mark.full
-def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
-  finetune_runs.check_kill_and_resume(command(files, tmp_path), straight, tmp_path, 15)
-
-
-@pytest.mark.full
-def test_a_mesh_changes_nothing(files, straight, tmp_path):
-  finetune_runs.check_mesh(command(files, tmp_path), straight)

@@ -142,7 +142,3 @@ def test_replicas_that_differ_are_found():
   assert digests.check_replicas(1, dict(w=right)) == digests.check_replicas(2, dict(w=right))
   with pytest.raises(UserError, match='devices of process 0 hold other values of a/w'):
     digests.check_replicas(3, dict(a=dict(w=wrong)))
-
-
-def test_the_code_has_one_digest():
-  assert digests.code_sha256() == digests.code_sha256() and (ROOT / 'bertjax').is_dir()

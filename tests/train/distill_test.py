@@ -93,20 +93,6 @@ def test_a_teacher_that_went_on_is_refused_at_a_resume(rich_store, taught, tmp_p
     loop.run(config, str(workdir))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'mesh', [dict(data=2, fsdp=2), dict(data=2, fsdp=2, tensor=2), dict(tensor=8)], ids=str
-)
-def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
-  fields = {f'mesh.{key}': size for key, size in mesh.items()}
-  one = taught_runs.first_losses(student(rich_store, taught), rich_store, one_device[:1])
-  count = int(np.prod(list(mesh.values())))
-  many = taught_runs.first_losses(
-    student(rich_store, taught, **fields), rich_store, one_device[:count]
-  )
-  np.testing.assert_allclose(many, one, rtol=2e-6)
-
-
 @mutation(
   'return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))',
   'return dict(variables, teacher=jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), '

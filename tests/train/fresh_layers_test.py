@@ -64,12 +64,6 @@ def test_the_last_layers_and_the_pooler_are_those_of_the_seed(source, devices):
       np.testing.assert_array_equal(value, expected, err_msg=path)
 
 
-def test_without_it_all_is_taken(source):
-  found, said = source.begin()
-  jax.tree.map(np.testing.assert_array_equal, found, source.params)
-  assert not any('last' in line for line in said)
-
-
 @mutation('other_classes or shapes(params[key]) != shapes(mine.get(key))', 'False')
 def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
   """RTE after MNLI: two classes behind three."""

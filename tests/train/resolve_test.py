@@ -53,9 +53,3 @@ def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
   given.model.dropout = 0.9
   with pytest.raises(UserError, match='config.model.dropout: expected 0.1, got 0.9'):
     resolve.check_workdir(tmp_path, found, given)
-
-
-def test_facts_are_plain_values_that_a_config_json_keeps(tmp_path):
-  facts = Facts(given=('seed',), steps=7, examples=((3, 2),), teacher=dict(sha256='a'), **STORE)
-  resume.claim_workdir(tmp_path, tiny('quickstart', total_steps=7), facts.kept())
-  assert facts_lib.recalled(resume.stored(tmp_path), tmp_path, ('seed',)) == facts

@@ -56,10 +56,6 @@ def test_the_model_takes_the_id_of_pad_from_the_store(store):
   assert (model.position_offset, model.zero_row) == (2, 1)
 
 
-def test_every_leaf_of_the_state_has_a_sharding(store):
-  assert all(leaf.sharding is not None for leaf in jax.tree.leaves(make(store).abstract))
-
-
 def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
   whole = tmp_path / 'store'
   shutil.copytree(store, whole)
@@ -89,34 +85,6 @@ def test_phases_of_other_shapes_are_refused_by_the_leaf(store):
     ValueError, match=r"phase 'phase2' has other .*: expected float32.* got float"
   ):
     setup.make_run(config, store, jax.devices()[:1])
-
-
-@pytest.mark.parametrize(
-  'overrides, message',
-  [
-    ({'model.vocab_size': 40}, 'has 50 ids, but config.model.vocab_size=40'),
-    ({'length': 4096}, "phase 'phase1' has sequences of 1024 tokens"),
-    ({'objective.name': 'mml'}, "config.objective.name: .* got 'mml'; did you mean 'mlm'"),
-    ({'model.name': 'brt'}, "config.model.name: .* got 'brt'; did you mean 'bert'"),
-    ({'data.plan.name': 'pair'}, "did you mean 'pairs'"),
-    ({'model.heads': 7}, 'must be a multiple of model.heads, got 64 and 7'),
-    ({'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
-    ({'mesh.tensor': 3}, 'does not fit 1 devices'),
-    ({'model.attend': 'none'}, "config.model.attend: .* got 'none'"),
-    ({'optimizer.name': 'adamm'}, "did you mean 'adamw'"),
-  ],
-)
-def test_mistakes_are_refused_by_name(store, overrides, message):
-  with pytest.raises(ValueError, match=message):
-    make(store, **overrides)
-
-
-def test_a_store_of_another_vocabulary_is_refused(store, tmp_path):
-  (tmp_path / 'vocab.txt').write_text(
-    '\n'.join(['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a'])
-  )
-  with pytest.raises(ValueError, match='was made with another vocabulary .50 ids'):
-    make(store, **{'data.vocab': str(tmp_path)})
 
 
 @pytest.fixture(scope='module')

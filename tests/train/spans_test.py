@@ -143,11 +143,6 @@ def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
 
 
 @pytest.mark.full
-def test_a_mesh_changes_nothing(files, straight, tmp_path):
-  finetune_runs.check_mesh(command(files, tmp_path), straight[0])
-
-
-@pytest.mark.full
 def test_other_languages_are_judged_at_the_end_and_at_the_best_step(tmp_path):
   files, workdir = toy_questions.write(tmp_path, unanswered=0), tmp_path / 'run'
   for name, count in (('de', 20), ('zh', 30)):

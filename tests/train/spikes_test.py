@@ -15,7 +15,6 @@ from mutation import mutation
 from processes import ROOT, STEPS, environment, exact, kill_at, lines, run, steps_logged
 
 from bertjax.checkpoint import finite
-from bertjax.train import layer_norms
 from bertjax.train.watch import Step, spikes
 
 PLANTED = ('--config.objective.name=tests.support.planted', '--config.optimizer.clip=0.0')
@@ -162,32 +161,3 @@ def test_a_spoiled_state_is_not_saved_after_a_step_that_was_skipped(tmp_path, mo
   assert watch.saved(5, dict(carry=jnp.zeros(2)))['spikes']['skipped'] == 1
   with pytest.raises(finite.NotFinite, match='the state after step 5 has NaN.* arrays, carry; 1 s'):
     watch.saved(5, dict(carry=jnp.array([0.0, jnp.nan])))
-
-
-def test_norms_are_of_each_layer_of_a_stack_and_of_modules_outside():
-  tree = dict(
-    encoder=dict(layers=dict(a=jnp.array([[3.0, 4.0], [6.0, 8.0]]), b=jnp.array([[12.0], [0.0]]))),
-    head=dict(bias=jnp.array([2.0])),
-  )
-  stack = ('layers', 'embed')
-  axes = dict(encoder=dict(layers=dict(a=stack, b=stack)), head=dict(bias=('embed',)))
-  found = layer_norms.by_layer(layer_norms.of(axes)(gradients=tree))
-  assert found == {
-    'encoder/layers/0': dict(gradients=13.0),
-    'encoder/layers/1': dict(gradients=10.0),
-    'head': dict(gradients=2.0),
-  }
-
-
-@mutation('self._count >= FEWEST and value', 'value')
-def test_the_usual_is_the_mean_and_deviation_and_judges_late():
-  values = np.random.default_rng(0).normal(5.0, 2.0, 60)
-  usual = spikes.Usual()
-  assert not usual.above(1e9, 3.0)
-  for value in values:
-    usual.add(value)
-  np.testing.assert_allclose(usual.deviation, values.std(), rtol=1e-9)
-  edge = values.mean() + 3 * values.std()
-  assert usual.above(edge + 1e-6, 3.0) and not usual.above(edge - 1e-6, 3.0)
-  again = spikes.Usual(json.loads(json.dumps(usual.state())))
-  assert again.state() == usual.state()

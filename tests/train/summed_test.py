@@ -73,18 +73,3 @@ def test_a_batch_has_a_batch_of_each_phase(run):
     real += np.count_nonzero(own['example_BT'])
     predicted += np.count_nonzero(own['weight_BP'])
   assert not batch and (counts['real'], counts['predicted']) == (real, predicted)
-
-
-def test_what_a_step_has_once_is_no_phases_own(rich_store):
-  with pytest.raises(ValueError, match='phases.trtd.batch_size: a step of several phases has one'):
-    setup.make_run(tiny('xlm_e', **{'phases.trtd.batch_size': 4}), rich_store)
-
-
-def test_phases_in_turns_are_a_choice():
-  from configs import xlm_e
-
-  summed, turns = (xlm_e.get_config(name).to_dict() for name in ('test', 'test_turns'))
-  found = summed.pop('phases'), turns.pop('phases')
-  assert [p.pop('summed') for p in found[0].values()] == [1.0, 1.0]
-  assert [p.pop('turns') for p in found[1].values()] == [1, 1]
-  assert found[0] == found[1] and summed.pop('name') != turns.pop('name') and summed == turns

@@ -157,10 +157,3 @@ def test_four_devices_learn_the_same(files, straight, tmp_path):
   finetune_runs.run(command(files, tmp_path), devices=4)
   first = lambda path: [x['loss'] for x in lines(path) if 'loss' in x][:20]  # sums round apart
   assert first(tmp_path) == pytest.approx(first(workdir), rel=1e-4)
-
-
-def test_a_task_too_many_is_refused(files, tmp_path):
-  changed = command(files, tmp_path, '--config.phases.points.data.train=')
-  finetune_runs.check_refused(
-    changed, tmp_path, "in phase 'points': config.data.train names no file"
-  )

@@ -6,7 +6,7 @@ from mutation import mutation
 
 from bertjax.config import timeline as timeline_lib
 from bertjax.config.combined import Draws
-from configs import bert, bert_lamb
+from configs import bert
 
 mutation('return phase, cycle * length + rest', 'return phase, rest')
 
@@ -69,16 +69,6 @@ def test_bert_trains_nine_tenths_at_a_quarter_of_the_length():
   assert [p.config.length for p in t.phases] == [128, 512]
 
 
-def test_overriding_the_total_moves_phases_and_schedule():
-  c = bert_lamb.get_config('test')
-  assert timeline_lib.make(c).lengths == (7038, 1563)
-  c.total_steps = 86
-  first, second = timeline_lib.make(c).phases
-  assert first.config.optimizer.schedule.total_steps == 70
-  assert second.config.optimizer.schedule.start == 70
-  assert first.config.batch_size == 2 * second.config.batch_size
-
-
 def test_steps_that_are_left_out_are_counted_from_one():
   c = bert.get_config('test')
   c.skip_steps = (3, (5, 7))
@@ -112,10 +102,3 @@ def test_draws_count_each_phase_alone_and_follow_from_seed_and_step():
     mine = [index for p, index in seen if p == phase]
     assert mine == list(range(len(mine))) and mine
   assert steps(80)[:50] == seen and steps(50, 1) != seen
-
-
-def test_only_labelled_examples_are_drawn():
-  c = bert.get_config('test')
-  c.phases = dict(a=dict(drawn=1))
-  with pytest.raises(ValueError, match="config.phases.a.drawn .*'labelled', got 'store'"):
-    timeline_lib.make(c)

@@ -42,20 +42,6 @@ def test_a_student_without_labels_becomes_as_good_as_its_teacher(files, taught, 
   assert not finetune_runs.every(tmp_path, 'label')
 
 
-@pytest.mark.full
-def test_labels_that_are_needed_are_asked_for(files, taught, tmp_path):
-  finetune_runs.check_refused(
-    command(files, taught, tmp_path), tmp_path, 'none is read (config.data.task.unlabelled)'
-  )
-  finetune_runs.check_refused(
-    command(
-      files, taught, tmp_path, '--config.objective.hard=0.0',
-      f'--config.evals.dev.file={files}/texts.tsv',
-    ),
-    tmp_path, "expected one of text, got 'stars'",
-  )  # fmt: skip
-
-
 @mutation(
   'in zip(part.columns, said, strict=True)',
   'in zip(part.columns, [*said[1:], said[0]], strict=True)',

@@ -12,13 +12,6 @@ from bertjax.errors import UserError
 from bertjax.use import batches, vectors
 
 
-def test_buckets_are_few_and_hold_their_rows():
-  found = {batches.bucket(length) for length in range(513)}
-  assert all(length <= batches.bucket(length) < max(1.26 * length, 9) for length in range(2, 513))
-  assert sorted(found)[:8] == [8, 10, 12, 14, 16, 20, 24, 28] and len(found) == 25
-  assert batches.bucket(449, room=500) == batches.bucket(500, room=500) == 500
-
-
 @mutation(
   '    while count // FEWER * ways >= left and count >= FEWER:',
   '    while count * ways > left and count >= FEWER:',
@@ -104,15 +97,3 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     writer.add(TEXTS[0], POOLED[0], None)
     raise KeyError
   assert path.read_text() == 'before' and os.listdir(tmp_path) == ['out.npy']
-
-
-def test_other_endings_are_refused(tmp_path):
-  for name in ('out.txt', 'none/out.npy'):
-    with pytest.raises(UserError, match='--output: expected'):
-      vectors.check(tmp_path / name)
-
-
-def test_normalized_vectors_have_length_one():
-  found = vectors.normalized(POOLED[0])
-  np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
-  assert not np.isnan(vectors.normalized([np.zeros((2, 3))])[0]).any()

@@ -53,9 +53,3 @@ def test_what_cannot_be_written_is_refused(load):
   ):
     with pytest.raises(UserError, match=message):
       gpt.generate(['w9'], **dict(first=2) | changes)
-
-
-def test_a_pair_of_texts_has_no_score_of_one(load):
-  for ask in (lambda t5: t5.score(['w9']), lambda t5: t5.fill(['w9 <mask>'])):
-    with pytest.raises(UserError, match='the words of a second text and cannot'):
-      ask(load('t5'))

@@ -318,21 +318,6 @@ def test_a_blank_is_filled_with_what_the_vocabulary_has(made):
   assert len(ids) > 50 and max(ids) < cases.VOCAB
 
 
-def test_a_run_without_its_vocabulary_says_so(bert, tmp_path):
-  import shutil
-
-  shutil.copytree(bert.workdir, tmp_path / 'run')
-  shutil.rmtree(tmp_path / 'run' / 'vocab')
-  with pytest.raises(UserError, match='has no vocabulary, without which no text can be read'):
-    bertjax.Model.load(tmp_path / 'run')
-
-
-def test_no_text_is_no_answer(bert):
-  model = load(bert)
-  assert model.fill([]) == model.score([]) == [] and model.embed([]).shape == (0, 64)
-  assert model.embed([], 'none') == [] and cases.VOCAB == model.vocabulary.size
-
-
 @mutation('return self.vocabulary.decode([number])', 'return self.piece(number)')
 def test_a_token_of_bytes_is_read_as_text(tmp_path):
   TRAINERS['bpe'](['日本 大学 日本'] * 20, 300, False, tmp_path)

@@ -103,13 +103,6 @@ def test_vectors_are_those_that_modules_json_declares(case, path, tmp_path):
     np.testing.assert_allclose(found, want, atol=2e-5)
 
 
-def test_a_length_that_is_declared_is_a_limit_as_any_other(path):
-  declare(path, PLAIN, dict(max_seq_length=6))
-  with pytest.raises(UserError, match='text 1 has 7 tokens.* takes 6'):
-    bertjax.Model.load(path).embed(['w9 w9 w9 w9 w9'])
-  assert bertjax.Model.load(path).embed(['w9 w9 w9 w9 w9'], 'none')[0].shape == (7, 36)
-
-
 def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
   """The layout of old: the model in 0_Transformer."""
   declare(path, (PLAIN[0], ('Pooling', CLS)))
@@ -197,13 +190,3 @@ def test_the_modules_of_an_export_are_read_again(tmp_path):
   want = bertjax.Model.load(run).embed(['w9 w10', 'w7'], 'first', normalize=True)
   np.testing.assert_allclose(found, want, atol=1e-5)
   np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
-
-
-def test_the_first_token_of_an_xlnet_is_refused(tmp_path):
-  torch_models.save('XLNetModel', tmp_path / 'theirs')
-  made = used_models.make(tmp_path / 'made', 'xlnet', first=used_models.XLNET)
-  words = made.workdir.parent / 'words' / 'tokenizer.json'
-  (tmp_path / 'theirs' / 'tokenizer.json').write_bytes(words.read_bytes())
-  declare(tmp_path / 'theirs', (PLAIN[0], ('Pooling', CLS)))
-  with pytest.raises(UserError, match='declares the first token of xlnet, which is not computed'):
-    bertjax.Model.load(tmp_path / 'theirs').embed(['w9'])

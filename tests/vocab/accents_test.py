@@ -169,20 +169,6 @@ def test_capitals_of_any_script_prove_that_text_is_cased(shared, tmp_path, langu
   assert ids_of(load_vocabulary(model), lines) == original.encode(lines)
 
 
-@pytest.mark.parametrize('name', ['bert-base-uncased', 'bert-base-chinese', 'ernie-1.0'])
-def test_published_vocabularies_lose_accents_as_before(shared, name):
-  vocabulary = load_vocabulary(shared / 'tokenizers' / name)
-  assert (vocabulary.lowercase, vocabulary.accents) == (True, False)
-
-
-def test_a_tokenizer_json_says_what_it_does(shared, tmp_path):
-  file = str(shared / 'tokenizers/bert-base-uncased/vocab.txt')
-  for strip, kept in ((None, False), (True, False), (False, True)):
-    theirs = transformers.BertTokenizer(file, do_lower_case=True, strip_accents=strip)
-    theirs.backend_tokenizer.save(str(tmp_path / 'tokenizer.json'))
-    assert load_vocabulary(tmp_path).accents is kept
-
-
 @mutation(
   "lowercase = not any('A' <= c <= 'Z' for piece in pieces for c in piece)", 'lowercase = True'
 )

@@ -107,15 +107,6 @@ def write_pieces(path, pieces=PIECES):
   return path
 
 
-def test_pieces_word_starts_and_decode(tmp_path):
-  vocabulary = load_vocabulary(write_pieces(tmp_path / 'vocab.txt'))
-  assert vocabulary.pieces == PIECES and vocabulary.size == len(PIECES) and vocabulary.lowercase
-  assert vocabulary.special == dict(cls=2, sep=3, pad=0, mask=4, unk=1)
-  assert np.flatnonzero(~vocabulary.word_starts).tolist() == [7]
-  ids = vocabulary.encode_batch(['The CATS É'])[0]
-  assert ids.tolist() == [5, 6, 7, 8] and vocabulary.decode(ids) == 'the cats é'
-
-
 def test_lowercase_comes_from_the_caller_then_the_config_then_the_pieces(tmp_path):
   file = write_pieces(tmp_path / 'vocab.txt', [*PIECES, 'The'])
   assert not load_vocabulary(file).lowercase

@@ -73,9 +73,3 @@ def test_the_right_one_is_named_in_three_ways(answer, right, number):
 def test_what_is_wrong_is_named_by_its_line(asked, changes, said):
   with pytest.raises(UserError, match=said):
     encode(asked, **changes)
-
-
-def test_columns_must_be_named():
-  with pytest.raises(UserError, match='expected the columns of context, choices and label'):
-    TASK.check(Options('columns', '', '', (), '', 'index', 1))
-  TASK.check(Options('dream', '', '', (), '', 'text', 1))

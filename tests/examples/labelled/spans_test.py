@@ -40,8 +40,7 @@ CONTEXT = 'Ada Lovelace (1815â€“52)  wrote notes on the engine of Mr Babbage, æ˜
 def record(text, begin=None, context=CONTEXT, name='q', question='who was it'):
   answers = () if text is None else (Answer(text, context.find(text) if begin is None else begin),)
   return Record(
-    f'f.json, question {name}',
-    dict(id=name, question=question, context=context, answers=answers),
+    f'f.json, question {name}', dict(id=name, question=question, context=context, answers=answers)
   )
 
 
@@ -181,22 +180,6 @@ def test_long_questions_are_cut_and_counted(wordpiece):
   two = spans.encode(asked, dataclasses.replace(OPTIONS, separators=2), wordpiece, 40)
   sep = wordpiece.special['sep']
   assert two.id_n[0][5:7].tolist() == [sep, sep] and two.type_n[0][:8].tolist() == [0] * 7 + [1]
-
-
-def test_equal_texts_are_encoded_once(wordpiece, monkeypatch):
-  seen = []
-  spans_of = type(wordpiece).encode_spans
-  monkeypatch.setattr(
-    type(wordpiece), 'encode_spans', lambda self, texts: seen.append(texts) or spans_of(self, texts)
-  )
-  found = spans.contexts([record('Ada'), record('52'), record(None, context='ada')], wordpiece)
-  assert seen == [[CONTEXT, 'ada']] and found[0] is found[1]
-
-
-def test_an_empty_text_is_a_window_of_its_own(wordpiece):
-  asked = [record(None, context='')]
-  rows = spans.windows(asked, spans.contexts(asked, wordpiece), OPTIONS, wordpiece, 12)
-  assert [(row.first, row.stop) for row in rows] == [(0, 0)]
 
 
 def test_what_cannot_work_is_refused(wordpiece, tmp_path, shared):

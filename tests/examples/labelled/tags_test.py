@@ -90,11 +90,6 @@ def test_what_is_wrong_is_named_by_its_line(tags, changes, said):
     encode('a b', tags, **changes)
 
 
-def test_plain_tags_are_any():
-  found = encode('a b', 'I-X O', scheme='plain', classes=('O', 'I-X'))
-  assert found.truth[0].tolist() == [1, 0]
-
-
 @pytest.mark.parametrize(
   ('changes', 'said'),
   [

@@ -1,7 +1,5 @@
 """Masked-LM masking: the rules' counts, candidates and shares, word groups, purity."""
 
-import itertools
-
 import numpy as np
 import pytest
 from masking import MASKED_LM as RECIPES
@@ -66,16 +64,6 @@ def test_roberta_decides_once_per_word_and_bert_once_per_token():
     mixed[name] = (mask_BP[:, 1:] != mask_BP[:, :-1])[same_word_BP].mean()
   assert mixed['roberta-words'] == 0
   assert abs(mixed['bert-words'] - 2 * 0.8 * 0.2) < 0.02
-
-
-def test_choice_is_uniform_over_pairs_of_positions():
-  """Without replacement and without order: every pair of a short example equally often."""
-  config = recipe(mask__rate=0.3)
-  batch = corrupted(config, random_store(3), [8] * 30000, capacity=8)
-  pairs = [tuple(p) for p in batch['target_pos_BP'][batch['weight_BP'].sum(1) == 2][:, :2]]
-  count = np.array([pairs.count(p) for p in itertools.combinations(range(1, 7), 2)])
-  expected = len(pairs) / 15
-  assert len(pairs) == 30000 and ((count - expected) ** 2 / expected).sum() < 14 + 5 * np.sqrt(28)
 
 
 @pytest.mark.parametrize(

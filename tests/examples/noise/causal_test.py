@@ -33,12 +33,6 @@ def test_every_target_is_the_next_token_of_its_example():
   assert batch['weight_BP'].shape == token_BT.shape and not batch['dropped_B'].any()
 
 
-def test_nothing_is_hidden():
-  rows = placed([9, 4], capacity=16)
-  token_BT = causal.corrupt(rows, causal.Options(), random_store(3))['token_BT']
-  np.testing.assert_array_equal(token_BT[token_BT > 0], rows.token_n)
-
-
 @mutation(
   "store.special['pad'] or 0", "store.special['pad']", file='bertjax/examples/noise/causal.py'
 )

@@ -59,8 +59,3 @@ def test_without_replacement_every_slot_has_its_position():
   batch = corrupted(config, random_store(3), [128] * 500, capacity=128)
   assert (np.diff(batch['target_pos_BP'], axis=1) > 0).all() and batch['weight_BP'].all()
   assert abs(batch['masked_BP'].mean() - 0.85) < 4 * np.sqrt(0.1275 / batch['masked_BP'].size)
-
-
-def test_short_examples_get_one_slot():
-  batch = corrupted(recipe(), random_store(3), [3, 5, 10], capacity=16)
-  assert batch['weight_BP'].sum(1).tolist() == [1, 1, 2]

@@ -7,7 +7,6 @@ import pytest
 from mutation import mutation
 from toy_store import random_store, recipe
 
-from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 
@@ -70,8 +69,3 @@ def test_a_chunk_has_one_language_and_no_translations():
   assert np.array_equal(
     np.flatnonzero(np.diff(group)) + 1, np.cumsum([len(cut(t)) for t in groups])[:2]
   )
-
-
-def test_a_special_token_that_is_not_there_is_refused():
-  with pytest.raises(UserError, match="config.data.plan.ends='eod'"):
-    chunks_of(random_store(3), 'eod', True)

@@ -92,12 +92,3 @@ def test_equals_the_builder_on_the_same_draws(length, rejoin):
   if length == 64:
     jumped = [b and a and a[-1] > b[0] for a, b in theirs]
     assert any(jumped) == rejoin  # the quirk shows in these texts
-
-
-def test_counts():
-  store = random_store(80, distinct=True)
-  column, count = planned(store, 48)
-  pairs = instances(store, column)
-  assert count['two_segments'] == sum(bool(b) for _, b in pairs)
-  assert count['truncated_tokens'] == len(store.tokens) - sum(len(a) + len(b) for a, b in pairs)
-  assert (column['length'] <= 48).all() and (column['length'] == 48).mean() > 0.3

@@ -36,31 +36,6 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
   assert sorted(ours) == sorted(sum(passes, []))
 
 
-def test_passes_and_seeds_differ_and_repeat():
-  store = random_store(50)
-  one, again = (
-    planned(store, recipe(plan__dupe_factor=1), 64),
-    planned(store, recipe(plan__dupe_factor=1), 64),
-  )
-  other = planned(store, recipe(plan__dupe_factor=1), 64, seed=4)
-  two = planned(store, recipe(plan__dupe_factor=2), 64)
-  assert all((one[name] == again[name]).all() for name in one)
-  assert len(other['length']) != len(one['length']) or (other['length'] != one['length']).any()
-  starts = lambda column: set(zip(column['a_start'], column['b_start'], strict=True))
-  assert starts(one) < starts(two)
-
-
-def test_truncation_counts_are_those_of_one_by_one():
-  for a in range(0, 14):
-    for b in range(0, 14):
-      for limit in range(0, 20):
-        x, y = a, b
-        while x + y > limit:
-          x, y = (x - 1, y) if x > y else (x, y - 1)
-        lost = pairs.truncated(np.array([a]), np.array([b]), limit)
-        assert (a - lost[0][0], b - lost[1][0]) == (x, y), (a, b, limit)
-
-
 LEFT_OUT = 2
 
 

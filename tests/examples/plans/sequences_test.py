@@ -85,20 +85,6 @@ def test_what_is_left_out_is_counted():
   assert counts['tokens'] == 12 + 14 + 15 + 16
 
 
-def test_all_stays_where_that_is_asked_for():
-  store = unknown_store()
-  rows, counts = made(store, recipe(plan__min_tokens=1, plan__max_unknown=1.0), 16)
-  assert counts['unknown_sequences'] == counts['short_sequences'] == 0
-  assert sum(len(row) - 2 for row in rows) == len(store.tokens)
-
-
-def test_a_vocabulary_without_unk_leaves_out_nothing_for_it():
-  store = unknown_store()
-  store.special['unk'] = None
-  rows, counts = made(store, recipe(), 20)
-  assert counts['unknown_sequences'] == 0 and len(rows) == len(original(store, 20, most=1.1))
-
-
 def test_a_sequence_knows_its_language():
   store = spoken(random_store(60))
   config = recipe(plan__min_tokens=4, language_alpha=0.7)

@@ -49,11 +49,3 @@ def test_blocks_are_those_of_the_original(length, window):
   assert count['long_sentences'] == (size > length - 2).sum()
   assert count['lost_tokens'] == size.sum() - sum(b - a for a, b in got)
   assert (count['lost_blocks'] > 0) == (length == 14) or length == 6
-
-
-def test_no_block_is_lost_where_that_is_mended():
-  store, length = random_store(150), 14
-  column, count = planned(store, spans(plan__keep_block=True), length)
-  size = np.diff(store.sentences)
-  assert count['lost_blocks'] == 0
-  assert column['length'].sum() - 2 * len(column['length']) == size[size <= length - 2].sum()

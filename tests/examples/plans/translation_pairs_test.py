@@ -64,8 +64,7 @@ def test_the_rows_of_the_original(kind, shared):
   """utils.py:concat_batches: ids, positions and languages."""
   file = goldens.load(shared, 'xlm_batches')
   parts = lambda side: np.split(
-    file.found[f'tlm/sentences_{side}'],
-    np.cumsum(file.found[f'tlm/sentence_lengths_{side}'])[:-1],
+    file.found[f'tlm/sentences_{side}'], np.cumsum(file.found[f'tlm/sentence_lengths_{side}'])[:-1]
   )
   special = dict(pad=file.given['pad_index'], unk=3, cls=0, sep=file.given['eos_index'], mask=5)
   store = store_of(list(zip(parts(1), parts(2), strict=True)), special)

@@ -111,17 +111,6 @@ def test_ids_are_those_of_the_config():
   np.testing.assert_array_equal(shown[:, 0], column['group'])
 
 
-def test_the_batch_has_languages_and_steps_of_one_language():
-  config = streams(language_alpha=0.7, language_block=8)
-  examples = examples_lib.examples_in_memory(spoken(random_store(200)), config, 32, 0)
-  batch = examples.batch(np.arange(400), True)
-  language_B = batch['language_BT'].max(1)
-  real = batch['example_BT'] > 0
-  np.testing.assert_array_equal(batch['language_BT'], language_B[:, None] * real)
-  steps = language_B.reshape(-1, 8)
-  assert (steps == steps[:, :1]).all() and len(set(steps[:, 0])) == 3
-
-
 @pytest.mark.parametrize('share', ['sentences', 'rows'])
 @mutation(
   "column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)",

@@ -119,15 +119,6 @@ def test_ernie_rows_have_the_units_of_prepared_text(vocab, tmp_path):
   seqio.TaskRegistry.remove('names')
 
 
-def test_features_are_declared_as_they_come(vocab):
-  recipe = recipe_of(recipes.BERT_PAIRS, pack=3)
-  task = example_tasks.example_task('t', 'few_words', vocab, recipe, LENGTH)
-  dataset = task.get_dataset(None, split='train', shuffle=False)
-  assert set(dataset.element_spec) == set(task.output_features)
-  assert dataset.element_spec['token_T'] == tf.TensorSpec([LENGTH], tf.int32)
-  assert dataset.element_spec['next_G'].shape == [3] and 'dropped' in task.output_features
-
-
 def test_documents_are_grouped_and_the_rest_goes_to_the_last():
   sizes = lambda count: [len(w) for w in windows.windows([b''] * count, 4)]
   assert [sizes(n) for n in (0, 3, 7, 8, 9, 15)] == [[], [3], [7], [4, 4], [4, 5], [4, 4, 7]]
@@ -197,13 +188,6 @@ def test_recipes_are_those_of_the_configs(recipe, config):
   assert recipe == {key: data[key] for key in recipe}
 
 
-def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
-  with pytest.raises(ValueError, match='did you mean .blocks'):
-    recipe = recipe_of(recipes.BERT_PAIRS, plan=dict(name='block', break_mode='complete'))
-    example_tasks.add_examples('wrong', 'few_words', vocab, recipe, LENGTH)
-  assert 'wrong' not in seqio.TaskRegistry.names()
-
-
 @mutation("if 'language' in self._corpus.columns and not self._recipe.languages:", 'if False:')
 def test_languages_that_nobody_has_numbered_are_refused(vocab, tmp_path):
   """A window that begins with fr would call it 0, and another one en."""
@@ -243,12 +227,6 @@ def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
   assert not caplog.messages
   assert ask(100, 108) == list(range(100, 108)) and source.opened == [0, 3]
   assert caplog.messages == ['s: reading past 87 rows, which takes a while']
-
-
-def test_a_stream_that_ends_says_so():
-  rows = row_stream.StreamedRows('finite', Counting(end=20), keep=8)
-  with pytest.raises(ValueError, match='finite ends after 20 rows'):
-    rows.batch(np.arange(24), True)
 
 
 def stream_config(vocab, **data):

@@ -86,8 +86,3 @@ def test_lists_are_words():
 def test_what_is_not_there_is_refused(path, said):
   with pytest.raises(UserError, match=said):
     list(records.read(path, ('text',)))
-
-
-def test_a_column_that_is_not_there_is_refused():
-  with pytest.raises(UserError, match='expected one of label, stars, tags, text'):
-    list(records.read('seqio:tasks_of_mine:reviews:train', ('sentence',)))

@@ -17,17 +17,6 @@ def dictionary(path, symbols) -> None:
   (path / 'dict.txt').write_text(''.join(f'{s} {9 - i % 9}\n' for i, s in enumerate(symbols)))
 
 
-def test_a_dictionary_of_letters(tmp_path):
-  dictionary(tmp_path, 'ACDE')
-  file, said = fairseq_vocabulary.write(tmp_path, 9, tmp_path)
-  vocabulary = load_vocabulary(file)
-  assert said == [] and vocabulary.size == 9
-  assert vocabulary.special == dict(cls=0, sep=2, pad=1, mask=8, unk=3)
-  assert [ids.tolist() for ids in vocabulary.encode_batch(['EAC', 'E A C', 'AX'])] == [
-    [7, 4, 5], [7, 4, 5], [4, 3],
-  ]  # fmt: skip
-
-
 @mutation('index = {piece_of.get(symbol, symbol): i', 'index = {symbol: i')
 def test_a_dictionary_of_byte_level_bpe(shared, tmp_path):
   """The published dict.txt of RoBERTa has GPT-2's ids by falling frequency."""
@@ -218,12 +207,3 @@ def test_a_dictionary_that_is_none_is_refused(lines, message, tmp_path):
   (tmp_path / 'dict.txt').write_text(lines)
   with pytest.raises(ValueError, match=message):
     fairseq_vocabulary.write(tmp_path, 7, tmp_path)
-
-
-def test_why_there_is_no_vocabulary(tmp_path):
-  why = lambda: fairseq_vocabulary.write(tmp_path, 7, None)[1][0]
-  assert 'no dict.txt' in why()
-  dictionary(tmp_path, ['12', '13', '14'])
-  assert 'has 8 ids with the special ones, the word table 7 rows' in why()
-  dictionary(tmp_path, ['ab@@', 'c'])
-  assert 'pieces of words' in why()

@@ -47,12 +47,7 @@ def compare(original, theirs, label: str) -> None:
   parity.close(ours['label_BGC'][label][:, 0], want[label], parity.LOGITS, label)
 
 
-@mutation("'attention/self/query attention/self/key ", "'attention/self/key attention/self/query ")
-@mutation(
-  "f'{into},{out}->{into}{out}'",
-  "f'{out},{into}->{into}{out}'",
-  file='bertjax/formats/originals/tensorflow_rows.py',
-)
+@mutation("','.join(reversed(theirs.split(',')))", 'theirs')
 def test_bert(tmp_path):
   model, tensors, given = originals.bert()
   originals.describe(tmp_path, 'bert_config.json', **given)
@@ -67,8 +62,8 @@ def test_bert(tmp_path):
 
 
 @mutation(
-  "'LayerNorm ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm_1'",
-  "'LayerNorm_1 ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm'",
+  "'LayerNorm ffn_1.intermediate.dense ffn_1.intermediate.output.dense LayerNorm_1'",
+  "'LayerNorm_1 ffn_1.intermediate.dense ffn_1.intermediate.output.dense LayerNorm'",
 )
 def test_albert(tmp_path):
   model, tensors, given = originals.albert()

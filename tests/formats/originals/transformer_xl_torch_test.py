@@ -83,12 +83,6 @@ def test_one_table_is_cut_to_clusters(golden, tmp_path):
   np.testing.assert_array_equal(words['cluster'], state['crit.cluster_weight'])
 
 
-def test_a_state_dict_alone_says_what_it_assumes(golden, tmp_path):
-  state, _ = golden('plain')
-  original = original_reading.read(transformer_xl_torch, save(tmp_path, state))
-  assert 'no args say pre_lnorm' in original.assumed[0] and 'dropout' not in original.model
-
-
 @pytest.mark.parametrize(
   'name, change, message',
   [

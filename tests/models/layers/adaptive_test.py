@@ -93,10 +93,7 @@ def test_loss_and_every_gradient_equal_the_formula_in_float64(div_val):
 
   loss, (grads, h_grad) = jax.value_and_grad(ours, (0, 1))(variables['params'], h_BPD)
   np.testing.assert_allclose(loss, total.item(), rtol=1e-5)
-  for name, found, theirs in (
-    ('h', h_grad, h),
-    *((k, grads[k], params[k]) for k in grads),
-  ):
+  for name, found, theirs in (('h', h_grad, h), *((k, grads[k], params[k]) for k in grads)):
     if name == 'projection_0':  # of the inputs alone: the head has its own
       assert theirs.grad is None and not np.any(found)
       continue
@@ -231,18 +228,3 @@ def test_flops_count_the_words_of_a_cluster_where_they_are():
   target_BP[0, :3], target_BP[1, :5] = 99, 100  # the last word of one cluster, the next one's first
   added = 6 * (3 * 32 * 60 + 5 * 16 * (cases.VOCAB - 100))
   assert objective.flops(batch) - before == added
-
-
-@pytest.mark.parametrize(
-  'fields, said',
-  [
-    (dict(cutoffs=(20, 300)), 'ascend between 0 and the 211 words'),
-    (dict(cutoffs=(50, 20)), 'must ascend'),
-    (dict(cutoffs=(50, 60), div_val=16), 'must divide config.model.width=64'),
-    (dict(div_val=4), 'set it to 1'),
-  ],
-  ids=str,
-)
-def test_clusters_that_do_not_fit_are_refused(fields, said):
-  with pytest.raises(ValueError, match=said):
-    lm.make(cases.config('transformer_xl', **fields))

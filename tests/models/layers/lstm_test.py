@@ -238,14 +238,6 @@ def test_candidates_differ_and_frequent_words_come_first():
   )
 
 
-def test_words_are_their_bytes_between_marks():
-  found, cut = char_cnn.characters(['ab', '<S>', 'é' * 30], 10)
-  begin, end, pad = char_cnn.BEGIN_WORD, char_cnn.END_WORD, char_cnn.PADDING
-  assert found[0].tolist() == [begin, 97, 98, end] + [pad] * 6
-  assert found[1].tolist() == [begin, char_cnn.BEGIN_TEXT, end] + [pad] * 7
-  assert found[2].tolist() == [begin, *('é' * 4).encode(), end] and cut == 1
-
-
 def test_a_kernel_is_dropped_once_for_all_rows_and_steps():
   layer, x_BTI, params = random_layer(weight_dropout=0.5)
   same = jnp.broadcast_to(x_BTI[:1], x_BTI.shape)

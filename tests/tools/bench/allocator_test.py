@@ -15,8 +15,3 @@ def test_only_what_xla_computes_has_one_arena(name, monkeypatch):
   monkeypatch.setattr(malloc, 'one_arena', lambda: asked.append('arena'))
   bench.prepare_memory([name, '--calls=1'])
   assert asked == ['pages', 'arena'] * (name in ('kernel', 'step'))
-
-
-def test_help_asks_for_nothing(monkeypatch):
-  monkeypatch.setattr(malloc, 'huge_pages', lambda: pytest.fail('asked'))
-  bench.prepare_memory([])

@@ -78,13 +78,6 @@ def test_examples_of_like_lengths_share_a_batch(rows, length_block):
   assert not all(orders)
 
 
-def test_rows_by_length_are_the_same_rows(rows):
-  ordered, number_n = rows.by_length()
-  assert (np.diff(ordered.size_n) >= 0).all() and sorted(number_n.tolist()) == list(range(37))
-  batch = ordered.batch(np.arange(37), False)
-  assert labels(batch) == number_n.tolist() and (batch['token_BT'][:, 0] == 100 + number_n).all()
-
-
 @mutation('own = label_n[number_n]', 'own = label_n[row_n % self.rows]')
 def test_a_row_is_an_example_with_its_label_and_padding(rows):
   batch = rows.batch(np.arange(8), True)
@@ -155,18 +148,6 @@ def test_lengths_have_the_least_padding(seed):
   )
   assert len(lengths) <= 4 and lengths[-1] == top
   assert tokens(lengths) == min(tokens((*found, top)) for found in others)
-
-
-def test_the_longest_rows_are_no_longer_than_the_run_has_them():
-  examples = Labelled([np.zeros(n) for n in (3, 30, 58)], [], {}, 0)
-  assert Rows(Store(), examples, 60, 0, 8).lengths == [8, 32, 60]
-
-
-def test_every_example_is_judged_once(rows):
-  batches = list(loader.eval_batches(rows, 8))
-  weight = np.concatenate([b['example_weight_BG'][:, 0] for b in batches])
-  label = np.concatenate([b['label_BG'][:, 0] for b in batches])
-  assert sorted(label[weight > 0].tolist()) == list(range(37)) and len(weight) == 40
 
 
 @mutation('type_T[ends(part_T)] = 2', 'type_T[0] = 2')

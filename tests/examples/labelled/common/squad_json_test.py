@@ -53,17 +53,6 @@ def test_other_forms_are_refused_with_their_place(tmp_path, questions, said):
     list(squad_json.read(str(file_of(tmp_path, *questions))))
 
 
-def test_other_files_are_refused(tmp_path):
-  with pytest.raises(UserError, match='there is no file'):
-    list(squad_json.read(str(tmp_path / 'nowhere.json')))
-  (tmp_path / 'lines.json').write_text('{"id": 1}\n{"id": 2}\n')
-  with pytest.raises(UserError, match='expected one JSON object in the form of SQuAD'):
-    list(squad_json.read(str(tmp_path / 'lines.json')))
-  (tmp_path / 'a.tsv').write_text('id\tquestion\n')
-  with pytest.raises(UserError, match='expected questions in the form of SQuAD'):
-    list(squad_json.read(str(tmp_path / 'a.tsv')))
-
-
 def test_the_real_files_are_read(shared):
   count = {
     'downstream/squad/dev-v2.0-half': (6078, 3168), 'downstream/squad/derived-v1.1-dev': (803, 0),

@@ -5,7 +5,6 @@ import pytest
 from mutation import mutation
 from slow_imports import transformers
 
-from bertjax.errors import UserError
 from bertjax.examples.labelled.common import texts
 from bertjax.text import sentences
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -49,22 +48,6 @@ def test_rows_are_those_of_berts_tokenizer(shared, single):
     np.testing.assert_array_equal(row.id_n, want['input_ids'])
     np.testing.assert_array_equal(row.type_n, want['token_type_ids'])
     assert row.cut == 0
-
-
-def test_robertas_pairs_have_two_separators(shared):
-  folder = shared / 'tokenizers' / 'roberta'
-  theirs = transformers.RobertaTokenizerFast.from_pretrained(folder)
-  (row,) = texts.rows([['The cat'], ['sat down']], load_vocabulary(folder), 64, 2)
-  np.testing.assert_array_equal(row.id_n, theirs('The cat', 'sat down')['input_ids'])
-
-
-def test_no_row_is_longer_than_asked(shared):
-  vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')
-  rows = texts.rows(list(zip(*SAID, strict=True)), vocabulary, 16, 1)
-  assert max(len(row.id_n) for row in rows) == 16
-  assert [row.cut > 0 for row in rows] == [True, True, False, False, True]
-  with pytest.raises(UserError, match='leaves no room'):
-    texts.rows([['a'], ['b']], vocabulary, 4, 1)
 
 
 @mutation('row.second or width : width] = 1', 'width : width] = 1')
