@@ -6,7 +6,7 @@ from mutation import mutation
 
 from bertjax.config import sections, timeline
 from bertjax.errors import UserError
-from bertjax.evals import choice, classification, tagging
+from bertjax.evals import choice, classification, generated, tagging
 from bertjax.evals.squad import scores
 from bertjax.examples.labelled import classify, tags
 from bertjax.examples.labelled.common import from_config
@@ -25,6 +25,7 @@ RECIPES = [
   'text:classes',
   'text:number',
   'ulmfit:classes',
+  'write:t5',
   'tagging:ner',
   'tagging:pos',
   'chinese:chnsenticorp',
@@ -58,8 +59,9 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
   if recipe in ('text:classes', 'ulmfit:classes'):  # which the user names
     config.data.task.classes = ('a', 'b')
   task, options = from_config.task_of(config.data.task)
-  (classes,) = task.classes(options).values()
+  (classes,) = task.classes(options).values() or (0,)
   names = dict(
+    write=lambda: generated.NAMES,
     classify=lambda: classification.names(classes),
     tags=lambda: tagging.names(options.scheme),
     choice=lambda: choice.NAMES,

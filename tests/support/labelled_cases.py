@@ -39,6 +39,10 @@ CASES = {
     'squad:v2', 'asked', ASKED | {'model.answers': 'electra', 'model.token_labels': ()},
   ),
   'texts, pooled': ('ulmfit:classes', 'stars', STARS | RECURRENT),
+  'written': (
+    'write:t5', 'stars', {'data.task.read': 'stars: {text}', 'data.task.write': 'stars',
+    'data.task.target_length': 8, 'model.head_size': 8, 'model.tied': False},
+  ),
   'features of a frozen encoder': ('probe:ner', 'names', NAMES),
 }  # fmt: skip
 
