@@ -233,9 +233,9 @@ def test_a_family_is_fine_tuned_as_its_original_was(recipe):
 def test_only_electra_decays_by_layer_and_only_roberta_decays_norms():
   of = lambda family: whole(glue.get_config(f'cola,{family}')).optimizer
   decays = {family: of(family).layer_decay for family in families.having('cola')}
-  assert decays == dict(bert=1.0, roberta=1.0, albert=1.0, electra=0.8, electra_large=0.9)
+  assert decays == dict(bert=1.0, roberta=1.0, albert=1.0, electra=0.8, electra_large=0.9, gpt=1.0)
   assert [f for f in decays if len(of(f).decay) == 1] == ['roberta']
-  assert [f for f in decays if of(f).eps_first] == ['roberta']
+  assert [f for f in decays if of(f).eps_first] == ['roberta', 'gpt']
   assert glue.get_config('rte,roberta').data.task.separators == 2
 
 

@@ -26,7 +26,7 @@ def of(model: Mapping[str, Any], where: str) -> Encoder:
   if 'labels' not in found.model:
     raise UserError(
       f'{where} is a model of config.model.name={model["name"]!r}, which has no heads for labels: '
-      'expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT or XLNet'
+      'expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT, XLNet or GPT'
     )
   return found
 
