@@ -14,12 +14,10 @@ from mutation import mutation
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
+from bertjax.models.layers import decoding
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import choose
 from bertjax.types import Context
-from bertjax.use import decoding
-
-MUTATED = 'bertjax/models/gpt.py'
 
 NO_DROPOUT = dict(embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0)
 FIELDS = dict(
@@ -107,9 +105,7 @@ def mean_loss(model, batch, weight_BT=None):
   return rows
 
 
-@mutation(
-  'gpt: the norm at the end is left out', "if self.norms == 'before':", "if self.norms == 'never':"
-)
+@mutation("if self.norms == 'before':", "if self.norms == 'never':")
 def test_gpt2_is_the_original(golden):
   theirs, config = golden('gpt2_original')
   sizes = config['hparams']
@@ -125,11 +121,7 @@ def test_gpt2_is_the_original(golden):
   )
 
 
-@mutation(
-  'gpt: positions are no words of the softmax',
-  'self.vocab_size + self._own_rows)',
-  'self.vocab_size)',
-)
+@mutation('self.vocab_size + self._own_rows)', 'self.vocab_size)')
 def test_gpt1_is_the_original(golden):
   theirs, sizes = golden('gpt1_original')
   model = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
@@ -155,16 +147,14 @@ def choices_of(x, mask):
 
 
 @mutation(
-  'gpt: long texts weigh more among the words that are learned beside a label',
   'jnp.maximum(jnp.sum(of_BGT, -1), 1)',
   '8.0',
-  file='bertjax/objectives/combine/next_words.py',
   case='0.5',
 )
 @mutation(
-  'gpt: the first token stands for a choice',
   'read_BGD = pool(x_BTD, batch, self.pooling)',
   'read_BGD = x_BTD[:, :2]',
+  file='bertjax/models/gpt.py',
 )
 @pytest.mark.parametrize('factor', [0.0, 0.5])
 def test_fine_tuning_on_choices_is_the_original(golden, factor):
@@ -197,7 +187,6 @@ def test_fine_tuning_on_choices_is_the_original(golden, factor):
 
 
 @mutation(
-  'gpt: a pair in both orders has the label of one',
   'jnp.sum(read_BGD, 1, keepdims=True)',
   'read_BGD[:, :1]',
 )
@@ -230,18 +219,8 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
   assert 0.4 < zero < 0.6  # the softmax reads the dropped table
 
 
-@mutation(
-  'gpt: positions are counted from the first column',
-  'jnp.cumsum(real_BT, 1) - 1',
-  'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1',
-  file='bertjax/models/layers/cache.py',
-)
-@mutation(
-  'gpt: padding before a prompt is seen',
-  '(real_BS[:, None] & (column_TS <= 0)[None])',
-  '(column_TS <= 0)[None]',
-  file='bertjax/models/layers/cache.py',
-)
+@mutation('jnp.cumsum(real_BT, 1) - 1', 'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1')
+@mutation('(real_BS[:, None] & (column_TS <= 0)[None])', '(column_TS <= 0)[None]')
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 @pytest.mark.parametrize('one_table', [True, False])
 def test_a_text_token_by_token_is_the_whole_text(one_table, dtype):

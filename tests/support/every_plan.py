@@ -9,6 +9,7 @@ from bertjax.store.reader import Store, open_store
 
 LENGTH, ROWS, REUSE = 48, 8, 24
 PLANS = dict(
+  bilm_columns=dict(name='bilm_columns', ends='sep'),
   blocks=recipes.ROBERTA_PLAN,
   chunks=dict(name='chunks', ends='sep', across=True),
   dialogues=DIALOGUES,
@@ -64,8 +65,7 @@ def write_text(path) -> Store:
   special = memory.special | dict(eod=memory.special['unk'])
   vocabulary = dict(type='t', size=memory.vocabulary_size, sha256='', special=special)
   columns = dict(
-    language=by_document(memory.columns['language']),
-    role=by_document(np.arange(len(s) - 1) % 2),
+    language=by_document(memory.columns['language']), role=by_document(np.arange(len(s) - 1) % 2)
   )
   write_store(
     path, split(memory.tokens), vocabulary, memory.word_starts, split(memory.units), columns,

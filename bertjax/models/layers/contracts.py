@@ -164,7 +164,8 @@ class StreamModel(Model):
     self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
     """Runs the model. Returns dict with word, `Scores` or `AdaptiveScores` at every position;
-    last_BTD; carry, for the next batch; hidden_LBTD and embedded_BTD if asked.
+    last_BTD; carry, for the next batch; hidden_LBTD and embedded_BTD if asked; penalties, terms of
+    its own that are trained beside the loss, where it has some.
 
     Args:
       batch: see types.py.
