@@ -121,7 +121,7 @@ def test_gpt2_is_the_original(golden):
   )
 
 
-@mutation('self.vocab_size + self._own_rows)', 'self.vocab_size)')
+@mutation('self.vocab_size + self._own_rows, False', 'self.vocab_size, False')
 def test_gpt1_is_the_original(golden):
   theirs, sizes = golden('gpt1_original')
   model = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
