@@ -157,7 +157,7 @@ def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
   assert not (tmp_path / 's.partial').exists()
 
 
-@pytest.mark.parametrize('module, name', [(store_writer, '_save'), (unfinished, '_give_name')])
+@pytest.mark.parametrize('module, name', [(store_writer, '_save'), (unfinished, 'give_name')])
 def test_broken_off_in_the_first_part_or_before_its_name_it_goes_on(tmp_path, vocab, module, name):
   write_text(tmp_path / 'a.txt')
   stop = lambda patch: patch.setattr(module, name, _interrupt)
@@ -169,7 +169,7 @@ def _interrupt(*_):
 
 
 @mutation('os.write(file.fileno(), json.dumps(said).encode())', 'file.write(json.dumps(said))')
-@mutation("<= {f'{_PROGRESS}.tmp'}:", '<= set():')
+@mutation("<= {f'{PROGRESS}.tmp'}:", '<= set():')
 def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vocab):
   write_text(tmp_path / 'a.txt')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab)

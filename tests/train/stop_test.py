@@ -210,7 +210,7 @@ def test_two_processes_begin_with_the_model_of_a_run(rich_store, straight, tmp_p
 
 
 @pytest.mark.full
-@mutation('if error := self._failed_elsewhere():', 'if error := None:')
+@mutation("if error := not alone and hosts.told('stop/failed'):", 'if error := None:')
 def test_an_error_of_one_process_ends_the_other_soon(rich_store, tmp_path):
   """Process 0 alone meets the lock of another run; process 1 waits for it then."""
   workdir = tmp_path / 'run'
