@@ -29,6 +29,7 @@ import jax
 from bertjax import models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config
 from bertjax.formats import directory, huggingface
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
@@ -132,10 +133,10 @@ def _fields(name: str) -> Mapping[str, Any]:
 
 
 def _for_run(name: str, config: Any) -> Source:
-  """Opens a whole model as a run takes it: where that learns from labelled examples, its
-  encoder."""
+  """Opens a whole model as a run takes it: where that learns labels of examples, its encoder."""
   source = open_source(name)
-  return encoder_of(source) if config.data.reader == 'labelled' else source
+  labelled = config.data.reader == 'labelled' and from_config.has_labels(config.data.task)
+  return encoder_of(source) if labelled else source
 
 
 def encoder_of(source: Source) -> Source:
