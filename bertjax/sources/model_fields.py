@@ -13,8 +13,8 @@ from bertjax.models.layers import heads
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'pooling', 'attend', 'generator', 'generator_width', 'generator_layers',
-  'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
+  'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
+  'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
   'word_dropout', 'input_dropout', 'weight_dropout', 'hidden_dropout', 'inner_dropout', 'ar', 'tar',
   'ar_of', 'init_range', 'segment', 'chunk', 'pooled', 'inner',
 )  # fmt: skip
@@ -61,8 +61,7 @@ def of_parts(
   init_from: Any, fields: Callable[[str], Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the SHAPELESS fields by which the subtrees of `config.init_from` are read, and lines
-  about sources that do not say theirs. Raises UserError: subtrees are read by different values of a
-  field.
+  about sources that do not say theirs. UserError: subtrees are read by different values of a field.
 
   Args:
     init_from: a tuple of (checkpoint, from path, to path, layers).
