@@ -191,28 +191,6 @@ def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vo
 
 
 @pytest.mark.full
-def test_kill_9_at_random_moments_leaves_no_trace(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=60_000)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.05, workers=2)
-  subprocess.run(command(output=tmp_path / 'whole', **given), check=True, cwd=ROOT)
-  progress = tmp_path / 's.partial/progress.json'
-  note = lambda: progress.read_bytes() if progress.exists() else b''
-  draw, kills = random.Random(0), 0
-  while not (tmp_path / 's').exists():
-    before = note()
-    process = subprocess.Popen(command(output=tmp_path / 's', **given), cwd=ROOT)
-    while kills < 5 and process.poll() is None and note() == before:
-      time.sleep(0.01)  # until it writes parts of its own
-    if kills < 5:
-      time.sleep(draw.uniform(0, 0.3))
-      kills += process.poll() is None
-      process.send_signal(signal.SIGKILL)
-    process.wait()
-  assert kills == 5
-  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
-
-
-@pytest.mark.full
 def test_memory_does_not_grow_with_the_corpus(tmp_path, vocab):
   write_text(tmp_path / 'a.txt', documents=50_000)
   (tmp_path / 'b.txt').write_text((tmp_path / 'a.txt').read_text() * 6)
