@@ -85,9 +85,8 @@ def rows_of(
   return rows, cut
 
 
-def judged(nll_n: np.ndarray, size_n: np.ndarray, right_n: Sequence[int]) -> dict[str, float]:
+def judged(nll_n: np.ndarray, size_n: np.ndarray, right_n: np.ndarray) -> dict[str, float]:
   """Returns the scores of -log p of the answers, as many of each question, and their tokens."""
-  right_n = np.asarray(right_n)
   by = lambda x_n: np.mean(x_n.reshape(len(right_n), -1).argmin(1) == right_n)
   majority = np.bincount(right_n).max() / len(right_n)
   return dict(
@@ -106,7 +105,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   asked = list(choice.read(options.file, task))[: options.examples or None]
   if not asked or any(len(q.choices) != len(asked[0].choices) for q in asked):
     raise UserError(f'{subject.key}.file={options.file}: expected questions with as many answers')
-  right_n = [choice.right(question, 'index') for question in asked]
+  right_n = np.array([choice.right(question, 'index') for question in asked])
   special, vocabulary = subject.store.special, read_vocabulary(subject.store.path / 'vocab')
   first = next((special[role] for role in ('eos', 'sep', 'cls') if special.get(role)), None)
   length = options.length or subject.config.length
