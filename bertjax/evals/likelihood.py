@@ -81,7 +81,7 @@ def rows_of(
       columns = range(len(ids) - len(own_n) - 1, len(ids) - 1)
       if columns[0] < 0:
         raise UserError(f'{question.place}: expected a context, got none')
-      rows.append(Row(np.array(ids, np.int32), columns, own_n))
+      rows.append(Row(np.array(ids, np.int32), columns, own_n.tolist()))
   return rows, cut
 
 

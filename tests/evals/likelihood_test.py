@@ -65,7 +65,7 @@ def test_a_long_context_loses_its_beginning(rich_store):
   assert cut == 2
   for row, long in zip(rows, whole, strict=True):
     assert row.id_n.tolist() == [7, *long.id_n[-4:]]
-    assert row.targets.tolist() == long.targets.tolist()
+    assert row.targets == long.targets
     assert list(row.columns) == [c + 5 - len(long.id_n) for c in long.columns]
   with pytest.raises(UserError, match='line 1: expected answers of 1 to 1 tokens'):
     likelihood.rows_of([asked], vocabulary, 7, 3)
