@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import memory
-from bertjax.models.layers.cache import Writing
 from bertjax.models.layers.heads import Head, at_targets, declared
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch
@@ -206,9 +205,9 @@ class StreamModel(Model):
 class WritingModel(Model):
   """Writes a text token by token: the model of `use/generate.py`."""
 
-  def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
+  def start(self, batch: Batch, room: int) -> tuple[Array, Any]:
     """Reads what a text begins with, all at once. Returns float32 logits_BV of the next token, -inf
-    where it is no word; and the text so far.
+    where it is no word; and the text so far, arrays with the rows first.
 
     Args:
       batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
@@ -217,7 +216,7 @@ class WritingModel(Model):
     """
     raise NotImplementedError
 
-  def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
+  def step(self, token_B: Array, text: Any) -> tuple[Array, Any]:
     """Writes a token of each row; returns the logits of the next one, and the text."""
     raise NotImplementedError
 
