@@ -193,8 +193,8 @@ class TransformerXL(Remembering, StreamModel, WritingModel, kw_only=True):
     out = self(batch, text)
     last_B1 = jnp.full_like(batch['token_BT'][:, :1], batch['token_BT'].shape[1] - 1)
     scores = at_targets(out['word'], dict(target_pos_BP=last_B1))
-    score = log_probabilities if isinstance(scores, AdaptiveScores) else logits
-    return score(scores)[:, 0], out['carry']
+    many = isinstance(scores, AdaptiveScores)
+    return (log_probabilities(scores) if many else logits(scores))[:, 0], out['carry']
 
   def _words(self, init: Init, dtype: Any) -> tuple[Callable, Callable]:
     """(token_BT -> x_BTD, h_BPD -> scores), over the same tables."""

@@ -261,13 +261,8 @@ def test_initial_values_are_those_of_the_original():
   assert abs(scale.mean() - 1) < 0.01 and 0.015 < scale.std() < 0.025
 
 
-@mutation(
-  "self.clone(mem_len=columns + room), rows, 'empty'", "self.clone(mem_len=4), rows, 'empty'"
-)
-@mutation(
-  "self.clone(mem_len=columns + room), rows, 'empty'",
-  "self.clone(mem_len=columns + room), rows, 'zeros'",
-)
+@mutation('self.clone(mem_len=columns + room)', 'self.clone(mem_len=4)')
+@mutation("room), rows, 'empty')", "room), rows, 'zeros')")
 @pytest.mark.parametrize('cutoffs', [(), (50, 120)])
 def test_a_text_token_by_token_is_the_whole_text(cutoffs):
   """Whatever stands before a short prompt; nothing falls out of the memory."""

@@ -118,7 +118,7 @@ def make_rival(
   (name,) = fields['architectures']
   net = getattr(transformers, name)(getattr(transformers, name).config_class(**fields)).eval()
   net.generation_config.eos_token_id = None
-  given = dict(input_ids=torch.tensor(prompt_BT, dtype=torch.long))
+  given: dict[str, Any] = dict(input_ids=torch.tensor(prompt_BT, dtype=torch.long))
   given['attention_mask'] = torch.ones_like(given['input_ids'])
   if kind == 'prefill':
     if net.config.is_encoder_decoder:
