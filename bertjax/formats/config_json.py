@@ -12,7 +12,11 @@ from bertjax.formats.family import Family, Field
 
 # config.json's name of a special token's id -> its role in a vocabulary.
 SPECIAL = dict(pad_token_id='pad', bos_token_id='cls', eos_token_id='sep')
-FURTHER = dict(cls_token_id='cls', sep_token_id='sep')  # of classes whose `write` has them
+# The same of classes whose `write` has them.
+FURTHER = dict(
+  cls_token_id='cls', sep_token_id='sep', decoder_start_token_id='sep', forced_bos_token_id='cls',
+  forced_eos_token_id='sep',
+)  # fmt: skip
 # Fields of config.json that change nothing of what a model computes: how it was saved, what a call
 # returns; ids, names and sizes, which stand elsewhere; and with '=', defaults that no class reads.
 HARMLESS = """

@@ -35,7 +35,6 @@ from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
 from bertjax.models.layers.contracts import StreamModel, WritingModel
 from bertjax.models.layers.encoder import ended, scanned
-from bertjax.models.layers.heads import Head
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
@@ -185,11 +184,6 @@ class GPT(StreamModel, WritingModel):
   def room(self) -> int:
     """Columns of the longest row that the model can take."""
     return self.positions
-
-  @property
-  def output_heads(self) -> tuple[Head, ...]:
-    """The words."""
-    return (Head('word', 'word', self.vocab_size, ''),)
 
   @property
   def has_segments(self) -> bool:

@@ -192,7 +192,13 @@ class StreamModel(Model):
 
 
 class WritingModel(Model):
-  """Writes a text token by token: the model of `use/generate.py`."""
+  """Writes a text token by token: the model of `use/generate.py`. It scores words alone, of
+  `vocab_size` ids, by its own word table."""
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The words."""
+    return (Head('word', 'word', self.vocab_size, ''),)  # pyright: ignore
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
     """Reads what a text begins with, all at once. Returns float32 logits_BV of the next token, -inf
@@ -200,7 +206,8 @@ class WritingModel(Model):
 
     Args:
       batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
-        it is the prompt, padded in front; of one with a second text the text that is read.
+        it is the prompt, padded in front; of one with a second text the text that is read, and
+        out_token_BU what the second begins with, in every row as many.
       room: static; tokens that may be written.
     """
     raise NotImplementedError
@@ -212,6 +219,12 @@ class WritingModel(Model):
 
 class PairModel(WritingModel):
   """Reads a text and scores the words of a second one: the model of `objectives/seq2seq.py`."""
+
+  @property
+  def framed(self) -> bool:
+    """True if both texts are [CLS] text [SEP] and the decoder begins with [SEP] (BART); else they
+    are text [SEP], and it begins with the id 0 (T5)."""
+    return False
 
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False

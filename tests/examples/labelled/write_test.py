@@ -33,12 +33,12 @@ def spelled(ids):
 
 
 @mutation(
-  'np.append(ids[: length - 1], end)',
-  'np.append(ids, end)[:length]',
+  '*frame.before, *ids[:room], *frame.after], np',
+  '*frame.before, *ids, *frame.after][:length], np',
 )
 @mutation(
-  'np.append(START, ids[:-1])',
-  'np.append(START, ids[1:])',
+  'np.append(frame.begin, ids[:-1])',
+  'np.append(frame.begin, ids[1:])',
 )
 def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   found = encode(RECORDS)
@@ -56,11 +56,27 @@ def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   assert served.template()['out_token_BU'].shape == (1, 8)
 
 
+def test_framed_texts_begin_with_cls_and_the_decoder_with_sep():
+  class Framed(Letters):
+    special = dict(cls=0, sep=2, pad=1)
+
+  options = dataclasses.replace(OPTIONS, framed=True)
+  found = TASK.encode([Record('f.tsv, line 2', RECORDS[0])], options, Framed(), 9)
+  assert spelled(found.id_n[0]) == [0, *'say z o', 2] and found.cut == 1
+  assert spelled(found.second['out_token'][0]) == [2, 0, *'abc']
+  assert spelled(found.second['target'][0]) == [0, *'abc', 2]
+  with pytest.raises(UserError, match='the vocabulary has no cls'):
+    encode(RECORDS, options)
+
+
 @pytest.mark.parametrize(
   ('row', 'said'),
   [
     (dict(c=''), "line 2: expected a text in 'c', got '', which has no token"),
-    (dict(c='abcdef'), "line 2: 'c' has 7 tokens with its end, expected .*target_length=6 at most"),
+    (
+      dict(c='abcdef'),
+      "line 2: 'c' has 7 tokens with its special ones, expected .*target_length=6 at most",
+    ),
     (dict(c=3), "line 2: expected a string in 'c', got 3"),
     (dict(a=None), "line 2: expected a string in 'a', got None"),
   ],
