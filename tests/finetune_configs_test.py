@@ -25,6 +25,7 @@ RECIPES = [
   'text:classes',
   'text:number',
   'write:t5',
+  'write:bart',
   'tagging:ner',
   'tagging:pos',
   'chinese:chnsenticorp',

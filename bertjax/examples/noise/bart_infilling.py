@@ -115,7 +115,7 @@ def _hidden(rows: Rows, options: Options, store, token_n: np.ndarray):
   covered_n, begun_n = pick(np.cumsum(cover_w)[:-1] > 0), pick(begun_w)
   hidden_n = covered_n | (begun_n & ~start_n)
   room_E = np.bincount(rows.example_n[hidden_n], minlength=examples)
-  return hidden_n, begun_n & start_n & ~covered_n, np.minimum(added_E, room_E)
+  return hidden_n, begun_n & start_n, np.minimum(added_E, room_E)
 
 
 def _spans(rows: Rows, options: Options, words_E: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
