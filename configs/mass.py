@@ -4,10 +4,10 @@
       --config.data.input='text/*.txt' --config.data.vocab=vocab.txt
 
 Sizes: test, tiny (ours), base. The model, its optimizer and its steps are those of the code for
-summaries (MASS-summarization), whose blocks of 64 are config.data.mask.block=64 and ends=0; the run
-of half a text, at its ends more often than elsewhere, is that of the paper and of the code for
-translation (MASS-unsupNMT). There the decoder does not see the [MASK] of the encoder's text and
-there are several languages; here it does, and there is one.
+summaries (MASS-summarization), whose blocks of 64 are config.data.mask.block=64 and edges=0; the
+run of half a text, which lies at the text's ends more often than elsewhere, is that of the paper
+and of the code for translation (MASS-unsupNMT). There the decoder does not see the [MASK] of the
+encoder's text and there are several languages; here it does, and there is one.
 """
 
 from bertjax.cited import cited
@@ -45,7 +45,7 @@ def get_config(arg: str | None = None):
 
   c.data.plan = cited('ours: whole texts, in pieces', name='chunks', ends='', across=False)
   c.data.mask = cited(
-    RUNS, name='mass_runs', rate=0.5, block=0, ends=0.2, mask_share=0.8, random_share=0.1,
+    RUNS, name='mass_runs', rate=0.5, block=0, edges=0.2, mask_share=0.8, random_share=0.1,
     static=False,
   )  # fmt: skip
   c.data.update(cited('ours: short texts share a row', pack=16))

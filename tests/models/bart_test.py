@@ -110,7 +110,7 @@ def test_texts_are_those_of_transformers(case):
     ).numpy()[:, 2:]  # fmt: skip
     function = lambda v, b, how=how: decoding.written(case.model, 211, how, NEW, BEGIN, v, b)
     found = jax.jit(function)(variables, reads).token_BKN[:, 0]
-    assert len(np.unique(wanted)) > 3
+    assert len(np.unique(wanted)) > 2
     for mine, theirs in zip(np.asarray(found), wanted, strict=True):
       mine, theirs = (decoding.until(each, BEGIN) for each in (mine, theirs))
       assert mine == theirs[: len(mine)]

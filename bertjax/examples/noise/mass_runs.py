@@ -3,7 +3,7 @@
 Song et al. 2019; microsoft/MASS, MASS-unsupNMT/src/trainer.py:restricted_mask_sent and
 MASS-summarization/mass/masked_dataset.py. The text is [CLS] tokens [SEP]. Of each block of `block`
 tokens behind its [CLS] a run is hidden, round(rate * block) of them (half to even); with 0 the run
-is that share of the whole text. With probability `ends` it begins with its block, with `ends` it
+is that share of the whole text. With probability `edges` it begins with its block, with `edges` it
 ends with it, else it lies anywhere, each place equally likely. Of the hidden tokens mask_share show
 [MASK], random_share a random id, the others stay.
 
@@ -33,7 +33,7 @@ class Options:
   Attributes:
     rate: share of a block that is hidden.
     block: tokens of a block; 0: the whole text.
-    ends: chance of a run to begin its block, and to end it.
+    edges: chance of a run to begin its block, and to end it.
     mask_share: of the hidden tokens, the share that shows [MASK].
     random_share: of these, the share that shows a random id.
     static: the same runs in every epoch.
@@ -41,7 +41,7 @@ class Options:
 
   rate: PositiveShare
   block: Natural
-  ends: Share
+  edges: Share
   mask_share: Share
   random_share: Share
   static: bool
@@ -75,8 +75,8 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   run_b = np.minimum(hidden(share_b, options.rate), size_b)
   coin_b = counter_rng.uniform(targets.bits(rows, _COIN, example_b, number_b))
   place_b = counter_rng.below(targets.bits(rows, _BEGIN, example_b, number_b), size_b - run_b + 1)
-  place_b = np.where(coin_b < options.ends, 0, place_b)
-  place_b = np.where(coin_b >= 1 - options.ends, size_b - run_b, place_b)
+  place_b = np.where(coin_b < options.edges, 0, place_b)
+  place_b = np.where(coin_b >= 1 - options.edges, size_b - run_b, place_b)
   owner_h, offset_h = ragged(run_b)
   column_h = (begin_b + place_b)[owner_h] + offset_h
   at_h = first_E[example_b][owner_h] + column_h
@@ -98,10 +98,10 @@ def _shown(rows: Rows, options: Options, store, true_h, example_h, column_h) -> 
 
 def _check(options: Options, store, length: int) -> None:
   framed.check(options, store, length)
-  if options.mask_share + options.random_share > 1 or options.ends > 0.5:
+  if options.mask_share + options.random_share > 1 or options.edges > 0.5:
     raise UserError(
-      'config.data.mask: expected mask_share + random_share <= 1 and ends <= 0.5, got '
-      f'{options.mask_share}, {options.random_share} and {options.ends}'
+      'config.data.mask: expected mask_share + random_share <= 1 and edges <= 0.5, got '
+      f'{options.mask_share}, {options.random_share} and {options.edges}'
     )
 
 

@@ -66,7 +66,7 @@ def test_a_run_is_that_of_the_original(golden, length):
     assert place[0] >= 0 and place[-1] + 1 < length
 
 
-@mutation('coin_b < options.ends, 0, place_b', 'coin_b < 0, 0, place_b')
+@mutation('coin_b < options.edges, 0, place_b', 'coin_b < 0, 0, place_b')
 def test_runs_lie_at_the_ends_as_often_as_in_the_original(golden):
   theirs = json.loads(str(golden['config']))['cases']['mass_position_counts_of_20000']
   first = np.array([place[0] for _, _, _, place, _ in made([np.arange(5, 24)] * 20000, CLEAR)])
@@ -89,7 +89,7 @@ def test_hidden_tokens_show_what_is_asked_for():
 
 
 def test_blocks_have_a_run_each_and_both_texts_the_sizes_that_are_promised():
-  options = dataclasses.replace(CLEAR, block=64, ends=0.0, rate=0.15)
+  options = dataclasses.replace(CLEAR, block=64, edges=0.0, rate=0.15)
   for n in (1, 62, 63, 64, 130, 200):
     ((whole, read, given, place, target),) = made([np.arange(5, 5 + n)], options)
     np.testing.assert_array_equal(target, whole[place + 1])
@@ -98,5 +98,5 @@ def test_blocks_have_a_run_each_and_both_texts_the_sizes_that_are_promised():
     assert len(blocks) == -(-(n + 1) // 64) and count.max() <= 10
     assert mass_runs.sizes(options, n) == dict(T=len(read), U=len(target))
     assert mass_runs.sizes(RUNS, n)['U'] >= len(next(made([whole[1:-1]], RUNS))[3])
-  with pytest.raises(UserError, match='ends <= 0.5'):
-    mass_runs.MASKING.check(dataclasses.replace(RUNS, ends=0.6), None, 64)
+  with pytest.raises(UserError, match='edges <= 0.5'):
+    mass_runs.MASKING.check(dataclasses.replace(RUNS, edges=0.6), None, 64)
