@@ -51,7 +51,7 @@ from bertjax.store.unfinished import is_finished, owned, refuse_foreign
 from bertjax.store.verify import faults, plan_faults
 from bertjax.text import phrases, sentence_split
 from bertjax.text.files import find_files
-from bertjax.text.left_out import LeftOut
+from bertjax.text.left_out import NAMED, LeftOut
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 _VOCAB = flags.DEFINE_string(
@@ -95,7 +95,6 @@ _OF_TEXT = (
 
 
 def _check_flags() -> None:
-  """Raises UserError unless --verify stands alone, or --input and --vocab are there."""
   given = [name for name in ('input', 'vocab') if flags.FLAGS[name].value is not None]
   if len(given) != (0 if _VERIFY.value else 2):
     said = ', '.join(f'--{name}' for name in given) or 'neither'
@@ -177,7 +176,7 @@ def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Parti
       bar.show(read, corpus.done(stats.documents))
     rate = (partial.tokens - before) / bar.seconds
   stats.bad_lines = corpus.left_out.count
-  stats.name_bad(corpus.left_out.named)
+  stats.bad_first = list(dict.fromkeys([*corpus.left_out.named, *stats.bad_first]))[:NAMED]
   if not partial.train.documents:
     raise UserError(
       f'{text_flags.INPUT.value} has no text: {stats.documents} documents, all empty'

@@ -2,14 +2,11 @@
 
 import contextlib
 import csv
-import functools
 import itertools
 import pathlib
 import re
 
-from absl import logging
-
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn_once
 from bertjax.text import compressed
 
 TEXT, JSON, CSV, TSV, PARQUET = 'text', 'JSON lines', 'CSV', 'TSV', 'Parquet'
@@ -47,10 +44,9 @@ def kind_of(path: pathlib.Path) -> str | None:
 
 
 def check(path: pathlib.Path, lines: bool = False) -> str:
-  """Returns the kind of a file by its name, TEXT where neither name nor first bytes say otherwise;
-  a file called text that looks like something else is logged once. With `lines` it is read line by
-  line, whatever its name. Raises UserError for UTF-16, lines that end with CR alone, an archive,
-  and an unnamed table, JSON or bytes that are no text."""
+  """Returns the kind of a file by its name, TEXT where nothing says otherwise, and with `lines`;
+  one called text that looks like something else is logged. UserError: UTF-16, lines that end with
+  CR alone, an archive, an unnamed table, JSON or bytes that are no text."""
   kind = TEXT if lines else kind_of(path)
   if kind == PARQUET:
     if compressed.suffix(path):
@@ -62,16 +58,11 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
   if kind is None:
     _check_unnamed(path, head)
   elif kind == TEXT and not lines and (looks := _looks_like(head)):
-    _say_once(
+    warn_once(
       f'{path} looks like {looks[0]} and is read as plain text, by its name; to be read as '
       f'that it needs a name that ends with {looks[1]}'
     )
   return kind or TEXT
-
-
-@functools.cache
-def _say_once(line: str) -> None:
-  logging.warning(line)
 
 
 def _check_encoding(path: pathlib.Path, head: bytes) -> None:

@@ -83,8 +83,7 @@ def draw(monkeypatch, golden, step):
 
 
 @mutation(
-  'word = Scores(dropped_BTD, word_VD, bias_V,',
-  'word = Scores(dropped_BTD, word_VD, 0 * bias_V,',
+  'word = Scores(dropped_BTD, word_VD, bias_V,', 'word = Scores(dropped_BTD, word_VD, 0 * bias_V,'
 )
 def test_segments_have_the_scores_and_states_of_fastai(golden):
   config = config_of(golden)
@@ -101,15 +100,9 @@ def test_segments_have_the_scores_and_states_of_fastai(golden):
     np.testing.assert_allclose(state.cell_BC, golden[f'lm/eval/state/c{number}'][0], atol=3e-7)
 
 
-@mutation(
-  "dropped_BTD if self.activation_of == 'dropped' else x_BTD",
-  'x_BTD',
-)
+@mutation("dropped_BTD if self.activation_of == 'dropped' else x_BTD", 'x_BTD')
 @mutation('word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
-@mutation(
-  'self.hidden_dropout, noise, f',
-  '0.0, None, f',
-)
+@mutation('self.hidden_dropout, noise, f', '0.0, None, f')
 def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
   config = config_of(golden)
   objective, params = lm.make(config), ours(golden, 'lm/param/')

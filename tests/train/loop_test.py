@@ -2,15 +2,14 @@
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-import time
 import types
 from unittest import mock
 
 import cases
+import forks
 import numpy as np
 import pytest
 from mutation import mutation
@@ -22,9 +21,19 @@ from bertjax.train import first_state, loop
 
 @pytest.fixture(scope='module')
 def straight(rich_store, tmp_path_factory):
-  """The uninterrupted run."""
+  """The uninterrupted run, which needs neither TensorFlow nor torch."""
   workdir = tmp_path_factory.mktemp('straight')
-  done = run(rich_store, workdir)
+  blocked = 'tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text', 'torch'
+  code = (
+    'import runpy, sys\n'
+    f'for name in {blocked!r}: sys.modules[name] = None\n'
+    f'sys.argv = {command(rich_store, workdir)[2:]!r}\n'
+    "runpy.run_module('bertjax.main', run_name='__main__')\n"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, env=environment(), text=True, capture_output=True,
+    timeout=600, check=False,
+  )  # fmt: skip
   assert done.returncode == 0, done.stderr
   return workdir
 
@@ -36,20 +45,6 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
   assert (straight / 'curves.png').stat().st_size > 10_000
   assert list((straight / 'tensorboard').glob('events*'))
   assert found[35]['tokens/real'] > 0 and found[35]['tokens_per_second'] > 0
-
-
-@pytest.mark.full
-def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_path):
-  draw = random.Random(0)
-  saving = lambda: any((tmp_path / 'checkpoints').glob('*.saving'))
-  kill_at(rich_store, tmp_path, saving)
-  assert saving(), 'the first kill was meant to hit a save'
-  for _ in range(4):
-    goal = steps_logged(tmp_path) + draw.randrange(1, 9)
-    kill_at(rich_store, tmp_path, lambda goal=goal: steps_logged(tmp_path) >= goal)
-  done = run(rich_store, tmp_path)
-  assert done.returncode == 0, done.stderr
-  assert exact(tmp_path) == exact(straight)
 
 
 @mutation(
@@ -65,6 +60,7 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   assert 'removed or changed' not in done.stderr
 
 
+@pytest.mark.full
 @mutation(
   "self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))",
   'self._writer = writer.Writer(workdir, start, tracked)',
@@ -73,16 +69,15 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
   shutil.copytree(straight, tmp_path / 'run')
   path = tmp_path / 'run' / 'metrics.jsonl'
   rows = path.read_bytes().splitlines(keepends=True)
-  for damaged in (False, True):
-    if damaged:
-      path.write_bytes(b''.join([*rows[:9], *rows[10:]]))
-    done = run(rich_store, tmp_path / 'run')
-    assert done.returncode == 0 and ('removed or changed' in done.stderr) == damaged
+  path.write_bytes(b''.join([*rows[:9], *rows[10:]]))
+  done = run(rich_store, tmp_path / 'run')
+  assert done.returncode == 0 and 'removed or changed' in done.stderr
   assert f'metrics.jsonl: expected the {len(rows) - 1} lines that were written until step 40, ' in (
     done.stderr  # the scores of the last step come after its checkpoint
   )
 
 
+@pytest.mark.full
 @mutation('if said := moved(run.timeline, record, changed, start):', "if said := '':")
 def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
@@ -129,32 +124,11 @@ def test_a_run_that_would_be_shorter_than_it_has_been_is_refused():
 
 
 def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(straight):
-  main = [sys.executable, '-m', 'bertjax.main', f'--workdir={straight}', '--evaluate']
-  scores = []
-  for more in ([], ['--config=configs/albert.py:base', '--config.evals.held_out.examples=8']):
-    done = subprocess.run(
-      [*main, *more], cwd=ROOT, env=environment(), text=True, capture_output=True, check=True
-    )
-    scores.append(json.loads(done.stdout.splitlines()[-1]))
-  assert 'config.evals.held_out.examples: 8, in training 16' in done.stdout
-  assert scores[0]['eval/mlm'] == lines(straight)[-1]['eval/mlm'] != scores[1]['eval/mlm']
-  assert scores[0]['checkpoint'].endswith(str(STEPS))
-
-
-@pytest.mark.full
-def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):
-  process = subprocess.Popen(
-    command(rich_store, tmp_path, '--config.total_steps=100000'), cwd=ROOT, env=environment(),
-    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-  )  # fmt: skip
-  try:
-    while steps_logged(tmp_path) < 1:
-      time.sleep(0.002)
-    done = run(rich_store, tmp_path)
-  finally:
-    process.kill()
-    process.wait()
-  assert done.returncode == 1 and 'another run is at work in' in done.stderr
+  flags = [f'--workdir={straight}', '--evaluate', '--config=configs/albert.py:base']
+  done = forks.run('bertjax.main', *flags, cwd=ROOT, env=environment())
+  found = json.loads(done.stdout.splitlines()[-1])
+  assert found['eval/mlm'] == lines(straight)[-1]['eval/mlm']
+  assert found['checkpoint'].endswith(str(STEPS))
 
 
 @pytest.fixture(scope='module')
@@ -196,14 +170,6 @@ def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(
     'learning rate with --override, leave the step out with --config.skip_steps=2, ' in done.stderr
   )
   assert [p.name for p in (tmp_path / 'run' / 'checkpoints').iterdir()] == ['1']
-  # Of a run whose first update is it nothing has begun: there is nothing to override or replay.
-  sooner = '--config.optimizer.schedule.warmup_steps=0', '--config.checkpoint_steps=5'
-  done = run(rich_store, tmp_path / 'first', *FEW, *sooner, **one_update)
-  assert (
-    'the loss of step 1 is ' in done.stderr and 'the last good checkpoint is None' in done.stderr
-  )
-  assert 'Lower the learning rate, leave the step out with --config.skip_steps=1, ' in done.stderr
-  assert 'replay' not in done.stderr and not (tmp_path / 'first' / 'config.json').exists()
 
 
 @pytest.mark.full
@@ -246,22 +212,6 @@ def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
   }  # fmt: skip
 
 
-def test_training_needs_no_tensorflow(rich_store, tmp_path):
-  blocked = 'tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text', 'torch'
-  code = (
-    'import runpy, sys\n'
-    f'for name in {blocked!r}: sys.modules[name] = None\n'
-    f'sys.argv = {command(rich_store, tmp_path, "--config.total_steps=5")[2:]!r}\n'
-    "runpy.run_module('bertjax.main', run_name='__main__')\n"
-  )
-  done = subprocess.run(
-    [sys.executable, '-c', code], cwd=ROOT, env=environment(), text=True, capture_output=True,
-    timeout=600, check=False,
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  assert steps_logged(tmp_path) == 5
-
-
 @pytest.mark.full
 def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path):
   flags = command(rich_store, tmp_path, '--config.total_steps=8')[
@@ -281,13 +231,3 @@ def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path)
   shutil.rmtree(tmp_path / 'checkpoints' / '8')
   again = run(rich_store, tmp_path, '--config.total_steps=8')
   assert again.returncode == 0 and 'Resuming after step 6' in again.stdout, again.stderr
-
-
-@pytest.mark.full
-def test_a_profile_is_written_on_demand(rich_store, tmp_path):
-  done = run(
-    rich_store, tmp_path, '--config.total_steps=5', '--config.profile.start=2',
-    '--config.profile.steps=1',
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  assert list((tmp_path / 'profile').rglob('*.xplane.pb'))

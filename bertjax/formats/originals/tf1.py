@@ -105,11 +105,7 @@ def _newest(directory: pathlib.Path) -> pathlib.Path | None:
 
 
 class Checkpoint(Lazy):
-  """The tensors of a checkpoint, each read when it is asked for.
-
-  Raises:
-    UserError: it cannot be read: it is cut off, a file is missing, or it is none.
-  """
+  """The tensors of a checkpoint, each read when asked for. UserError: it cannot be read."""
 
   def __init__(self, prefix: pathlib.Path):
     import tensorflow as tf
@@ -145,8 +141,7 @@ def sort(checkpoint: Checkpoint) -> tuple[collections.Counter[str], View]:
 
 
 def kind_of(state: Mapping[str, Any]) -> Kind:
-  """Returns the program that wrote a checkpoint. Raises UserError: none of those whose tables are
-  here."""
+  """Returns the program that wrote a checkpoint. UserError: none of those whose tables are here."""
   for kind in KINDS:
     if any(name.startswith(kind.mark) for name in state):
       return kind

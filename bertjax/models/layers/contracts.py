@@ -49,10 +49,15 @@ class Model(nn.Module):
     return False
 
   @property
-  def frame(self) -> Literal['cls', 'cls_last', 'begin']:
+  def frame(self) -> Literal['cls', 'cls_last', 'begin', 'end']:
     """Special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before
-    and the text."""
+    and the text; [CLS] text [SEP], whose last token stands for it."""
     return 'cls'
+
+  @property
+  def both_orders(self) -> bool:
+    """True if a label of two texts is the sum of what both orders give."""
+    return False
 
   @property
   def tables(self) -> tuple[str, ...]:
@@ -192,13 +197,7 @@ class StreamModel(Model):
 
 
 class WritingModel(Model):
-  """Writes a text token by token: the model of `use/generate.py`. It scores words alone, of
-  `vocab_size` ids, by its own word table."""
-
-  @property
-  def output_heads(self) -> tuple[Head, ...]:
-    """The words."""
-    return (Head('word', 'word', self.vocab_size, ''),)  # pyright: ignore
+  """Writes a text token by token: the model of `use/generate.py`."""
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
     """Reads what a text begins with, all at once. Returns float32 logits_BV of the next token, -inf

@@ -20,6 +20,7 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.cache import Reading, Writing, before, empty
 from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.encoder import ended
+from bertjax.models.layers.heads import Head
 from bertjax.types import Batch
 
 Array = jax.Array
@@ -119,6 +120,11 @@ class EncoderDecoder(PairModel):
     scores_BV = logits(self.scores(self.end('second', x_B1D, None)))[:, 0]
     later = dict(place_B=text.place_B + 1, position_B=text.position_B + 1)
     return scores_BV, text._replace(layers=cache, real_BS=real_BS, **later)
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The words of the second text."""
+    return (Head('word', 'word', self.vocab_size, ''),)
 
   @property
   def has_segments(self) -> bool:
