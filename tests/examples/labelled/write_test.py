@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common.records import Record
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.examples.labelled.write import TASK, Options
+from bertjax.objectives import seq2seq
+from configs.finetune import write as recipe
 
 OPTIONS = Options('say {b} of {a}: {a}', 'c', 6)
 RECORDS = [dict(a='xy', b='z', c='abc'), dict(a='x' * 20, b='{c}', c='abcde')]
@@ -99,3 +102,15 @@ def test_a_table_is_read_by_the_columns_of_its_form(tmp_path):
   assert record.values == dict(a='1', b='2', c='3')
   with pytest.raises(UserError, match='columns of'):
     list(TASK.read(str(file), dataclasses.replace(OPTIONS, read='{d}')))
+
+
+@pytest.mark.parametrize('kind', ['t5', 'bart'])
+@mutation("task.get('framed', False) != model.framed", 'False')
+def test_a_frame_that_the_model_does_not_read_is_refused(kind):
+  config = recipe.get_config(kind)
+  sections.complete(config)
+  config.model.update(vocab_size=9, **({'zero_row': None} if kind == 'bart' else {}))
+  seq2seq.OBJECTIVE.make(config)
+  config.data.task.framed = not config.data.task.framed
+  with pytest.raises(UserError, match=f'framed: expected {kind == "bart"}, as the model reads'):
+    seq2seq.OBJECTIVE.make(config)
