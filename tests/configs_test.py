@@ -57,7 +57,7 @@ def test_albert_switches_dropout_off_by_phase_or_by_version():
   assert second.optimizer.schedule.warmup_steps == 1000
 
 
-@mutation('batch_size=128)', 'batch_size=16)')
+@mutation('batch_size=128)', 'batch_size=16)', file='configs/ernie.py')
 def test_ernie_reads_dialogues_by_name():
   get_config = importlib.import_module('configs.ernie').get_config
   plain, dialogues = get_config('base'), get_config('base_dialogues')

@@ -83,7 +83,7 @@ def parameters_of(theirs, prefix, model):
 
 
 @mutation('factor = self.width**-0.5 if self.tied else 1.0', 'factor = 1.0')
-@mutation('self.decoder_norm(x_BUD)', 'x_BUD')
+@mutation('self.dropped(norm(x_BTD), fork', 'self.dropped(x_BTD, fork')
 def test_t5_is_that_of_transformers(case):
   theirs, model, batch = case
   params = jax.tree.map(jnp.asarray, parameters_of(theirs, 'param/', model))
