@@ -32,7 +32,7 @@ def load(tmp_path_factory):
 
 
 @mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
-@pytest.mark.parametrize('recipe', ['gpt', 't5', 'transformer_xl'])
+@pytest.mark.parametrize('recipe', ['gpt', 't5', 'bart', 'transformer_xl'])
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   model = load(recipe)

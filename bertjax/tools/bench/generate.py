@@ -132,8 +132,8 @@ def make_rival(
       num_beams=count if kind == 'beams' else 1, pad_token_id=0,
     )  # fmt: skip
 
-  def run() -> None:
+  def run() -> Any:
     with torch.no_grad():
-      call()
+      return call()
 
   return run
