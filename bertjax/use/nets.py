@@ -108,6 +108,9 @@ def inputs(net: Net) -> dict[str, Any]:
   second = [(f'out_{name}', 'BU') for name in ('token', 'example', 'position')]
   named = [*((name, 'BT') for name in names), *slots, *second, ('first', 'BG')]
   batch = {f'{name}_{axes}': jax.ShapeDtypeStruct((1, 8), jnp.int32) for name, axes in named}
+  if most := net.model.spells:
+    batch['character_BTW'] = jax.ShapeDtypeStruct((1, 8, most), jnp.int32)
+    batch['out_character_BUW'] = batch['character_BTW']
   return batch | dict(weight_BP=jax.ShapeDtypeStruct((1, 8), jnp.float32))
 
 
