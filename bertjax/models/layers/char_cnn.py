@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bertjax.models.layers.basic import Dense, param
+from bertjax.models.layers.basic import Dense, param, small_table
 
 Array = jax.Array
 
@@ -40,7 +40,7 @@ class CharCNN(nn.Module):
       lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
     )
     shape = (CHARACTERS, self.embedding)
-    table = param(self, 'characters', ('position', 'embed'), shape, flat(1.0))
+    table = small_table(self, 'characters', 'position', shape, flat(1.0))
     x_BTWE = table[character_BTW].astype(self.dtype)
     found = []
     for number, (length, count) in enumerate(self.filters):
