@@ -1,5 +1,5 @@
 """One of the parts of a row is right: a softmax over a number for each, read off its first token
-(Devlin et al. 2019, section 4.4).
+(Devlin et al. 2019, section 4.4), or off its last (GPT, XLNet).
 
 The loss is the mean cross-entropy of the rows, as of transformers' `...ForMultipleChoice`.
 """
@@ -10,15 +10,23 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 RIGHT = 'right'
 
 
 class Options(NamedTuple):
-  """The objective has no fields."""
+  """The fields of `config.objective`.
+
+  Attributes:
+    lm: factor of the loss of the texts' next words, see `combine/next_words.py`; 0: it is left out.
+  """
+
+  lm: NonNegative = 0.0
 
 
 def make(config) -> Objective:
@@ -45,7 +53,8 @@ def make(config) -> Objective:
       f'{RIGHT}_accuracy': Term(jnp.sum(weight_B * best_B), weight),
     }
 
-  return of_heads(model, terms, ('choice',))
+  both = next_words.beside(terms, model, float(config.objective.lm))
+  return of_heads(model, both, ('choice',))
 
 
 OBJECTIVE = Factory(Options, make)

@@ -13,8 +13,8 @@ from bertjax.models.layers import heads
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'pooling', 'attend', 'generator', 'generator_width', 'generator_layers',
-  'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
+  'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
+  'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
 )  # fmt: skip
 HEADS = (*heads.fields(False, ()), 'head_dropout')
 # Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
@@ -59,8 +59,7 @@ def of_parts(
   init_from: Any, fields: Callable[[str], Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the SHAPELESS fields by which the subtrees of `config.init_from` are read, and lines
-  about sources that do not say theirs. Raises UserError: subtrees are read by different values of a
-  field.
+  about sources that do not say theirs. UserError: subtrees are read by different values of a field.
 
   Args:
     init_from: a tuple of (checkpoint, from path, to path, layers).

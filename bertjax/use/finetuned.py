@@ -55,6 +55,9 @@ class FineTuned:
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
     answers = self._label_logits('label', said, cut, first)
+    if self.net.model.both_orders and seconds:  # the head has no bias: logits are summed as states
+      turned = self._label_logits('label', said[::-1], cut, first)
+      answers = [a + b for a, b in zip(answers, turned, strict=True)]
     return [labelled.label(logits_C, self.task['classes']) for logits_C in answers]
 
   def tag(
@@ -73,7 +76,7 @@ class FineTuned:
     found = words.rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
     rows = [self._row(row.id_n) for row in found]
-    before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
+    before = int(self.net.frame.turned)  # tokens that stand one place earlier
     scores = lambda v, batch: self.net.read(v, batch)['token_label_BTC']['tag']
     answers = self.runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
@@ -135,7 +138,7 @@ class FineTuned:
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
         f'questions, {len(texts)} texts, longest={limits.longest} and best={limits.best}'
       )
-    cls_last = self.net.frame.stands_last
+    cls_last = self.net.frame.turned
     windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary, cls_last)
     rows = [Row(window.id_n, second=int(np.argmax(window.type_n > 0))) for window in windows]
     said = self.runner.run('answer', self.net.spans, rows)
@@ -182,6 +185,6 @@ class FineTuned:
 
   def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
     """Returns a row that begins with [CLS], or as the model reads it, with that behind it."""
-    if not self.net.frame.stands_last:
+    if not self.net.frame.turned:
       return Row(id_n, second=second)
     return Row(np.roll(id_n, -1), second=max(second - 1, 0))

@@ -49,10 +49,15 @@ class Model(nn.Module):
     return False
 
   @property
-  def frame(self) -> Literal['cls', 'cls_last', 'begin']:
+  def frame(self) -> Literal['cls', 'cls_last', 'begin', 'end']:
     """Special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before
-    and the text."""
+    and the text; [CLS] text [SEP], whose last token stands for it."""
     return 'cls'
+
+  @property
+  def both_orders(self) -> bool:
+    """True if a label of two texts is the sum of what both orders give."""
+    return False
 
   @property
   def tables(self) -> tuple[str, ...]:

@@ -53,8 +53,11 @@ def open_rows(
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = parts.with_cls_last(examples)
+  if parts.has_both_orders(config.model):
+    examples = parts.with_both_orders(examples)
   length, block = config.length * parts.count(examples), config.data.length_block
-  return Rows(store, examples, length, config.seed, together, block, cls_last, more)
+  last = parts.stands_last(config.model)
+  return Rows(store, examples, length, config.seed, together, block, last, more)
 
 
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:

@@ -38,7 +38,7 @@ class Rows:
   together: int  # rows from a multiple of this number on have one length: those of a batch
   # batches whose rows are put in order of length together; 1: rows lie in any batch
   length_block: int = 1
-  cls_last: bool = False  # whether the [CLS] of each part is its last token
+  stands_last: bool = False  # whether the last token of each part stands for it, and not the first
   # table of `config.model.extra` -> the id of all tokens, `<name>_BT`
   extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Rows:
       size, part_n = int(self.size_n[int(number)]), self.examples.part_n
       part_T = part_n[number] if part_n else np.ones(size, np.int32)
       starts = parts.starts(part_T)
-      first_n.append(parts.ends(part_T) if self.cls_last else starts)
+      first_n.append(parts.ends(part_T) if self.stands_last else starts)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
@@ -97,8 +97,10 @@ class Rows:
     batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
       own = label_n[number_n]
-      suffix = 'BGC' if own.ndim == 3 else 'BG'
-      batch[f'{name}_{suffix}'] = own[:, None] if own.ndim == 1 else own
+      own = own[:, None] if own.ndim == 1 else own
+      suffix, count = 'BGC' if own.ndim == 3 else 'BG', batch['first_BG'].shape[1]
+      # That of a row is that of each of its parts.
+      batch[f'{name}_{suffix}'] = np.repeat(own, count // own.shape[1], 1)
     batch['dropped_B'] = np.zeros(len(row_n), np.int32)
     return batch
 
