@@ -140,6 +140,13 @@ class ELMo(Model):
       out |= dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
     return out
 
+  def word_scores(self, batch: Batch) -> Any:
+    """Raises UserError: each direction scores the words of a text of its own."""
+    raise UserError(
+      'ELMo predicts a word from one side of it, and neither fills in blanks nor scores texts: '
+      'expected a masked or causal model; this one embeds texts'
+    )
+
   def both(self, batch: Batch, carry: States) -> tuple[Array, States]:
     """Reads each text in both directions. Returns the words and what every layer gives, [layers +
     1, B, T, 2 * width], and the states behind it: the original keeps them from text to text."""

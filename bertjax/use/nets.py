@@ -93,7 +93,8 @@ def without(net: Net, made: Sequence[str]) -> Net:
 
 def _frame(kind: str, special: Mapping[str, int | None]) -> Frame:
   if kind == 'cls':
-    return bert_frame(special)
+    frame, ended = bert_frame(special), special.get('eos') is not None  # by the vocabulary
+    return frame._replace(after=()) if ended else frame
   if kind == 'end':
     return bert_frame(special)._replace(stands_last=True)
   if kind == 'cls_last':
