@@ -87,9 +87,14 @@ def units(rows: Rows, store: Any) -> np.ndarray:
 
 
 def column(rows: Rows, store: Any, name: str) -> np.ndarray:
-  """Returns the value of each token's sentence in a column of the store, int32; a special token has
-  that of the token before it in its example, or after it where there is none."""
-  ranges, value_S = rows.ranges, store.column(name)
+  """Returns the value of each token's sentence in a column of the store, int32."""
+  return store.column(name)[sentences(rows, store)].astype(np.int32)
+
+
+def sentences(rows: Rows, store: Any) -> np.ndarray:
+  """Returns the sentence of the store that each token is of, int64; a special token has that of the
+  token before it in its example, or after it where there is none."""
+  ranges = rows.ranges
   kept_r = ranges.length_r > 0
   start_r, length_r = ranges.start_r[kept_r], ranges.length_r[kept_r]
   first_r = np.searchsorted(store.sentences, start_r, 'right') - 1
@@ -101,14 +106,14 @@ def column(rows: Rows, store: Any, name: str) -> np.ndarray:
   size_n = np.minimum(store.sentences[sentence_n + 1], end_n) - np.maximum(
     store.sentences[sentence_n], start_r[owner_n]
   )
-  value_n = _ordered(ranges, np.repeat(value_S[sentence_n], size_n))
+  number_n = _ordered(ranges, np.repeat(sentence_n, size_n))
   plain_n = np.ones(_places(ranges), bool)
   plain_n[ranges.special_s] = False
   until_n = np.cumsum(plain_n)
   length_E = ranges.length_E + ranges.ahead
   before_E = (until_n - plain_n)[starts(length_E)]
   at_n = np.maximum(until_n - 1, np.repeat(before_E, length_E))
-  return _shown(ranges, value_n[np.minimum(at_n, len(value_n) - 1)]).astype(np.int32)
+  return _shown(ranges, number_n[np.minimum(at_n, len(number_n) - 1)])
 
 
 def _places(ranges: Ranges) -> int:
