@@ -185,7 +185,8 @@ def frame_streams(
     texts[f'{PREFIX[letter]}token_B{letter}'] = place(own, stream.token_m, pad)
     for name, value_m in stream.field.items():
       dtype = np.float32 if np.issubdtype(value_m.dtype, np.floating) else np.int32
-      texts[f'{name}_B{letter}'] = place(own, value_m, 0, dtype)
+      axes = letter + 'W' * (value_m.ndim - 1)
+      texts[f'{name}_B{axes}'] = place(own, value_m, 0, dtype)
     batch |= texts
   return batch
 
@@ -216,10 +217,11 @@ def _relaid(rows: Rows, stream: Stream, letter: str, columns: int) -> Rows:
 def place(
   rows: Rows, value_n: np.ndarray, fill_value: int = 0, dtype: Any = np.int32
 ) -> np.ndarray:
-  """Lays one number per token out as [B, T], with fill_value where there is no token."""
-  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, dtype)
+  """Lays one number per token, or one vector, out as [B, T], with fill_value where there is no
+  token."""
+  cell = np.full((rows.shape[0] * rows.shape[1], *value_n.shape[1:]), fill_value, dtype)
   cell[rows.cell_n] = value_n
-  return cell.reshape(rows.shape)
+  return cell.reshape(*rows.shape, *value_n.shape[1:])
 
 
 def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:

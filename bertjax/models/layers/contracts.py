@@ -63,6 +63,11 @@ class Model(nn.Module):
     """Names of ids that it reads as `<name>_BT` beside those of every batch: language, role."""
     return ()
 
+  @property
+  def spells(self) -> int:
+    """Characters of a word, its marks included, that it reads as `character_BTW`; 0: none."""
+    return 0
+
   @nn.nowrap
   def alone(self) -> 'Model':
     """Returns the model with the same parameters for texts that each stand for themselves."""
