@@ -19,7 +19,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 from absl import flags
@@ -96,7 +95,7 @@ def make(
   given = batch | dict(position_BT=np.broadcast_to(np.arange(prompt_BT.shape[1]), prompt_BT.shape))
   if isinstance(module, PairModel):
     given |= {f'out_{k}_BU': given[f'{k}_BT'] for k in ('token', 'example', 'position')}
-  variables = nn.meta.unbox(jax.jit(module.init)(jax.random.key(0), given))
+  variables = jax.jit(module.init)(jax.random.key(0), given)
   if kind == 'prefill':
     function = lambda variables, batch: module.apply(variables, batch, new_tokens, method='start')
   else:
