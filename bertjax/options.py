@@ -39,7 +39,8 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
   its fields. The dict is shared: `|` makes another."""
   hints = typing.get_type_hints(options, include_extras=True)
   helps: dict[str, str] = {}
-  for holder in reversed(inspect.getmro(options) if inspect.isclass(options) else (options,)):
+  named = getattr(options, 'module', options)  # a model's fields, see `basic.options_of`
+  for holder in reversed(inspect.getmro(named) if inspect.isclass(named) else (named,)):
     helps |= _helps(inspect.cleandoc(holder.__doc__ or ''))
   is_class = inspect.isclass(options)
   return {

@@ -14,17 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
-from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.field_types import Count, Fraction, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.basic import (
-  Activation,
   Dropout,
-  Dtype,
   Norm,
   given_fields,
   options_of,
@@ -33,10 +30,9 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
-from bertjax.models.layers.contracts import StreamModel, WritingModel
+from bertjax.models.layers.contracts import Sized, StreamModel, WritingModel
 from bertjax.models.layers.encoder import ended, scanned
 from bertjax.models.layers.heads import Head
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -55,12 +51,10 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class GPT(StreamModel, WritingModel):
+class GPT(Sized, StreamModel, WritingModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
-    layers, width, heads, ffn: L, D, N, F.
     positions: of the longest row.
     norms: 'after' what they serve (GPT-1) or 'before' it, with one more at the end (GPT-2).
     one_table: positions are rows of the word table, behind the words, and of the softmax (GPT-1).
@@ -71,24 +65,16 @@ class GPT(StreamModel, WritingModel):
       the paper; not OpenAI's code).
   """
 
-  layers: Count
-  width: Count
-  heads: Count
-  ffn: Count
   positions: Count
   norms: Literal['after', 'before']
   one_table: bool
-  norm_eps: Positive
-  activation: Activation
   embedding_dropout: Fraction
-  dropout: Fraction
   attention_dropout: Fraction
   init_std: Positive
   position_std: Positive
   residual_scaled: bool
-  vocab_size: Natural = 0
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
+
+  has_segments = False
 
   @nn.compact
   def __call__(
@@ -191,20 +177,6 @@ class GPT(StreamModel, WritingModel):
     """The words."""
     return (Head('word', 'word', self.vocab_size, ''),)
 
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
-
-  @nn.nowrap
-  def check_length(self, length: int) -> None:
-    """Raises UserError for more columns than positions."""
-    if length > self.positions:
-      raise UserError(
-        f'config.length: got {length}, the model has {self.positions} positions; lower it or raise '
-        'config.model.positions'
-      )
-
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
@@ -216,13 +188,8 @@ class GPT(StreamModel, WritingModel):
 
 
 def make(config) -> GPT:
-  """Builds the model from `config.model`. Raises UserError: heads that do not divide the width."""
-  fields = given_fields(GPT, config)
-  if fields['width'] % fields['heads']:
-    raise UserError(
-      f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
-    )
-  return GPT(**fields)
+  """Builds the model from `config.model`; raises as `given_fields`."""
+  return GPT(**given_fields(GPT, config))
 
 
 MODEL = Factory(options_of(GPT), make)

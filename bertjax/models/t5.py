@@ -14,16 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.models.layers.basic import (
-  Activation,
   Dropout,
-  Dtype,
   FanIn,
   Norm,
   affine_inits,
@@ -33,11 +31,10 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.cache import Reading, Writing, before, empty
-from bertjax.models.layers.contracts import PairModel
+from bertjax.models.layers.contracts import PairModel, Sized
 from bertjax.models.layers.encoder import Encoder, ended
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.positions import bias_table
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -76,32 +73,23 @@ class Buckets(nn.Module):
     return bias_table(self, 'buckets', self.heads, columns, init, self.causal)
 
 
-class T5(PairModel):
+class T5(Sized, PairModel, kw_only=True):
   """The model; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
     layers: of the encoder, and of the decoder.
-    width, heads, head_size, ffn: D, N, H, F; N * H need not be D.
+    head_size: H; N * H need not be D.
     activation, gated: of the feed-forward; gated, it is multiplied by a second projection.
     tied: the word table is that of the output, too.
     dropout: of embeddings, of what layers add, within the feed-forward, of the probabilities and of
       what the last norms give. Masks are drawn for each column; t5x has one for all.
   """
 
-  layers: Count
-  width: Count
-  heads: Count
   head_size: Count
-  ffn: Count
-  activation: Activation
   gated: bool
   tied: bool
-  norm_eps: Positive
-  dropout: Fraction
-  vocab_size: Natural = 0
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
+
+  has_segments = False
 
   def setup(self):
     layer: dict[str, Any] = dict(
@@ -196,11 +184,6 @@ class T5(PairModel):
   def output_heads(self) -> tuple[Head, ...]:
     """The words of the second text."""
     return (Head('word', 'word', self.vocab_size, '' if self.tied else 'out'),)
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
+from bertjax.errors import UserError
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
@@ -39,7 +40,11 @@ def make(config) -> Objective:
   """Builds the objective from a run's config. Raises UserError: a model that does not take
   `config.length` columns, or see `model_of`."""
   model = model_of(config.model, config.objective.name, StreamModel)
-  model.check_length(config.length)
+  if model.room is not None and config.length > model.room:
+    raise UserError(
+      f'config.length={config.length}: the model has room for {model.room} columns; lower it, or '
+      'raise config.model.positions (learned_positions, or mem_len with same_length)'
+    )
   start = config.objective.memory
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:

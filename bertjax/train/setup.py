@@ -174,7 +174,8 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   if room is not None and max(lengths) > room:
     raise UserError(
       f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the model has room for '
-      f'{room}: lower config.length or raise config.model.positions'
+      f'{room}: lower config.length or raise config.model.positions (of Transformer-XL '
+      'learned_positions, or mem_len with same_length)'
     )
 
 

@@ -198,7 +198,7 @@ def test_the_loss_is_the_mean_over_used_slots():
 @pytest.mark.parametrize(
   'fields, message',
   [
-    (dict(width=60), 'must be even and a multiple of model.heads, got 60 and 8'),
+    (dict(width=60), 'must be a multiple of model.heads, got 60 and 8'),
     (dict(mem_len=-1), 'expected model.mem_len >= 0'),
     (dict(reuse_len=0), 'expected model.mem_len >= 0 and reuse_len >= 1, got 10 and 0'),
   ],

@@ -97,8 +97,8 @@ def test_pairs_for_roberta_are_said_with_the_remedy(files, tmp_path, task):
 @mutation(
   'segments: those of ModernBERT are believed in',
   'bertjax/models/modernbert.py',
-  'return False',
-  'return True',
+  'has_segments = False',
+  'has_segments = True',
 )
 def test_a_model_without_a_table_of_segments_is_said_without_a_remedy(files, tmp_path):
   config = task_files.alone(files, 'points')
