@@ -12,7 +12,6 @@ command exits with 1 and leaves no finished directory. What takes a run takes a 
 predict, embed, and config.init_from.
 """
 
-import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -37,18 +36,13 @@ _SENTENCES = flags.DEFINE_enum(
   'With --to: also write modules of sentence-transformers, with this pooling.',
 )  # fmt: skip
 _TOKENIZER = flags.DEFINE_bool('tokenizer', True, 'With --to: write the vocabulary too.')
-_PUSH = flags.DEFINE_string('push', None, 'With --to: OWNER/NAME on the hub to upload to.')
-_SLOTS = flags.DEFINE_bool(
-  'slots', False, "With --from: keep the optimizer's slots of a tf1 checkpoint."
-)
 _TASK = flags.DEFINE_string('task', '', 'With --to: task whose head to export.')
 _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 _OF = {
   'to': (
-    'workdir', 'step', 'dtype', 'shard_mb', 'sentence-transformers', 'tokenizer', 'push', 'task',
-    'output',
+    'workdir', 'step', 'dtype', 'shard_mb', 'sentence-transformers', 'tokenizer', 'task', 'output',
   ),
-  'from': ('input', 'slots', 'output'),
+  'from': ('input', 'output'),
 }  # fmt: skip
 
 
@@ -57,20 +51,13 @@ def _export() -> dict:
   from bertjax.export import exporting
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
-  if _PUSH.value:
-    from bertjax.formats import hub
-
-    hub.check(_PUSH.value)
   remote.require_local(output, '--output')
   step = reading.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
-  said = exporting.export(
+  return exporting.export(
     workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value,
     _TASK.value,
   )  # fmt: skip
-  if _PUSH.value:
-    print(f'uploaded to {hub.push(pathlib.Path(output), _PUSH.value)}')
-  return said
 
 
 def _import() -> dict:
@@ -80,7 +67,7 @@ def _import() -> dict:
   path, output = _given('from', input=_INPUT.value, output=_OUTPUT.value)
   remote.require_local(output, '--output')
   name = choose(str(_FROM.value), sources.FORMATS, '--from')
-  return importing.import_model(f'{name}:{path}', output, _SLOTS.value)
+  return importing.import_model(f'{name}:{path}', output)
 
 
 def _given(mode: str, **flag: str | None) -> list[str]:

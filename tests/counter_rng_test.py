@@ -49,14 +49,6 @@ def test_neighbours_are_uncorrelated(stream):
   assert abs(chi_square(pairs[1:] * 16 + pairs[:-1], 256)) < 5
 
 
-def test_sites_of_one_key_are_independent():
-  key_n = counter_rng.fold(counter_rng.root(1, 'test'), np.arange(N))
-  one, two = (
-    counter_rng.uniform(counter_rng.fold(counter_rng.fold(key_n, site), 0)) - 0.5 for site in (1, 2)
-  )
-  assert abs((one * two).mean() * 12) < 5 / np.sqrt(N)
-
-
 def test_draws_do_not_depend_on_the_batch_they_are_made_in():
   key_n = counter_rng.fold(counter_rng.root(9, 'test'), np.arange(100))
   alone = np.concatenate([counter_rng.fold(key_n[i : i + 1], 4) for i in range(100)])
@@ -101,11 +93,3 @@ def test_permute_is_a_permutation_per_key(size):
     assert alone == order[:9].tolist()
     seen.append(tuple(order))
   assert size < 7 or len(set(seen)) == 3
-
-
-def test_permute_sends_every_index_everywhere():
-  size, keys = 13, 20_000
-  key_n = counter_rng.fold(counter_rng.root(4, 'test'), np.repeat(np.arange(keys), size))
-  to_kn = counter_rng.permute(key_n, np.tile(np.arange(size), keys), size).reshape(keys, size)
-  for index in range(size):
-    assert abs(chi_square(to_kn[:, index], size)) < 5

@@ -15,8 +15,6 @@ RECIPES = (
 
 @pytest.mark.parametrize('recipe', RECIPES)
 @mutation(
-  'distill: a value without a source',
-  'configs/distill/kd.py',
   "cited(PRESET, temperature=own['temperature'], states=own['states'])",
   "dict(temperature=own['temperature'], states=own['states'])",
   case='kd:kd',
@@ -25,12 +23,7 @@ def test_every_value_has_a_source(recipe):
   recipes.sourced('distill', recipe)
 
 
-@mutation(
-  'tinybert: the head that learns the answers has dropout',
-  'configs/distill/tinybert.py',
-  'head_dropout=0.0',
-  'head_dropout=0.1',
-)
+@mutation('head_dropout=0.0', 'head_dropout=0.1', file='configs/distill/tinybert.py')
 def test_tinybert_learns_answers_without_dropout_on_its_head():
   """TinyBertForSequenceClassification applies none; its layers have BERT's."""
   model = importlib.import_module('configs.distill.tinybert').get_config('4l_312,answers').model

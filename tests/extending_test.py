@@ -64,8 +64,6 @@ def test_the_page_has_what_it_says():
 
 
 @mutation(
-  'setup: every position table has an offset',
-  'bertjax/train/setup.py',
   'models.build(config.model).room',
   'config.model.positions - config.model.position_offset',
   case='model',

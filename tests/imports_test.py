@@ -99,16 +99,14 @@ def folder(module: str) -> str:
 
 
 @mutation(
-  'imports: examples know the loop',
-  'bertjax/examples/layout.py',
   'import numpy as np\n',
   'import numpy as np\n\n\ndef later():\n  from bertjax.train import loop\n',
+  file='bertjax/examples/layout.py',
 )
 @mutation(
-  'imports: the ground knows a folder',
-  'bertjax/counter_rng.py',
   'import numpy as np\n',
   'import numpy as np\n\n\ndef later():\n  from bertjax.examples.plans import pairs\n',
+  file='bertjax/counter_rng.py',
 )
 def test_arrows_point_down():
   allowed = {row: {'ground', row, *names.split()} for row, names in ARROWS.items()}
@@ -123,10 +121,9 @@ def test_arrows_point_down():
 
 
 @mutation(
-  'imports: a circle of two modules',
-  'bertjax/errors.py',
   'import difflib\n',
   'import difflib\n\n\ndef later():\n  import bertjax.registry\n',
+  file='bertjax/errors.py',
 )
 def test_there_are_no_circles():
   """Neither of folders, by the rows, nor of files."""
@@ -135,10 +132,9 @@ def test_there_are_no_circles():
 
 
 @mutation(
-  'imports: the loader reads TensorFlow',
-  'bertjax/examples/loader.py',
   'import hashlib\n',
   'import hashlib\n\n\ndef later():\n  import tensorflow as tf\n',
+  file='bertjax/examples/loader.py',
 )
 def test_tensorflow_stays_in_its_folder():
   assert not [

@@ -1,16 +1,17 @@
-"""Small edits that must turn a test red: python -m tests.mutations [PART OF A NAME] [options]
+"""Small edits that must turn a test red: python -m tests.mutations [PART OF ONE] [options]
 
 Each edit stands beside the test that catches it, as `@mutation(...)` (tests/support/mutation.py).
 It is applied to a copy of the repository, alone, and its test is run there. A test that stays green
 does not test what it says: the command lists it and exits with 1. An edit whose text is no longer
-in its file is an error too: write it anew. They are tried in a fixed order without pattern, so that
-what --minutes leaves time for is a sample.
+in one file alone is an error too: write it anew. They are tried in a fixed order without pattern,
+so that what --minutes leaves time for is a sample.
 """
 
 import argparse
 import ast
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import os
 import pathlib
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+SEARCHED = ('bertjax', 'configs', 'launch')  # for the file of an edit that names none
 SAMPLE = 12  # mutations that are tried where there is no history
 NOTHING_SELECTED = 5  # pytest's exit code
 
@@ -31,37 +33,52 @@ NOTHING_SELECTED = 5  # pytest's exit code
 class Mutation(NamedTuple):
   """Replaces `old` (once in `file`) by `new`; `test` must then fail."""
 
-  why: str
   file: str
   old: str
   new: str
   test: str
 
+  def __str__(self) -> str:
+    return f'{self.test}: {self.old!r} -> {self.new!r}'
+
 
 def noted_in(path: pathlib.Path) -> Iterator[Mutation]:
   """The mutations that a test file notes: above a test, or as statements of the module."""
-  name, file = path.relative_to(ROOT).as_posix(), ''
+  name = path.relative_to(ROOT).as_posix()
   for node in ast.parse(path.read_text()).body:
-    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == 'MUTATED':
-      file = ast.literal_eval(node.value)
-    elif isinstance(node, ast.FunctionDef):
+    if isinstance(node, ast.FunctionDef):
       for call in filter(is_mutation, node.decorator_list):
-        yield read(call, f'{name}::{node.name}', file)
+        yield read(call, f'{name}::{node.name}')
     elif isinstance(node, ast.Expr) and is_mutation(node.value):
-      yield read(node.value, name, file)
+      yield read(node.value, name)
 
 
 def is_mutation(node: ast.expr) -> bool:
   return isinstance(node, ast.Call) and getattr(node.func, 'id', None) == 'mutation'
 
 
-def read(call: ast.Call, test: str, file: str) -> Mutation:
-  values = [ast.literal_eval(arg) for arg in call.args]
+def read(call: ast.Call, test: str) -> Mutation:
   given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-  if len(values) == 3:
-    values.insert(1, given.pop('file', file))
-  case = given.pop('case', None)
-  return Mutation(*values, **given, test=f'{test}[{case}]' if case else test)
+  old, new = map(ast.literal_eval, call.args[-2:])
+  case = given.get('case')
+  file = given.get('file') or ' and '.join(holders(ROOT, old)) or 'no file'
+  return Mutation(file, old, new, f'{test}[{case}]' if case else test)
+
+
+@functools.cache
+def sources(root: pathlib.Path) -> dict[str, str]:
+  """The texts that are searched, by the path from the root."""
+  found = (path for folder in SEARCHED for path in sorted((root / folder).rglob('*')))
+  return {
+    path.relative_to(root).as_posix(): path.read_text(errors='replace')
+    for path in found
+    if path.is_file() and path.suffix != '.pyc'
+  }
+
+
+@functools.cache
+def holders(root: pathlib.Path, text: str) -> list[str]:
+  return [file for file, source in sources(root).items() if text in source]
 
 
 def noted() -> list[Mutation]:
@@ -91,8 +108,8 @@ def changed_files(base: str) -> set[str] | None:
 
 
 def choose(mutations: list[Mutation], part: str, changed: str | None) -> list[Mutation]:
-  """Those whose name holds `part`; with `changed`, whose edited file or test file did change."""
-  chosen = [m for m in mutations if part in m.why]
+  """Those that hold `part` in test or edit; with `changed`, of an edited or test file that did."""
+  chosen = [m for m in mutations if part in str(m)]
   if changed is None:
     return chosen
   files = changed_files(changed)
@@ -103,7 +120,7 @@ def choose(mutations: list[Mutation], part: str, changed: str | None) -> list[Mu
 
 
 def in_fixed_order(mutations: list[Mutation]) -> list[Mutation]:
-  return sorted(mutations, key=lambda m: hashlib.sha256(m.why.encode()).digest())
+  return sorted(mutations, key=lambda m: hashlib.sha256(str(m).encode()).digest())
 
 
 class OutOfTime(Exception):
@@ -177,11 +194,11 @@ def run(mutations: list[Mutation], workers: int, minutes: float) -> int:
       except OutOfTime:
         continue
       except Skipped:
-        print(f'skipped   {waiting[done].why}: its test needs what is not here', flush=True)
+        print(f'skipped   {waiting[done]}: its test needs what is not here', flush=True)
         skipped += 1
         continue
       found[problem is None] += 1
-      print(f'{"SURVIVED" if problem else "caught  "}  {waiting[done].why}', flush=True)
+      print(f'{"SURVIVED" if problem else "caught  "}  {waiting[done]}', flush=True)
       if problem:
         print(f'          {problem}', flush=True)
   left = len(mutations) - sum(found.values()) - skipped
@@ -193,7 +210,7 @@ def run(mutations: list[Mutation], workers: int, minutes: float) -> int:
 def main() -> int:
   """Returns 1 if a mutation survived."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument('part', nargs='?', default='', help='only those whose name holds this')
+  parser.add_argument('part', nargs='?', default='', help='only those that hold this')
   parser.add_argument(
     '--changed', nargs='?', const='', metavar='BASE',
     help='only those of files changed since the merge base with BASE (origin/main, or the parent)',

@@ -15,24 +15,27 @@ def test_each_edits_a_text_that_its_file_holds_once():
     path = mutations.ROOT / m.file
     text = texts.setdefault(m.file, path.read_text() if path.exists() else '')
     if text.count(m.old) != 1 or m.old == m.new:
-      wrong.append(f'{m.test}: {m.why!r}: {m.file} holds its text {text.count(m.old)} times')
+      wrong.append(f'{m}: {m.file} holds its text {text.count(m.old)} times')
   assert not wrong, '\n'.join(wrong)
 
 
-def test_each_has_a_name_of_its_own():
-  names = [m.why for m in mutations.noted()]
-  assert len(names) > 100 and len(set(names)) == len(names)
+def test_each_is_noted_once():
+  assert len(mutations.noted()) == len(set(mutations.noted())) > 100
 
 
 def test_they_are_read_from_the_source(tmp_path, monkeypatch):
   monkeypatch.setattr(mutations, 'ROOT', tmp_path)
+  (tmp_path / 'launch').mkdir()
+  for name in ('f', 'g'):
+    (tmp_path / f'launch/{name}.py').write_text(f'both old {name}')
   (tmp_path / 'a_test.py').write_text(
-    "mutation('one', 'f', 'old', 'new')\n\n"
-    "@mutation('two', 'f', 'old ' 'text', 'new', case='x-1')\n@other\ndef test_it(): pass\n"
+    "mutation('both', 'new', file='x')\n\nmutation('both', 'new')\n"
+    "@mutation('old ' 'f', 'new', case='x-1')\n@other\ndef test_it(): pass\n"
   )
-  one, two = mutations.noted_in(tmp_path / 'a_test.py')
-  assert one == mutations.Mutation('one', 'f', 'old', 'new', 'a_test.py')
-  assert two == mutations.Mutation('two', 'f', 'old text', 'new', 'a_test.py::test_it[x-1]')
+  named, two, one = mutations.noted_in(tmp_path / 'a_test.py')
+  assert named == mutations.Mutation('x', 'both', 'new', 'a_test.py')
+  assert two.file == 'launch/f.py and launch/g.py'
+  assert one == mutations.Mutation('launch/f.py', 'old f', 'new', 'a_test.py::test_it[x-1]')
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def named(*files) -> list[mutations.Mutation]:
-  return [mutations.Mutation(f, f, 'old', 'new', f'tests/{f}::test') for f in files]
+  return [mutations.Mutation(f, 'old', 'new', f'tests/{f}::test') for f in files]
 
 
 def test_changed_are_those_of_files_that_differ_from_the_base(repository, tmp_path):
@@ -102,18 +105,18 @@ def house(tmp_path, monkeypatch):
 
 
 def test_red_is_caught_and_green_survives(house, capsys):
-  caught = mutations.Mutation('red', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_a')
-  green = mutations.Mutation('green', 'sums.py', '2', '4', 'it_test.py::test_a')
-  gone = mutations.Mutation('gone', 'sums.py', 'C = 1', '', 'it_test.py::test_a')
+  caught = mutations.Mutation('sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_a')
+  green = mutations.Mutation('sums.py', '2', '4', 'it_test.py::test_a')
+  gone = mutations.Mutation('sums.py', 'C = 1', '', 'it_test.py::test_a')
   assert mutations.run([caught, green, gone], 2, 5) == 2
   out = capsys.readouterr().out
-  assert 'caught    red' in out and 'SURVIVED  green' in out
+  assert f'caught    {caught}' in out and f'SURVIVED  {green}' in out
   assert 'sums.py holds its text 0 times' in out and '1 of 3 caught\n' in out
 
 
 def test_a_slow_test_is_compiled_as_the_slow_tier_is(house):
   """Compiled with little care some are red without an edit, and would catch any."""
-  edit = mutations.Mutation('slow', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_tier')
+  edit = mutations.Mutation('sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_tier')
   assert mutations.survives(edit).startswith('it_test.py::test_tier ended with 0')
   assert mutations.survives(edit._replace(old='2', new='4')) is None
 
@@ -126,7 +129,7 @@ def test_what_a_failing_test_has_started_ends_with_it(house, tmp_path):
     f'  pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(child.pid))\n'
     '  assert sums.A == 1\n'
   )
-  edit = mutations.Mutation('left', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_a')
+  edit = mutations.Mutation('sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_a')
   assert mutations.survives(edit) is None
   stat = pathlib.Path('/proc', (tmp_path / 'pid').read_text(), 'stat')
   until = time.monotonic() + 30
@@ -136,7 +139,7 @@ def test_what_a_failing_test_has_started_ends_with_it(house, tmp_path):
 
 
 def test_the_time_is_kept(house, capsys):
-  slow = mutations.Mutation('slow', 'sums.py', '2', '4', 'it_test.py::test_slow')
+  slow = mutations.Mutation('sums.py', '2', '4', 'it_test.py::test_slow')
   start = time.monotonic()
   assert mutations.run([slow] * 4, 2, 0.05) == 0
   assert time.monotonic() - start < 30

@@ -16,8 +16,6 @@ import bertjax
 from bertjax import __main__ as commands
 from bertjax.config import command_line
 
-MUTATED = 'pyproject.toml'
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -50,11 +48,7 @@ def run(site, folder, *arguments) -> subprocess.CompletedProcess:
   )  # fmt: skip
 
 
-@mutation(
-  'package: the configs are left out of the wheel',
-  'include = ["bertjax*", "configs*"]',
-  'include = ["bertjax*"]',
-)
+@mutation('include = ["bertjax*", "configs*"]', 'include = ["bertjax*"]', file='pyproject.toml')
 def test_configs_are_imported_from_the_wheel(site, tmp_path):
   code = 'import configs.bert as c, bertjax; print(c.__file__, bertjax.__file__, c.get_config())'
   done = run(site, tmp_path, '-c', code)
@@ -62,7 +56,7 @@ def test_configs_are_imported_from_the_wheel(site, tmp_path):
   assert done.stdout.count(str(site)) == 2
 
 
-@mutation('package: the tables of tile sizes are left out of the wheel', '["*.json"]', '["*.none"]')
+@mutation('["*.json"]', '["*.none"]', file='pyproject.toml')
 def test_all_of_the_package_is_in_the_wheel(site):
   kinds = ('*.py', '*.json')
   files = lambda root: {p.relative_to(root) for k in kinds for p in root.glob(f'bertjax/**/{k}')}
@@ -70,9 +64,9 @@ def test_all_of_the_package_is_in_the_wheel(site):
 
 
 @mutation(
-  'package: the training stack is not what the wheel depends on',
   'dependencies = { file = "requirements-train.txt" }',
   'dependencies = { file = "requirements-prepare.txt" }',
+  file='pyproject.toml',
 )
 def test_dependencies_are_those_of_the_requirements_files(site):
   (info,) = site.glob('*.dist-info')
@@ -94,12 +88,7 @@ def test_dependencies_are_those_of_the_requirements_files(site):
   assert 'The bertjax authors' in (info / 'licenses' / 'LICENSE').read_text()
 
 
-@mutation(
-  'package: the version is not the one of the changelog',
-  "__version__ = '",
-  "__version__ = '9",
-  file='bertjax/__init__.py',
-)
+@mutation("__version__ = '", "__version__ = '9")
 def test_package_wheel_and_changelog_have_one_version(site, tmp_path):
   (info,) = site.glob('*.dist-info')
   assert metadata.Distribution.at(info).version == bertjax.__version__
@@ -124,7 +113,7 @@ def test_commands_are_listed_without_heavy_imports(site, tmp_path):
   assert wrong.returncode == 1 and "expected no arguments, got 'train'" in wrong.stderr
 
 
-@mutation('package: a command is not in the list', "  'vocab',\n", '', file='bertjax/__main__.py')
+@mutation("  'vocab',\n", '', file='bertjax/__main__.py')
 def test_every_command_is_in_the_list():
   """A module that is run by itself is a command, but for the benches' and workers' own."""
   found = set()
@@ -136,18 +125,8 @@ def test_every_command_is_in_the_list():
   assert found - {''} == set(commands.COMMANDS)
 
 
-@mutation(
-  "package: a config of the user's own is not read",
-  'or pathlib.Path(name).exists()',
-  'or False',
-  file='bertjax/config/command_line.py',
-)
-@mutation(
-  'package: a config in a folder is found in a checkout alone',
-  'FOLDER not in file.parents',
-  'file.parent != FOLDER',
-  file='bertjax/config/command_line.py',
-)
+@mutation('or pathlib.Path(name).exists()', 'or False')
+@mutation('FOLDER not in file.parents', 'file.parent != FOLDER')
 def test_a_path_of_a_config_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   inside = str(command_line.FOLDER / 'bert.py')

@@ -9,27 +9,14 @@ import prepare_runs
 import pytest
 from mutation import mutation
 from prepare_runs import contents, run, sentences_of
-from slow_imports import corpora, seqio
 
-from bertjax.data_contracts import Ranges
-from bertjax.examples import layout
 from bertjax.store.reader import open_store
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import phrases
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/store/builder.py'
-
-mutation(
-  'prepare: languages numbered batch by batch',
-  "self._numbers(batch.languages)[column['language']]",
-  "column['language']",
-)
-mutation(
-  'prepare: languages forgotten by a run that goes on',
-  "self.languages, self._begun = progress['languages'], set",
-  'self._begun = set',
-)
+mutation("self._numbers(batch.languages)[column['language']]", "column['language']")
+mutation("self.languages, self._begun = progress['languages'], set", 'self._begun = set')
 
 
 @pytest.fixture
@@ -51,11 +38,7 @@ def values(store, name):
   return store.column(name).tolist()
 
 
-@mutation(
-  'prepare: a language that is one document is held out',
-  ' & ~self._begins_language(column, size_D)',
-  '',
-)
+@mutation(' & ~self._begins_language(column, size_D)', '')
 def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd):
   """XLM's text: a sentence a line and no blank lines, so that the second file is document two."""
   for name in ('en', 'fr'):
@@ -160,25 +143,6 @@ def test_json_lines_say_languages_and_roles(tmp_path, vocab):
     plain.gather_units(np.zeros(1, int), np.ones(1, int))
 
 
-def test_tasks_say_languages_and_roles(tmp_path, vocab):
-  def task(name, language):
-    stream = corpora.stream_task(name, lambda: [b'The cat.\nA mat.'] * 3)
-    say = lambda dataset: dataset.map(lambda e: e | dict(language=language, role='0 5'))
-    features = {k: stream.output_features['text'] for k in ('text', 'language', 'role')}
-    return seqio.Task(name, stream.source, output_features=features, preprocessors=[say])
-
-  if 'speaking' not in seqio.TaskRegistry.names():
-    for name, language in (('speaking', 'en'), ('talking', 'de')):
-      seqio.TaskRegistry.add_provider(name, task(name, language))
-    seqio.MixtureRegistry.add('spoken', ['speaking', 'talking'], default_rate=1)
-  given = dict(vocab=vocab, holdout=0.0, module='bertjax.examples.seqio_tasks.registered')
-  store = run(input='spoken', output=tmp_path / 's', **given)
-  assert store.languages == ['en', 'de'] and values(store, 'language') == [0] * 6 + [1] * 6
-  assert values(store, 'role') == [0, 5] * 6
-  drawn = run(input='spoken', output=tmp_path / 'd', documents=5, **given)
-  assert len(drawn.documents) == 6 and values(drawn, 'role') == [0, 5] * 5
-
-
 def test_mistakes_write_nothing(tmp_path, vocab):
   (tmp_path / 'a.txt').write_text('The cat.\nThe mat.\n')
   (tmp_path / 'b.txt.gz').write_bytes(gzip.compress(b'The cat.\n'))
@@ -220,26 +184,6 @@ def test_a_lexicon_of_another_content_is_another_store(tmp_path, vocab):
   (tmp_path / 'lexicon.txt').write_text('cat sat\nsat\n')
   with pytest.raises(ValueError, match='source: there .*sha256'):
     run(output=tmp_path / 's', **given)
-
-
-def test_chinese_words_of_a_real_lexicon(shared, tmp_path):
-  """Chinese Wikipedia, THUOCL and titles: entries are most of the found units, by characters."""
-  given = dict(
-    input=shared / 'zh/zhwiki/valid.txt.xz',
-    vocab=shared / 'tokenizers/ernie-1.0/vocab.txt',
-    lexicon=f'{shared}/zh/lexicon/zhwiki_titles.txt.xz,{shared}/zh/lexicon/thuocl/*.txt',
-    documents=60,
-  )
-  store = run(output=tmp_path / 's', **given)
-  assert store.vocabulary_size == 17964
-  assert store.special == dict(cls=1, sep=2, pad=0, mask=3, unk=17963)
-  unit_n, token_n = store.units[0], store.parts[0]
-  assert 0.03 < np.mean(unit_n == phrases.FOUND) < 0.3
-  none, whole = np.zeros(0, int), np.array([len(token_n)])
-  ranges = Ranges(np.zeros(1, int), whole, none, none, whole)
-  rows = layout.lay_out(ranges, store, np.zeros(1, int), np.zeros(1, np.uint64), (1, len(token_n)))
-  np.testing.assert_array_equal(rows.token_n, token_n)
-  np.testing.assert_array_equal(layout.units(rows, store), unit_n)
 
 
 def test_many_languages_with_the_vocabulary_of_multilingual_bert(shared, tmp_path):

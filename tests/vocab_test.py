@@ -21,9 +21,7 @@ from slow_imports import corpora, registered, seqio, transformers
 
 from bertjax.vocab import __main__ as vocab
 from bertjax.vocab.train import TRAINERS
-from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
-
-MUTATED = 'bertjax/vocab/__main__.py'
+from bertjax.vocab.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
@@ -108,30 +106,10 @@ def test_files_are_what_the_tokenizers_themselves_write(tmp_path):
 
 
 @pytest.mark.parametrize('kind', TRAINERS)
-@mutation(
-  'vocab: a full disk does not say what was being written',
-  'bertjax/vocab/formats.py',
-  "with writing('the vocabulary', directory):",
-  'if True:',
-)
+@mutation("with writing('the vocabulary', directory):", 'if True:')
 def test_a_full_disk_names_the_vocabulary(tmp_path, kind):
   with pytest.raises(OSError, match=f"while writing the vocabulary: '{tmp_path}"), no_room():
     TRAINERS[kind](sentences(), 400, True, tmp_path)
-
-
-def test_small_text_gives_what_it_has(tmp_path):
-  assert much_unknown(0.05) == ''
-  assert much_unknown(0.663146).startswith('Warning: 66.3% of the tokens are unknown')
-  TRAINERS['wordpiece'](['the cat'], 5000, True, tmp_path)
-  assert load_vocabulary(tmp_path).size < 30
-  with pytest.raises(ValueError, match='sentencepiece cannot train 5000 pieces'):
-    TRAINERS['unigram'](['the cat'], 5000, True, tmp_path)
-
-
-def test_alphabet_leaves_room_for_words(tmp_path):
-  text = [chr(0x4E00 + i) + 'ab' for i in range(3000)] * 2
-  TRAINERS['wordpiece'](text, 400, True, tmp_path)
-  assert 200 < load_vocabulary(tmp_path).size <= 400
 
 
 def test_sample_is_uniform_bounded_and_repeatable():
@@ -144,9 +122,7 @@ def test_sample_is_uniform_bounded_and_repeatable():
   assert all(abs(count - 250) < 60 for count in quarters.values())
 
 
-@mutation(
-  'vocab: a Mixture in one pass', 'if corpus.members > 1 and not', 'if corpus.members > 9 and not'
-)
+@mutation('if corpus.members > 1 and not', 'if corpus.members > 9 and not')
 def test_a_mixture_is_sampled_at_its_rates():
   """The small language has 1/21 of the documents, and is drawn 1 / (1 + 20**.7) of the time."""
   if 'smooth' not in seqio.MixtureRegistry.names():
@@ -183,18 +159,8 @@ def test_command_line(tmp_path):
   assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
 
 
-@mutation(
-  'vocab: --keep_accents is not heard',
-  'dict(keep_accents=_KEEP_ACCENTS.value)',
-  'dict(keep_accents=False)',
-)
-@mutation(
-  'vocabulary: vocab.json is read as cased, whatever the file beside it says',
-  'bertjax/vocab/formats.py',
-  "bool(settings.get('do_lower_case')) if",
-  'False if',
-  case='bpe',
-)
+@mutation('dict(keep_accents=_KEEP_ACCENTS.value)', 'dict(keep_accents=False)')
+@mutation("bool(settings.get('do_lower_case')) if", 'False if', case='bpe')
 @pytest.mark.parametrize('kind', ['wordpiece', 'bpe'])
 def test_lowercased_text_may_keep_its_accents(tmp_path, capsys, kind):
   """WordPiece strips them unless told otherwise; the other kinds never do."""
@@ -220,11 +186,7 @@ def test_lowercased_text_may_keep_its_accents(tmp_path, capsys, kind):
     assert load_vocabulary(output).encode_batch([text.upper()])[0].tolist() == ids
 
 
-@mutation(
-  'vocab: words of the first sentences alone',
-  'itertools.chain(first, sentences) if first else []',
-  'first',
-)
+@mutation('itertools.chain(first, sentences) if first else []', 'first')
 def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
   """However small the sample is, and however long a line."""
   words = [f'w{i}' for i in range(20_000)]
@@ -238,12 +200,7 @@ def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
   assert '10,000 first sentences' in capsys.readouterr().out
 
 
-@mutation(
-  'vocab: of many characters a thousand are kept',
-  'bertjax/vocab/train.py',
-  'max(_ALPHABET, covering)',
-  '_ALPHABET',
-)
+@mutation('max(_ALPHABET, covering)', '_ALPHABET')
 def test_a_script_of_many_characters_has_as_many_pieces(tmp_path):
   """Chinese: 3,000 characters, each a word of its own, the n-th as often as 1 / n."""
   draw = np.random.default_rng(0)

@@ -5,10 +5,10 @@ import tempfile
 import time
 from typing import Any
 
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError
 from bertjax.export import parity, receipt
 from bertjax.formats import family as family_lib
-from bertjax.formats import fresh, tables, weights
+from bertjax.formats import huggingface, tables
 from bertjax.formats.directory import whole_model
 from bertjax.formats.originals.original import Opening
 from bertjax.machine import checksums
@@ -16,35 +16,25 @@ from bertjax.sources import runs
 from bertjax.sources.foreign import open_source
 from bertjax.vocab.vocabulary import load_vocabulary
 
-SLOTS = 'slots.safetensors'  # of the optimizer
 
-
-def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -> dict[str, Any]:
-  """Writes a workdir that holds a model from elsewhere, and its receipt. Returns the receipt.
-  Raises UserError: what cannot be read or computed, or outputs that differ; nothing is left at
-  `output`.
-
-  Args:
-    source: 'hf:DIR', 'tf1:PATH' or 'fairseq:PATH'.
-    output: the workdir; must not exist, or be empty.
-    slots: whether the optimizer's slots of a tf1 checkpoint are taken along, as slots.safetensors.
-  """
+def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
+  """Writes a workdir, which must not exist or be empty, that holds a model from elsewhere,
+  FORMAT:PATH, and its receipt. Returns the receipt. Raises UserError: what cannot be read or
+  computed, or outputs that differ; nothing is left at `output`."""
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
   with tempfile.TemporaryDirectory() as made:
     opened = open_source(source, '--input', pathlib.Path(made))
-    return _import(source, target, opened, slots, started)
+    return _import(source, target, opened, started)
 
 
-def _import(
-  source: str, target: runs.Output, opened: Opening, slots: bool, started: float
-) -> dict[str, Any]:
+def _import(source: str, target: runs.Output, opened: Opening, started: float) -> dict[str, Any]:
   config = runs.recipe_of(opened.recipe)
   config.model = model = whole_model(opened, config.model)
   config.name, config.phases = opened.path.name, {}
   config.data.languages = opened.languages or config.data.languages
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  taken = opened.take(model, fresh.heads_of(model.init_std))
+  taken = opened.take(model, huggingface.fresh_heads(model.init_std))
   pad = vocabulary.special['pad'] if vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
   mine = parity.ours(model, taken.params, inputs)
@@ -59,6 +49,8 @@ def _import(
       f'of the {model.vocab_size:,} rows of the word table the vocabulary in {opened.vocabulary} '
       f'uses the first {vocabulary.size:,}'
     )
+  digests = receipt.files(opened.path) if opened.path.is_dir() else {}
+  digests = digests or {path.name: checksums.of_file(path) for path in opened.files}
   try:
     model_class = family_lib.class_of(model)
   except UserError as error:
@@ -66,16 +58,13 @@ def _import(
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
     model_class=model_class, tensors=arrays, made=taken.made, assumed=assumed,
-    left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
+    left_out=taken.left_out, sha256=dict(theirs=digests),
   )  # fmt: skip
   with target as directory:
     classes = {head: [*names] for head, names in opened.classes.items()}
     meta = dict(opened.meta, source=source, classes=classes)
     runs.write_run(directory, config, taken.params, vocabulary, meta)
     del taken  # before transformers reads the other side: one model at a time
-    if slots:
-      with writing('the slots', directory / SLOTS):
-        weights.save(directory / SLOTS, _slots(opened, model))
     said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
     said['tokenizer'] = dict(skipped='no tokenizer of transformers is there: ids were not compared')
     if source.startswith('hf:'):
@@ -87,21 +76,6 @@ def _import(
     said['resources'] = receipt.resources(started, size)
     receipt.write(directory / receipt.NAME, said)
   return said
-
-
-def _slots(opened: Opening, model: Any) -> dict[str, Any]:
-  """SLOT/path -> array of an optimizer's slots."""
-  if opened.take_slots is None:
-    raise UserError(f'{opened.path} has no slots that are read: leave --slots out')
-  found = opened.take_slots(model)
-  return {f'{name}/{path}': x for name, tree in found.items() for path, x in tables.flat(tree)}
-
-
-def _digests(opened: Opening) -> dict[str, str]:
-  """sha256 of the files of the source."""
-  if opened.path.is_dir():
-    return receipt.files(opened.path)
-  return {path.name: checksums.of_file(path) for path in opened.files}
 
 
 def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dict[str, Any]:

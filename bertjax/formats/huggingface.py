@@ -5,6 +5,7 @@ config.json and tokenizer are `directory.py`'s. Everything is NumPy: neither tor
 `transformers` is imported.
 """
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats import tables
 from bertjax.formats.family import Layout
+from bertjax.formats.tables import Row
 from bertjax.formats.weights import View
 
 # How TensorFlow-era files on the hub name the parameters of a norm.
@@ -51,6 +53,20 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> 
   _check_derived(state, layout)
   left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
   return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
+
+
+def fresh_heads(std: float) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
+  """Returns a function that makes absent heads: kernels and tables normal with this standard
+  deviation, biases 0, scales 1; the same each time."""
+
+  def make(row: Row, shape: tuple[int, ...]) -> np.ndarray:
+    leaf = row.ours.rpartition('/')[2]
+    if leaf in ('bias', 'scale'):
+      return np.full(shape, float(leaf == 'scale'), np.float32)
+    rng = np.random.default_rng(zlib.crc32(row.ours.encode()))
+    return rng.normal(0, std, shape).astype(np.float32)
+
+  return make
 
 
 def shapes(model: Any) -> dict[str, tuple[int, ...]]:

@@ -82,7 +82,7 @@ def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
       name: Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
       f'{name}_accuracy': Term(jnp.sum(weight_BP * right_BP), weight),
     }
-    return Out(terms, out['carry'])
+    return Out(terms | out.get('penalties', {}), out['carry'])
 
   return loss
 

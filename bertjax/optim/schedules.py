@@ -151,6 +151,18 @@ def warmup_stable_decay(
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
 
 
+def slanted_triangular(
+  step: Array, *, peak: NonNegative, total_steps: Count, ratio: Positive = 32.0, cut: Count = 10
+) -> Array:
+  """peak / ratio to peak over C = T // cut steps, then in a line back to peak / ratio at T.
+  ULMFiT: fastai 0.7, sgdr.py:CircularLR.calc_lr. Equation 3 of the paper (Howard and Ruder 2018)
+  divides the way down by C * (cut - 1) for T - C, so unless cut divides T its last rates are below
+  zero."""
+  first = total_steps // cut
+  share = jnp.where(step <= first, _warm(step, first), _left(step, first, total_steps))
+  return peak * (1 + share * (ratio - 1)) / ratio
+
+
 def constant(step: Array, *, peak: NonNegative) -> Array:
   """peak at every step."""
   return jnp.full_like(step, peak, jnp.float32)
@@ -160,7 +172,7 @@ SHAPES = {
   shape.__name__: shape
   for shape in (
     bert_linear, sqrt_poly, product_linear, linear, cosine, cosine_absolute, inverse_sqrt, rsqrt,
-    warmup_stable_decay, constant,
+    slanted_triangular, warmup_stable_decay, constant,
   )
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ import jax
 from bertjax import models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
-from bertjax.formats import directory, fresh
+from bertjax.formats import directory, huggingface
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, model_fields, runs, subtrees, vocab_rows
@@ -78,7 +78,7 @@ def open_source(name: str, key: str = KEY) -> Source:
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
   def params() -> Any:
-    taken = opened.take(model, fresh.heads_of(model.init_std))
+    taken = opened.take(model, huggingface.fresh_heads(model.init_std))
     made = {path.partition('/')[0] for path in taken.made}
     return {k: v for k, v in taken.params.items() if k not in made}
 

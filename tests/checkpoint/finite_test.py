@@ -24,7 +24,6 @@ from bertjax.checkpoint import finite, manifest, reading
 from bertjax.errors import UserError
 from bertjax.sources import init_from, runs
 
-MUTATED = 'bertjax/checkpoint/finite.py'
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
 TWO = pathlib.Path(__file__).parents[1] / 'support' / 'look_together.py'
 PARAMS = 'variables/params/layers/w'
@@ -46,19 +45,9 @@ def spoiled(state, path, value, place=-1):
   return jax.tree_util.tree_map_with_path(change, state)
 
 
-@mutation(
-  'finite: one device answers for all',
-  'return fine if mesh is None else jax.lax.pmin(fine, mesh.axis_names)',
-  'return fine',
-)
-@mutation(
-  'finite: parameters of 1e30 pass', "1 if name.startswith('opt_state') else 4", '1 if name else 4'
-)
-@mutation(
-  'finite: squares of gradients are squared again',
-  "1 if name.startswith('opt_state') else 4",
-  '4 if name else 1',
-)
+@mutation('return fine if mesh is None else jax.lax.pmin(fine, mesh.axis_names)', 'return fine')
+@mutation("1 if name.startswith('opt_state') else 4", '1 if name else 4')
+@mutation("1 if name.startswith('opt_state') else 4", '4 if name else 1')
 @pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
 @pytest.mark.parametrize(
   'path, value, place, refused',
@@ -130,17 +119,9 @@ def saved(path):
   return checkpoints
 
 
+@mutation('  finite.require(state, directory)\n', '')
 @mutation(
-  'checkpoints: a state that is not finite is gone on from',
-  'bertjax/checkpoint/reading.py',
-  '  finite.require(state, directory)\n',
-  '',
-)
-@mutation(
-  'checkpoints: what is not finite keeps the name of its step',
-  'bertjax/checkpoint/checkpoints.py',
-  'self._set_aside(s for s in steps if s > step)',
-  'self._set_aside(s for s in steps if s > 30)',
+  'self._set_aside(s for s in steps if s > step)', 'self._set_aside(s for s in steps if s > 30)'
 )
 @pytest.mark.parametrize('path', [PARAMS, HALF, MU, CARRY])
 @pytest.mark.parametrize('value', [math.nan, math.inf])
@@ -166,8 +147,6 @@ def test_a_run_of_spoiled_checkpoints_alone_ends_with_the_reason(tmp_path):
 
 
 @mutation(
-  'checkpoints: who reads variables alone takes NaN',
-  'bertjax/checkpoint/reading.py',
   "  finite.require(found, directory, ': take an earlier checkpoint (--step) or another model')\n",
   '',
 )
@@ -198,18 +177,8 @@ def test_what_training_alone_has_spoils_no_answer(tmp_path):
   manifest.verify(tmp_path / 'checkpoints' / '30')
 
 
-@mutation(
-  'use: a directory with NaN is read',
-  'bertjax/use/load.py',
-  "    finite.require(variables, opened.path, ': take another model')\n",
-  '',
-)
-@mutation(
-  'convert: a model with NaN becomes a run',
-  'bertjax/sources/runs.py',
-  "  finite.require(state, 'the model', ': nothing is written, take another one')\n",
-  '',
-)
+@mutation("    finite.require(variables, opened.path, ': take another model')\n", '')
+@mutation("  finite.require(state, 'the model', ': nothing is written, take another one')\n", '')
 def test_a_directory_of_transformers_with_nan_is_no_model(tmp_path):
   import safetensors.numpy as safetensors
 

@@ -4,8 +4,6 @@ from mutation import mutation
 
 from bertjax.checkpoint import history
 
-MUTATED = 'bertjax/checkpoint/history.py'
-
 
 def run(history_=(), **config):
   return dict(config=config, history=list(history_))
@@ -19,21 +17,12 @@ OLD = run(peak=1.0, model=dict(width=8), evals={})
 NEW = resumed(OLD, 10, peak=0.5, model=dict(width=8, dropout=0.1), evals={})
 
 
-def test_a_new_run_has_none_and_a_resume_without_changes_adds_none():
-  assert history.extended(None, dict(peak=1.0), 0) == []
-  assert history.extended(OLD, OLD['config'], 7) == []
-
-
 def test_a_change_says_when_and_both_values():
   changes = {'peak': dict(old=1.0, new=0.5), 'model.dropout': dict(new=0.1)}
   assert NEW['history'] == [dict(step=10, changes=changes)]
 
 
-@mutation(
-  'history: a step has the config from before its own',
-  "if change['step'] < step:",
-  "if change['step'] <= step:",
-)
+@mutation("if change['step'] < step:", "if change['step'] <= step:")
 def test_each_step_has_the_config_of_its_time():
   again = resumed(NEW, 20, peak=0.25, model=dict(width=8, dropout=0.1), evals={})
   assert history.config_of(again, 10) == OLD['config']
@@ -43,9 +32,7 @@ def test_each_step_has_the_config_of_its_time():
   assert history.stretches(again, 11, 20) == [(11, 20)]
 
 
-@mutation(
-  'history: a change outlives a resume from before it', "min(each['step'], start)", "each['step']"
-)
+@mutation("min(each['step'], start)", "each['step']")
 def test_a_resume_from_before_a_change_moves_it_there():
   back = resumed(NEW, 6, **NEW['config'])
   assert [change['step'] for change in back['history']] == [6]

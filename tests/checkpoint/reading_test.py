@@ -8,12 +8,7 @@ from bertjax.machine import durable
 from configs import bert
 
 
-@mutation(
-  'reading: a workdir elsewhere has no checkpoint',
-  'bertjax/checkpoint/reading.py',
-  'if not remote.is_remote(workdir):',
-  'if True:',
-)
+@mutation('if not remote.is_remote(workdir):', 'if True:')
 def test_the_newest_checkpoint_of_a_url_is_found(tmp_path):
   """Else what starts runs again until they are finished does it for ever."""
   for step, names in ((8, [manifest.NAME]), (9, []), (10, [manifest.NAME, 'x']), (11, ['x'])):

@@ -10,7 +10,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.checkpoint import resume
-from bertjax.checkpoint.may_differ import MAY_DIFFER, config_differences
+from bertjax.checkpoint.may_differ import MAY_DIFFER
 from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.train import resolve
@@ -19,7 +19,6 @@ from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, quickstart
 from configs.finetune import glue
 
-MUTATED = 'bertjax/checkpoint/resume.py'
 FACTS = dict(ids=211, pad=0)
 
 
@@ -65,17 +64,7 @@ def test_a_new_workdir_is_not_claimed_by_a_check(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_the_same_config_resumes(workdir):
-  config = given().lock()
-  check(workdir, config)
-  assert json.loads((workdir / 'config.json').read_text())['config']['model']['size'] == 'test'
-
-
-@mutation(
-  'resume: config.json says nothing of the vocabulary',
-  'config=whole, facts=facts, history=changed)',
-  'config=whole, facts={}, history=changed)',
-)
+@mutation('config=whole, facts=facts, history=changed)', 'config=whole, facts={}, history=changed)')
 def test_the_workdir_describes_the_run_by_itself(workdir):
   config = given()
   stored = resume.stored_config(workdir)
@@ -108,22 +97,11 @@ def test_what_an_evaluation_changes_is_said(workdir):
 )
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
-  for call in (
-    lambda: check(tmp_path, given()),
-    lambda: resume.stored_config(tmp_path),
-  ):
+  for call in (lambda: check(tmp_path, given()), lambda: resume.stored_config(tmp_path)):
     with pytest.raises(
       ValueError, match=f'format {version}, .* reads format {resume.FORMAT}: .*--workdir'
     ):
       call()
-
-
-def test_a_workdir_is_held_by_one_run(tmp_path):
-  with resume.alone_in(tmp_path):
-    with pytest.raises(ValueError, match='another run is at work in'), resume.alone_in(tmp_path):
-      pass
-  with resume.alone_in(tmp_path):
-    pass
 
 
 def test_the_run_that_holds_a_workdir_is_named(tmp_path):
@@ -139,25 +117,17 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
   'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\xff', '\0\0']
 )
 @mutation(
-  'resume: a torn config is a traceback',
   '  except ValueError as error:\n    found, reason',
   '  except KeyError as error:\n    found, reason',
 )
 def test_a_torn_config_is_named(tmp_path, text):
   (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
-  for call in (
-    lambda: check(tmp_path, given()),
-    lambda: resume.stored_config(tmp_path),
-  ):
+  for call in (lambda: check(tmp_path, given()), lambda: resume.stored_config(tmp_path)):
     with pytest.raises(ValueError, match='config.json'):
       call()
 
 
-@mutation(
-  'resume: a run whose checkpoints vanished begins anew',
-  'if gone or saved and not steps:',
-  'if False:',
-)
+@mutation('if gone or saved and not steps:', 'if False:')
 def test_checkpoints_that_vanished_are_missed(workdir):
   directory = workdir / 'checkpoints'
   with pytest.raises(ValueError, match='config.json is there, but nothing in .*checkpoints'):
@@ -209,9 +179,7 @@ def test_every_difference_is_listed_with_both_values(workdir):
   ]
 
 
-@mutation(
-  'resume: an override lets everything pass', 'if not covers(names, each[0])]', 'if not names]'
-)
+@mutation('if not covers(names, each[0])]', 'if not names]')
 def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
   config = given()
   config.optimizer.schedule.peak, config.model.dropout = 0.5, 0.2
@@ -303,23 +271,10 @@ def test_what_follows_from_total_steps_follows_it_and_nothing_else_does(workdir)
     resolve.check_workdir(workdir, resume.stored(workdir), config)
 
 
-def test_differences_of_nested_dicts():
-  old = {'a': {'b': 1, 'c': [1, 2]}, 'log_steps': 3, 'mesh': {'data': 1}, 'meshes': 1, 'e': {}}
-  new = {'a': {'b': 1, 'c': [1, 3]}, 'log_steps': 4, 'mesh': {'data': 8}, 'meshes': 2, 'e': {}}
-  assert config_differences(old, old) == []
-  assert config_differences(old, new) == [('a.c', [1, 2], [1, 3]), ('meshes', 1, 2)]
-
-
 @mutation(
-  'resume: a vocabulary may change under its name',
-  "if not covers(names, 'data.vocab'):",
-  "if not covers(names, 'data.vocab') and not found:",
+  "if not covers(names, 'data.vocab'):", "if not covers(names, 'data.vocab') and not found:"
 )
-@mutation(
-  'resume: the copy of a store has to be as the file',
-  "if data.reader == 'store' or not data.vocab",
-  'if not data.vocab',
-)
+@mutation("if data.reader == 'store' or not data.vocab", 'if not data.vocab')
 def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_stays(tmp_path):
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film']
   file = tmp_path / 'vocab.txt'

@@ -10,8 +10,6 @@ from mutation import mutation
 
 from bertjax.config import command_line
 
-MUTATED = 'bertjax/config/command_line.py'
-
 WRONG = """
 import configs.bert
 
@@ -44,11 +42,7 @@ def said(*arguments: str) -> str:
   return error
 
 
-@mutation(
-  'flags: a mistake in a config file is an unknown key',
-  'if _of_the_file(argv, error):',
-  'if False:',
-)
+@mutation('if _of_the_file(argv, error):', 'if False:')
 def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
   (tmp_path / 'mine.py').write_text(WRONG)
   error = said(f'--config={tmp_path}/mine.py', '--config.total_steps=5')
@@ -75,20 +69,16 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
   ],
 )
 @mutation(
-  'flags: the number that is no integer is not named',
   'if found := _NO_INTEGER.match(said):',
   'if False and (found := _NO_INTEGER.match(said)):',
   case="total_steps=1e6-config.total_steps: expected an integer such as 1000000, got '1e6'",
 )
 @mutation(
-  'flags: the section of an unknown key is not named',
   'if found := _unknown(argv):',
   "if found := '':",
   case="evals.heldout.every=1-config.evals has .*; did you mean 'held_out'",
 )
 @mutation(
-  'flags: what a phase may have is not named',
-  'bertjax/config/command_line.py',
   'found.append(config)',
   'found.append({})',
   case="phases.phase1.lenght=9-config.phases.phase1 has batch_size, .*; did you mean 'length'",
@@ -115,7 +105,6 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   ],
 )
 @mutation(
-  'flags: the mistake of a config file is wrapped',
   'if found := _MISTAKE.search(said):',
   'if False and (found := _MISTAKE.search(said)):',
   case="arguments0-unknown size 'tny', .*; did you mean 'tiny'",
@@ -125,7 +114,7 @@ def test_what_the_flags_lack_is_one_line(arguments, line):
   assert len(error.splitlines()) == 1 and re.search(line, error), error
 
 
-@mutation('flags: a word that is no flag is passed over', 'if rest[1:]:', 'if False:')
+@mutation('if rest[1:]:', 'if False:')
 @pytest.mark.parametrize('module', ['vocab', 'predict', 'prepare', 'bench', 'convert', 'replay'])
 def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
   flags = dict(
@@ -149,13 +138,11 @@ def test_a_config_file_that_returns_no_config_is_named(tmp_path):
 
 @pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep'])
 @mutation(
-  'recipe: the text of --help is made outside of the door',
   """  with door('bertjax.recipe'):
     command_line.run(""",
   """  command_line.keys_help(sys.argv)
   with door('bertjax.recipe'):
     command_line.run(""",
-  file='bertjax/recipe.py',
   case='recipe',
 )
 def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
@@ -168,9 +155,7 @@ def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
   assert 'Traceback' not in error
 
 
-@mutation(
-  'sweep: --help without the keys of the config', "if 'config' in flags.FLAGS:", 'if False:'
-)
+@mutation("if 'config' in flags.FLAGS:", 'if False:', file='bertjax/config/command_line.py')
 def test_the_help_of_a_sweep_has_the_keys_of_the_config():
   shown, _ = started('sweep', '--help').communicate(timeout=120)
   assert '  --config.total_steps=1000000\n' in shown

@@ -14,12 +14,7 @@ def printed(*arguments: str) -> list[str]:
   return done.stdout.splitlines()
 
 
-@mutation(
-  'recipe: an override shows the source of what it overrides',
-  'bertjax/recipe.py',
-  "source='the command line'",
-  'source=row.source',
-)
+@mutation("source='the command line'", 'source=row.source')
 def test_a_value_has_its_source_beside_it():
   lines = printed('--config=configs/bert.py:large', '--config.total_steps=500')
   for value, source in (
@@ -34,15 +29,7 @@ def test_a_value_has_its_source_beside_it():
   assert f'{"--config.seed=0":64}  # default' in whole and len(lines) < 70 < len(whole)
 
 
-def test_the_unverified_by_themselves():
-  lines = printed('--config=configs/xlm_e.py', '--unverified')
-  assert '--config.batch_size=2048' in {line.split()[0] for line in lines}
-  assert all('(unverified)' in line.split('#')[1] for line in lines)
-
-
 @mutation(
-  'config: a key that there is not ends in a traceback',
-  'bertjax/config/command_line.py',
   'app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))',
   'app.run(quietly, located(argv))',
 )
@@ -57,12 +44,7 @@ def test_a_key_that_there_is_not_is_one_line():
     assert done.returncode == 1 and done.stderr == said
 
 
-@mutation(
-  'recipe: a phase of a config file has no evaluation of its own',
-  'bertjax/config/timeline.py',
-  'with changed.unlocked():',
-  'with changed.copy_and_resolve_references().unlocked():',
-)
+@mutation('with changed.unlocked():', 'with changed.copy_and_resolve_references().unlocked():')
 def test_a_phase_has_an_evaluation_of_its_own():
   lines = printed('--config=configs/finetune/tasks.py:mnli,sst2')
   own = "--config.phases.mnli.evals.mm.file='dev_mismatched.tsv'"
@@ -70,8 +52,6 @@ def test_a_phase_has_an_evaluation_of_its_own():
 
 
 @mutation(
-  'recipe: a key that was deleted keeps its source',
-  'bertjax/cited.py',
   """    super().__delitem__(key)
     self._sources.pop(key, None)""",
   '    super().__delitem__(key)',

@@ -24,12 +24,7 @@ def test_a_removed_key_is_refused_wherever_it_is_given():
     schema.check(c)
 
 
-@mutation(
-  'removed: an older run keeps what nothing reads',
-  'bertjax/checkpoint/resume.py',
-  "config = removed.without(found['config'])",
-  "config=found['config']",
-)
+@mutation("config = removed.without(found['config'])", "config=found['config']")
 def test_a_run_with_the_usual_values_goes_on(tmp_path):
   c = albert.get_config('test')
   sections.complete(c)

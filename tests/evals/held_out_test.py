@@ -28,8 +28,6 @@ class Lines:
 
 
 @mutation(
-  'labelled: every batch that is judged compiles',
-  'bertjax/evals/held_out/labelled.py',
   "by_length.setdefault(batch['token_BT'].shape[1], subject.compile(function))",
   'subject.compile(function)',
 )

@@ -12,8 +12,6 @@ from bertjax.evals import linear_probe
 from bertjax.evals.held_out import vectors
 from bertjax.train import evaluation, first_state, setup
 
-MUTATED = 'bertjax/evals/linear_probe.py'
-
 RNG = np.random.default_rng(3)
 
 
@@ -56,17 +54,11 @@ def newton(x_nD, y_n):
 
 @pytest.mark.parametrize('system', ['bert', pytest.param('electra', marks=pytest.mark.full)])
 @mutation(
-  'linear probe: fitted to what it is judged on',
   'fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))',
   'fitted(dev_vectors(variables), dev.label[LABEL], dev_vectors(variables))',
   case='bert',
 )
-@mutation(
-  'linear probe: columns as they are',
-  'preprocessing.StandardScaler()',
-  "'passthrough'",
-  case='bert',
-)
+@mutation('preprocessing.StandardScaler()', "'passthrough'", case='bert')
 def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, rich_store):
   c = config(files, system)
   run = setup.make_run(c, rich_store, jax.devices()[:1])
@@ -88,12 +80,7 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
   assert scores['eval/linear_probe/cut'] == 0
 
 
-@mutation(
-  'vectors: texts are in language 0, whatever they are in',
-  'bertjax/evals/held_out/vectors.py',
-  '0, batch_size, extra_ids=ids)',
-  '0, batch_size)',
-)
+@mutation('0, batch_size, extra_ids=ids)', '0, batch_size)')
 def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
   seen = {}
   for language in ('de', 'en', '1', ''):
@@ -114,28 +101,13 @@ def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
   assert np.abs(seen['en'] - seen['de']).max() > 1e-3
 
 
-@mutation(
-  'vectors: padding counts as a token',
-  'bertjax/evals/held_out/vectors.py',
-  '(example_BT > 0).astype',
-  '(example_BT >= 0).astype',
-)
+@mutation('(example_BT > 0).astype', '(example_BT >= 0).astype')
 def test_an_empty_row_has_no_direction():
   found = vectors.masked_mean(np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]]))
   assert not np.asarray(found[1]).any()
 
 
-def test_three_classes_are_told_apart():
-  label_n = np.arange(300) % 3
-  x_nD = np.eye(4)[label_n] * 1e-4 + RNG.normal(0, 1e-6, (300, 4)) + 5  # nearly equal features
-  np.testing.assert_array_equal(
-    linear_probe.fitted(x_nD[:200], label_n[:200], x_nD[200:]), label_n[200:]
-  )
-
-
-@mutation(
-  'linear probe: a file of one class', 'if len(np.unique(train.label[LABEL])) < 2:', 'if False:'
-)
+@mutation('if len(np.unique(train.label[LABEL])) < 2:', 'if False:')
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (
     (dict(label='god'), "did you mean 'good'"),
@@ -148,8 +120,3 @@ def test_what_cannot_be_judged_is_refused(files, rich_store):
   ):
     with pytest.raises(UserError, match=said):
       setup.make_run(config(files, **more), rich_store, jax.devices()[:1])
-
-
-def test_without_a_file_nothing_is_judged(rich_store):
-  run = setup.make_run(tiny('bert'), rich_store, jax.devices()[:1])
-  assert 'linear_probe' not in [s.name for s in run.phases[0].evals]

@@ -8,8 +8,6 @@ from bertjax.evals.squad import decoding, scores
 from bertjax.examples.labelled.spans import Context, Window
 from bertjax.types import Beam
 
-MUTATED = 'bertjax/evals/squad/decoding.py'
-
 WORDS = 'the cat sat on the mat and the dog sat by it'.split()
 
 
@@ -43,17 +41,9 @@ def decode(rows, logits, best=20, longest=30):
   return found
 
 
-@mutation(
-  'squad: an answer ends before it begins',
-  '(start_n >= row.column) & (start_n <= end_n)',
-  '(start_n >= row.column)',
-)
-@mutation(
-  'squad: the question may be the answer',
-  '(start_n >= row.column) & (start_n <= end_n)',
-  '(start_n <= end_n)',
-)
-@mutation('squad: the last [SEP] may be in the answer', '& (end_n < stop)', '& (end_n <= stop)')
+@mutation('(start_n >= row.column) & (start_n <= end_n)', '(start_n >= row.column)')
+@mutation('(start_n >= row.column) & (start_n <= end_n)', '(start_n <= end_n)')
+@mutation('& (end_n < stop)', '& (end_n <= stop)')
 def test_an_answer_is_in_the_text_and_begins_before_it_ends():
   row = window(0, 12)
   logits = logits_of(row, start={5: 4, 8: 3, -1: 9}, end={2: 9, 5: 3, 12: 9})
@@ -64,9 +54,7 @@ def test_an_answer_is_in_the_text_and_begins_before_it_ends():
 WORDS_AT = context_of(WORDS).begin_n.tolist()
 
 
-@mutation(
-  'squad: answers are one token longer', 'end_n - start_n < longest', 'end_n - start_n <= longest'
-)
+@mutation('end_n - start_n < longest', 'end_n - start_n <= longest')
 def test_an_answer_has_no_more_tokens_than_allowed():
   row = window(0, 12)
   logits = logits_of(row, start={1: 5}, end={3: 5, 2: 4})
@@ -75,7 +63,6 @@ def test_an_answer_has_no_more_tokens_than_allowed():
 
 
 @mutation(
-  'squad: all tokens are paired',
   "np.argsort(-logits_T2, axis=0, kind='stable')[:best].T",
   "np.argsort(-logits_T2, axis=0, kind='stable').T",
 )
@@ -89,16 +76,8 @@ def test_only_the_best_of_each_window_are_paired():
   assert decode([row], [logits], best=1).answer(None) == ''
 
 
-@mutation(
-  'squad: any window that shows a token may begin with it',
-  'most_n = shown_n[start_n - row.column]',
-  'most_n = shown_n[start_n - row.column] | True',
-)
-@mutation(
-  'squad: windows are ranked one by one',
-  "for i in np.argsort(-score_n, kind='stable'):",
-  'for i in range(len(score_n)):',
-)
+@mutation('most_n = shown_n[start_n - row.column]', 'most_n = shown_n[start_n - row.column] | True')
+@mutation("for i in np.argsort(-score_n, kind='stable'):", 'for i in range(len(score_n)):')
 def test_a_token_begins_an_answer_where_it_has_most_context():
   rows = [window(0, 8), window(4, 12)]  # 5 has 5 and 2 around it, and 1 and 6; 6 has 1, and 2
   logits = [logits_of(rows[0], {6: 9, 5: 3}, {7: 3}), logits_of(rows[1], {6: 4, 5: 9}, {7: 4})]
@@ -108,7 +87,6 @@ def test_a_token_begins_an_answer_where_it_has_most_context():
 
 
 @mutation(
-  'squad: of equal windows the later one has most context',
   'score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 0.01 * (stop_W1 - first_W1))',
   'score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 1e-3 * first_W1)',
 )
@@ -136,11 +114,7 @@ def test_most_context_is_that_of_the_original():
       assert shows == [best]
 
 
-@mutation(
-  'squad: equal texts are two candidates',
-  'candidates.setdefault(text, ',
-  'candidates.setdefault(text + str(i), ',
-)
+@mutation('candidates.setdefault(text, ', 'candidates.setdefault(text + str(i), ')
 def test_equal_texts_are_one_candidate_and_ties_go_to_the_better_start():
   row = window(0, 12)
   logits = logits_of(row, start={0: 2, 4: 3, 7: 1}, end={0: 3, 4: 2, 7: 4})
@@ -155,10 +129,8 @@ def test_equal_texts_are_one_candidate_and_ties_go_to_the_better_start():
   assert [c.score for c in found.candidates] == [8.0, 7.0, 6.0, 4.0]
 
 
-@mutation('squad: the score of no answer is the best one', 'null = min(float(', 'null = max(float(')
-@mutation(
-  'squad: odds at the threshold are no answer', 'self.odds > threshold', 'self.odds >= threshold'
-)
+@mutation('null = min(float(', 'null = max(float(')
+@mutation('self.odds > threshold', 'self.odds >= threshold')
 def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the_threshold():
   rows = [window(0, 8), window(4, 12)]
   logits = [logits_of(rows[0], {1: 2}, {1: 3}, null=8), logits_of(rows[1], {}, {}, null=7)]
@@ -168,7 +140,6 @@ def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the
 
 
 @mutation(
-  'squad: answers begin with whole words',
   'begin, end = int(context.begin_n[first]),',
   "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first])) + 1,",
 )
@@ -214,20 +185,14 @@ def beam_answers(rows, context, beams, best, longest):
 
 
 @mutation(
-  'squad: ends of the likeliest start go with all starts',
   'np.repeat(start_n, end_nn.shape[1]), end_nn.ravel()',
   'np.repeat(start_n, end_nn.shape[1]), np.tile(end_nn[0], len(start_n))',
 )
 @mutation(
-  'squad: starts alone are ranked',
   'said.start_BK[:best, None].astype(np.float64) + said.end_BKK[:best, :best]',
   'said.start_BK[:best, None].astype(np.float64) + 0 * said.end_BKK[:best, :best]',
 )
-@mutation(
-  'squad: the odds of no answer are the best of a beam',
-  'odds = min(float(beam.none_B)',
-  'odds = max(float(beam.none_B)',
-)
+@mutation('odds = min(float(beam.none_B)', 'odds = max(float(beam.none_B)')
 def test_answers_of_a_beam_are_those_of_the_definition():
   rng, context = np.random.default_rng(0), context_of(WORDS)
   some = 0
@@ -248,14 +213,6 @@ def test_answers_of_a_beam_are_those_of_the_definition():
     assert null == pytest.approx(1 / (1 + np.exp(-odds)))  # its share is what the head says
     some += len(ranked) > 1
   assert some > 10
-
-
-def test_questions_are_kept_apart():
-  rows = [window(0, 8), window(4, 12), window(0, 12, question=1)]
-  logits = [logits_of(row, {5: 1}, {5: n}) for n, row in enumerate(rows)]
-  limits = decoding.Limits(20, 30)
-  first, second = decoding.decode(rows, [context_of(WORDS)] * 2, logits, limits)
-  assert (first.candidates[0].score, second.candidates[0].score) == (1.0, 3.0)
 
 
 # Gold, answer, exact match and F1 of SQuAD's evaluation program.
@@ -279,15 +236,11 @@ CASES = [
 
 @pytest.mark.parametrize(('gold', 'text', 'exact', 'f1'), CASES)
 @mutation(
-  'squad: articles are words',
-  'bertjax/evals/squad/scores.py',
   "_ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION))",
   'text.lower().translate(_PUNCTUATION)',
   case='the Cat-cat!-1-1.0',
 )
 @mutation(
-  'squad: a word counts once',
-  'bertjax/evals/squad/scores.py',
   'same = (collections.Counter(theirs) & collections.Counter(ours)).total()',
   'same = len(set(theirs) & set(ours))',
   case='cat cat dog-cat cat-0-0.8',
@@ -297,12 +250,7 @@ def test_answers_are_compared_as_words(gold, text, exact, f1):
   assert scores.f1(gold, text) == pytest.approx(f1)
 
 
-@mutation(
-  'squad: an answer has the mean of its scores',
-  'bertjax/evals/squad/scores.py',
-  'max((score(g, each.text)',
-  'min((score(g, each.text)',
-)
+@mutation('max((score(g, each.text)', 'min((score(g, each.text)')
 def test_an_answer_has_the_best_of_its_scores():
   found = [
     scores.Answered(('cat', 'the black cat'), 'black cat', 0.0),
@@ -311,12 +259,7 @@ def test_an_answer_has_the_best_of_its_scores():
   assert scores.judge(found, None) == dict(exact=0.5, f1=(1 + 2 / 3) / 2)
 
 
-@mutation(
-  'squad 1.1: two answers without words are alike',
-  'bertjax/evals/squad/scores.py',
-  'return f1(gold, text) if words(gold) else 0.0',
-  'return f1(gold, text)',
-)
+@mutation('return f1(gold, text) if words(gold) else 0.0', 'return f1(gold, text)')
 def test_where_all_questions_have_an_answer_one_without_words_is_judged_as_in_version_1():
   """Its program compares what is left, gives no f1 where no word is common, leaves no gold out."""
   found = [scores.Answered(('The', 'cat'), 'a', 0.0)]
@@ -328,16 +271,10 @@ def test_where_all_questions_have_an_answer_one_without_words_is_judged_as_in_ve
 
 
 @mutation(
-  'squad: who answers nothing is right',
-  'bertjax/evals/squad/scores.py',
-  'np.where(odds_n > threshold, ~has_n, raw_n)',
-  'np.where(odds_n > threshold, True, raw_n)',
+  'np.where(odds_n > threshold, ~has_n, raw_n)', 'np.where(odds_n > threshold, True, raw_n)'
 )
 @mutation(
-  'squad: thresholds are tuned from the top',
-  'bertjax/evals/squad/scores.py',
-  "order_n = np.argsort(odds_n, kind='stable')",
-  "order_n = np.argsort(-odds_n, kind='stable')",
+  "order_n = np.argsort(odds_n, kind='stable')", "order_n = np.argsort(-odds_n, kind='stable')"
 )
 def test_scores_of_questions_without_answers():
   found = [

@@ -116,8 +116,6 @@ def open_file(shared, name, length=384):
 
 
 @mutation(
-  "squad's program: answers begin with whole words",
-  'bertjax/evals/squad/decoding.py',
   'begin, end = int(context.begin_n[first]),',
   "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first])) + 1,",
   case='derived-v1.1-dev',

@@ -9,8 +9,6 @@ from mutation import mutation
 from bertjax.evals import tagging
 from bertjax.evals.tagging import Tagged
 
-MUTATED = 'bertjax/evals/tagging.py'
-
 # Of one sentence each: true tags, predicted ones, and seqeval's precision, recall and F1.
 CASES = {
   'right': ('B-A I-A O', 'B-A I-A O', (1, 1, 1)),
@@ -27,15 +25,8 @@ CASES = {
 
 
 @pytest.mark.parametrize('case', CASES)
+@mutation('(number, *each) for number', '(number, *each[:2]) for number', case='shorter')
 @mutation(
-  'tagging: an entity is right where it begins',
-  '(number, *each) for number',
-  '(number, *each[:2]) for number',
-  case='shorter',
-)
-@mutation(
-  'tagging: an I does not begin an entity',
-  'bertjax/examples/labelled/common/tag_sets.py',
   'inside, start = kind, place',
   "inside, start = kind if mark == 'B' else '', place",
   case='begun by I',
@@ -46,16 +37,13 @@ def test_entities_are_scored_as_seqeval_scores_them(case):
   assert tuple(scores.values()) == pytest.approx(want)
 
 
-@mutation(
-  'tagging: entities of all sentences are one set', '(number, *each) for number', 'each for number'
-)
+@mutation('(number, *each) for number', 'each for number')
 def test_entities_are_counted_over_sentences_and_each_in_its_own():
   scores = tagging.entity_scores([['B-A', 'O'], ['O', 'O']], [['O', 'O'], ['B-A', 'O']])
   assert scores == dict(precision=0, recall=0, f1=0)
 
 
 @mutation(
-  'tagging: words without room are left out of accuracy',
   'sum(tag == found for tag, found in pairs) / len(pairs)',
   'sum(tag == found for tag, found in pairs) / len(nll_n)',
 )

@@ -25,12 +25,7 @@ def test_results_come_in_order_and_by_several_threads():
   assert 1 < len(names) <= 4
 
 
-@mutation(
-  'ahead: all results are kept until they are asked for',
-  'bertjax/examples/ahead.py',
-  'if len(waiting) > threads:',
-  'if len(waiting) > 1000:',
-)
+@mutation('if len(waiting) > threads:', 'if len(waiting) > 1000:')
 def test_only_some_are_made_before_they_are_asked_for():
   begun = []
   results = ahead.in_order(lambda n: begun.append(n) or n, range(100), 3)
@@ -39,13 +34,6 @@ def test_only_some_are_made_before_they_are_asked_for():
     time.sleep(0.001)
     assert len(begun) <= asked + 3
   results.close()
-
-
-def test_an_error_is_raised_in_its_place():
-  results = ahead.in_order(lambda n: 1 // (n - 2), range(5), 2)
-  assert [next(results), next(results)] == [-1, -1]
-  with pytest.raises(ZeroDivisionError):
-    next(results)
 
 
 @pytest.mark.parametrize('threads', [1, 2, 7])

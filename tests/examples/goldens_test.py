@@ -62,15 +62,9 @@ CASES = {
   'ernie_dialogues_128': (ernie(DIALOGUES), 128),
   'distilbert_sequences_packed_128': (distilbert(pack=8, mask__block=4), 128),
   'mbert_pairs_128': (recipe(plan__dupe_factor=5, language_alpha=0.7), 128),
-  'xlm_stream_64': (
-    xlm(recipes.XLM_PLAN, language_alpha=0.7, language_block=8),
-    64,
-  ),
+  'xlm_stream_64': (xlm(recipes.XLM_PLAN, language_alpha=0.7, language_block=8), 64),
   'xlm_causal_64': (recipe(recipes.XLM_PLAN, recipes.CAUSAL_MASK, language_alpha=0.0), 64),
-  'xlm_translation_64': (
-    xlm(recipes.TRANSLATION_PLAN, language_alpha=0.7, language_block=8),
-    64,
-  ),
+  'xlm_translation_64': (xlm(recipes.TRANSLATION_PLAN, language_alpha=0.7, language_block=8), 64),
   'lm_rows_64': (continued(), 64),
   'lm_rows_shuffled_64': (continued(plan__ends='sep', plan__shuffle_documents=True), 64),
   'xlnet_64': (xlnet(plan__reuse_len=32, mask__reuse_len=32, mask__perm_size=16), 64),

@@ -12,8 +12,6 @@ from bertjax.data_contracts import Chosen
 from bertjax.examples import layout, recipes
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/layout.py'
-
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -48,12 +46,10 @@ def test_every_plan_is_looked_at():
 @pytest.mark.parametrize('shuffle', [False, True])
 @pytest.mark.parametrize('name', MORE_PLANS)
 @mutation(
-  'rows: units in the order of the store',
   '  body_n = _ordered(ranges, store.gather_units(ranges.start_r, ranges.length_r))',
   '  body_n = store.gather_units(ranges.start_r, ranges.length_r)',
 )
 @mutation(
-  'rows: what is read ahead has a unit',
   'return _shown(ranges, fill(_places(ranges), ranges.special_s, 1, body_n)).astype(np.uint8)',
   'return fill(_places(ranges), ranges.special_s, 1, body_n)[: len(rows.token_n)].astype(np.uint8)',
 )
@@ -79,15 +75,10 @@ def values_of(store, name, example):
 
 @pytest.mark.parametrize('name', MORE_PLANS)
 @mutation(
-  'rows: special tokens get the value of what follows',
   'np.maximum(until_n - 1, np.repeat(before_E, length_E))',
   'np.maximum(until_n - plain_n, np.repeat(before_E, length_E))',
 )
-@mutation(
-  'rows: a range has the value of its first sentence',
-  'np.repeat(value_S[sentence_n], size_n)',
-  'np.repeat(value_S[first_r], length_r)',
-)
+@mutation('np.repeat(value_S[sentence_n], size_n)', 'np.repeat(value_S[first_r], length_r)')
 def test_a_token_has_the_value_of_its_sentence(store, name):
   rows = rows_of(store, MORE_PLANS[name], shuffle=True)
   for column in ('role', 'language'):

@@ -19,8 +19,6 @@ from bertjax.examples import plan_and_mask, recipes
 from bertjax.examples.plans import ernie_pairs
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plan_and_mask.py'
-
 SEED = 3
 # Masking -> plans that it does not go with, and why: rows without a direction have no walk, rows
 # side by side no blocks.
@@ -61,39 +59,20 @@ def test_every_plan_and_every_masking_is_walked():
 @pytest.mark.parametrize('mask', MASKS)
 @pytest.mark.parametrize('plan', PLANS)
 @mutation(
-  'pairs of plan and masking: a row is read that no plan gives',
   '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
   '  lacking = []',
 )
 @mutation(
-  'pairs of plan and masking: blocks of rows that are read side by side',
-  '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:',
-  '  if False:',
+  '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:', '  if False:'
 )
 @mutation(
-  'pairs of plan and masking: electra predicts the separators',
   '  candidate_n = targets.not_special(rows, store)',
   '  candidate_n = np.arange(len(rows.token_n))',
   file='bertjax/examples/noise/electra.py',
 )
-@mutation(
-  'pairs of plan and masking: a unit goes on in the next row',
-  'begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0',
-  'pass',
-  file='bertjax/examples/noise/ernie.py',
-)
-@mutation(
-  'pairs of plan and masking: slots of another masking',
-  '_check, corrupt, slots)',
-  '_check, corrupt, targets.slots)',
-  file='bertjax/examples/noise/electra.py',
-)
-@mutation(
-  'DistilBERT masking: rows are masked one by one',
-  '  return options.block\n',
-  '  return 1\n',
-  file='bertjax/examples/noise/distilbert.py',
-)
+@mutation('begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0', 'pass')
+@mutation('_check, corrupt, slots)', '_check, corrupt, targets.slots)')
+@mutation('  return options.block\n', '  return 1\n')
 def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
   if plan in plans.split():
@@ -179,7 +158,6 @@ class OffsetsAlone:
 
 @pytest.mark.parametrize('plan', MORE_PLANS)
 @mutation(
-  'plans: one reads the tokens',
   '  documents = len(store.documents) - 1\n',
   '  documents = len(store.documents) - 1\n  store.gather(np.zeros(1, int), np.ones(1, int))\n',
   file='bertjax/examples/plans/pairs.py',

@@ -2,13 +2,10 @@
 
 import jax
 import numpy as np
-import pytest
 from mutation import mutation
 from systems import tiny
 
 from bertjax.config import schema
-from bertjax.errors import UserError
-from bertjax.examples import readers
 from bertjax.train import setup
 
 MINE = '''
@@ -34,12 +31,7 @@ READER = store.READER._replace(rows=rows)
 '''
 
 
-@mutation(
-  'readers: the rows are those of a store whatever is chosen',
-  'bertjax/train/setup.py',
-  'readers.of(config.data).rows(',
-  'readers.store.READER.rows(',
-)
+@mutation('readers.of(config.data).rows(', 'readers.store.READER.rows(')
 def test_a_reader_may_be_a_module_of_ones_own(rich_store, tmp_path, monkeypatch):
   (tmp_path / 'my_house').mkdir()
   (tmp_path / 'my_house' / 'first_row.py').write_text(MINE)
@@ -50,11 +42,3 @@ def test_a_reader_may_be_a_module_of_ones_own(rich_store, tmp_path, monkeypatch)
   phase = setup.make_run(config, str(rich_store), jax.devices()[:1]).phases[0]
   tokens = phase.next_batch(0)[0]['token_BT']
   assert len(tokens) > 1 and (tokens == tokens[0]).all() and np.ptp(tokens[0])
-
-
-def test_an_unknown_reader_is_refused_with_the_nearest(rich_store):
-  config = tiny('bert')
-  config.data.reader = 'stores'
-  for refused in (lambda: schema.check(config), lambda: readers.of(config.data)):
-    with pytest.raises(UserError, match="did you mean 'store'"):
-      refused()

@@ -87,12 +87,7 @@ REFUSED = [
   (xlm(recipes.XLM_PLAN), bilingual(20, documents=20), 32, 'parallel text alone: expected mono'),
   (xlm(recipes.XLM_PLAN), lambda: without('sep'), 32, 'has no sep: expected'),
   (continued(plan__ends='eod'), plain(), 32, "ends='eod'.*special tokens"),
-  (
-    rows_of(reuse_len=44, perm_size=4),
-    xlnet_store,
-    48,
-    'expected 1 .. 43 of .*, got 44',
-  ),
+  (rows_of(reuse_len=44, perm_size=4), xlnet_store, 48, 'expected 1 .. 43 of .*, got 44'),
   (rows_of(), lambda: xlnet_store(1, sentences=1), 48, 'makes no row of 48 tokens'),
   (rows_of(perm_size=5), xlnet_store, 48, 'perm_size=5 must divide both parts of a row, 24 and 24'),
   (rows_of(max_targets=97), xlnet_store, 48, 'lower it'),
@@ -105,11 +100,6 @@ def test_what_cannot_work_is_refused(config, store, length, message):
     examples_lib.examples_in_memory(store(), config, length, 0, rows=4)
 
 
-def test_rows_in_both_directions_are_even():
-  with pytest.raises(ValueError, match='expected an even batch_size, got 3'):
-    examples_lib.examples_in_memory(xlnet_store(), rows_of(), 48, 0, rows=3)
-
-
 def test_nothing_is_written(tmp_path):
   store = on_disk(tmp_path / 'store', special=SPECIAL | dict(mask=None, sep=None))
   for config, message in (
@@ -119,8 +109,3 @@ def test_nothing_is_written(tmp_path):
     with pytest.raises(ValueError, match=message):
       examples_lib.make_examples(store, config, 64, 0)
   assert not (tmp_path / 'store' / 'plans').exists()
-
-
-def test_a_store_without_counts_has_no_random_tokens_of_the_corpus():
-  config = spans(mask__random_share=0.0)
-  examples_lib.examples_in_memory(without('counts'), config, 64, 0).batch(np.arange(4), True)

@@ -6,8 +6,6 @@ from mutation import mutation
 from bertjax.examples import readers
 from configs import bert, ernie, spanbert, xlm
 
-MUTATED = 'bertjax/examples/unread_text.py'
-
 WORDS = 'hides phrases and entities.*config.data.lexicon=FILES or config.data.segmenter=MODULE'
 LANGUAGE = 'the language of each text is read.*config.data.input=LANGUAGE=FILES'
 ROLE = r"the role of each text is read.*config.data.columns=\('role',\)"
@@ -29,19 +27,9 @@ TRANSLATION = {'data.plan': dict(xlm.recipes.TRANSLATION_PLAN), 'data.language_a
 ALONE = {'model.extra': ()}
 
 
-@mutation(
-  'unread text: units are looked for when all text is encoded', '  _check_units(recipe, data)\n', ''
-)
-@mutation(
-  'unread text: columns are looked for when all text is encoded',
-  '    _check_columns(recipe, tables, data)\n',
-  '    pass\n',
-)
-@mutation(
-  'unread text: sampling by language may do without one',
-  "['language'] if recipe.language_alpha is not None else []",
-  '[]',
-)
+@mutation('  _check_units(recipe, data)\n', '')
+@mutation('    _check_columns(recipe, tables, data)\n', '    pass\n')
+@mutation("['language'] if recipe.language_alpha is not None else []", '[]')
 @pytest.mark.parametrize(
   ('config', 'changes', 'message'),
   [

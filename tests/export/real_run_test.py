@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 import systems
@@ -76,7 +75,3 @@ def test_electra_leaves_as_two_nets(trained, tmp_path):
     assert not info['missing_keys'] and not info['unexpected_keys']
     assert net.config.architectures == [kind]
   assert json.loads((tmp_path / 'out' / 'config.json').read_text())['vocab_size'] == 211
-
-
-def test_eight_devices_were_at_work():
-  assert jax.device_count() == 8

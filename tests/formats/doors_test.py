@@ -9,7 +9,7 @@ import tempfile
 import pytest
 from mutation import mutation
 from slow_imports import sentencepiece, transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError
 from bertjax.export import importing
@@ -19,8 +19,6 @@ from bertjax.use import load
 from bertjax.vocab import vocabulary
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
-
-MUTATED = 'bertjax/vocab/beside.py'
 
 PROSE = [*FIXED_TEXTS[:8], 'The cats sat on the mats, and the dogs sat beside a cat. [E1]'] * 20
 
@@ -191,13 +189,7 @@ def through_each_door(path):
   yield converted, True
 
 
-@mutation(
-  'vocabulary: a run forgets what the files beside its vocabulary said',
-  'bertjax/vocab/vocabulary.py',
-  'dict(formats.settings_of(self.files[0]), do',
-  'dict(do',
-  case='spaced',
-)
+@mutation('dict(formats.settings_of(self.files[0]), do', 'dict(do', case='spaced')
 @pytest.mark.parametrize('name', TAKEN)
 def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
   TAKEN[name](tmp_path / 'dir')
@@ -208,56 +200,14 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
     assert [ids.tolist() for ids in opened().encode_batch(texts)] == wanted
 
 
-@mutation(
-  'vocabulary: the files beside it are not looked at',
-  'bertjax/vocab/vocabulary.py',
-  '  beside.check(found, lowercase)\n',
-  '',
-  case='japanese',
-)
-@mutation(
-  'vocabulary: a tokenizer.json is taken for what its class makes of it',
-  'if ours.get(key) != value and',
-  'if not key and',
-  case='flags',
-)
-@mutation(
-  'vocabulary: classes of Python read tokenizer.json',
-  'if name in _PYTHON if whole',
-  'if False if whole',
-  case='japanese whole',
-)
-@mutation(
-  'vocabulary: </w> is a piece like others',
-  'if ends > vocabulary.word_starts.sum() else',
-  'if not ends else',
-  case='</w>',
-)
-@mutation(
-  'vocabulary: five pieces do for a table of hundreds',
-  'bertjax/vocab/vocabulary.py',
-  'not rows / 2 <= vocabulary.size <= rows',
-  'not vocabulary.size <= rows',
-  case='few',
-)
-@mutation(
-  'tokenizer: classes with rules of their own are read as BERT',
-  'name not in (*known, *GENERIC)',
-  'name is None',
-  case='japanese',
-)
-@mutation(
-  'tokenizer: special tokens of other names',
-  '  _check_roles(vocabulary, file, settings)\n',
-  '',
-  case='roles',
-)
-@mutation(
-  'tokenizer: added tokens that are not in the file',
-  '  _check_added(vocabulary, file)\n',
-  '',
-  case='added',
-)
+@mutation('  beside.check(found, lowercase)\n', '', case='japanese')
+@mutation('if ours.get(key) != value and', 'if not key and', case='flags')
+@mutation('if name in _PYTHON if whole', 'if False if whole', case='japanese whole')
+@mutation('if ends > vocabulary.word_starts.sum() else', 'if not ends else', case='</w>')
+@mutation('not rows / 2 <= vocabulary.size <= rows', 'not vocabulary.size <= rows', case='few')
+@mutation('name not in (*known, *GENERIC)', 'name is None', case='japanese')
+@mutation('  _check_roles(vocabulary, file, settings)\n', '', case='roles')
+@mutation('  _check_added(vocabulary, file)\n', '', case='added')
 @pytest.mark.parametrize('name', REFUSED)
 def test_what_would_have_other_ids_is_refused_at_every_door(name, tmp_path):
   make, said = REFUSED[name]
@@ -269,12 +219,7 @@ def test_what_would_have_other_ids_is_refused_at_every_door(name, tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
-@mutation(
-  'tokenizer: transformers judges what it builds anew of a .model',
-  'bertjax/formats/tokenizer/compare.py',
-  'or not sentencepiece_json.defined(vocabulary)',
-  'or True',
-)
+@mutation('or not sentencepiece_json.defined(vocabulary)', 'or True')
 def test_the_bare_model_of_xlnet_has_the_ids_of_sentencepiece(shared, tmp_path):
   config = transformers.XLNetConfig(vocab_size=32_000, d_model=16, n_layer=1, n_head=2, d_inner=16)
   transformers.XLNetLMHeadModel(config).save_pretrained(str(tmp_path / 'dir'))
@@ -283,15 +228,3 @@ def test_the_bare_model_of_xlnet_has_the_ids_of_sentencepiece(shared, tmp_path):
   texts = ['Irish-born, £5.', '($1.50) "Quotes"']
   for opened, _ in through_each_door(tmp_path / 'dir'):
     assert [ids.tolist() for ids in opened().encode_batch(texts)] == original.encode(texts)
-
-
-def test_a_piece_of_a_word_that_ends_elsewhere_begins_none(tmp_path):
-  """As fastBPE's: a BPE whose words end in </w> says of no piece that it goes on with a word."""
-  of_another_kind(tmp_path / 'dir')
-  files = [str(tmp_path / 'dir' / name) for name in ('vocab.json', 'merges.txt')]
-  tokenizer = Tokenizer(models.BPE.from_file(*files, end_of_word_suffix='</w>', unk_token='<unk>'))
-  tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-  tokenizer.save(str(tmp_path / 'tokenizer.json'))
-  found = load_vocabulary(tmp_path)
-  assert found.word_starts.all()
-  assert found.encode_batch(['ba abba'])[0].tolist() == tokenizer.encode('ba abba').ids

@@ -36,12 +36,7 @@ def scores(path) -> list:
   ]
 
 
-@mutation(
-  'convert: a number leaves as the probability of one class',
-  'bertjax/formats/config_json.py',
-  "kind = 'regression' if problem is None and count == 1 else problem",
-  'kind = problem',
-)
+@mutation("kind = 'regression' if problem is None and count == 1 else problem", 'kind = problem')
 def test_a_number_is_a_number_in_the_pipeline(tmp_path):
   model = dict(words=False, labels=(('label', 1),))
   run = used_models.make(tmp_path, 'bert', **model, activation='gelu_erf').workdir
@@ -67,12 +62,7 @@ def test_a_number_is_a_number_in_the_pipeline(tmp_path):
   ],
   ids=str,
 )
-@mutation(
-  'convert: what a model from elsewhere says of its scores is forgotten',
-  'bertjax/export/importing.py',
-  'meta = dict(opened.meta, source=',
-  'meta = dict(source=',
-)
+@mutation('meta = dict(opened.meta, source=', 'meta = dict(source=')
 def test_scores_mean_the_same_behind_both_conversions(case, fields, tmp_path, monkeypatch):
   count = len(fields.get('id2label', '...'))
   shape = torch_models.DISTIL if case.startswith('Distil') else torch_models.SHAPES
@@ -97,12 +87,7 @@ def test_scores_mean_the_same_behind_both_conversions(case, fields, tmp_path, mo
     (1, 'single_label_classification'),  # which transformers itself refuses
   ],
 )
-@mutation(
-  'convert: several labels at once are taken for classes of which one is right',
-  'bertjax/formats/config_json.py',
-  '  if kind != expected:',
-  '  if False:',
-)
+@mutation('  if kind != expected:', '  if False:')
 def test_scores_that_mean_something_else_are_refused_at_every_door(count, kind, tmp_path):
   given = dict(model_type='bert', problem_type=kind, id2label={str(i): 'x' for i in range(count)})
   named = dict(given, architectures=['BertForSequenceClassification'])
@@ -139,8 +124,6 @@ def test_scores_that_mean_something_else_are_refused_at_every_door(count, kind, 
   ids=str,
 )
 @mutation(
-  'convert: fields of a config.json vanish',
-  'bertjax/formats/directory.py',
   'left_out=[*left_out, *taken.left_out]',
   'left_out=taken.left_out',
   case="BertForSequenceClassification-{'classifier_dropout': 0.3}",

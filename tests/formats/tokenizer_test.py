@@ -14,8 +14,6 @@ from bertjax.formats.tokenizer import FIXED_TEXTS, differences, write
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/formats/tokenizer/sentencepiece_json.py'
-
 REAL = (
   ('bert-base-uncased', 'bert'),
   ('bert-base-cased', 'electra'),
@@ -87,16 +85,8 @@ def test_real_vocabularies(shared, lines, tmp_path, name, family):
   check(vocabulary, tmp_path, family, lines)
 
 
+@mutation("found['bos_token'] = found['cls_token']", "found['bos_token'] = '<s>'", case='xlm')
 @mutation(
-  'tokenizer: <s> before texts of XLM',
-  'bertjax/formats/tokenizer/layouts.py',
-  "found['bos_token'] = found['cls_token']",
-  "found['bos_token'] = '<s>'",
-  case='xlm',
-)
-@mutation(
-  'tokenizer: pairs of RoBERTa have one separator',
-  'bertjax/formats/tokenizer/layouts.py',
   "_ROBERTA = ('cls A sep', 'cls A sep sep B sep')",
   "_ROBERTA = ('cls A sep', 'cls A sep B sep')",
   case='roberta',
@@ -140,29 +130,14 @@ def test_real_vocabularies_on_many_lines(shared, tmp_path, name, family):
   check(load(shared, name), tmp_path, family, texts)
 
 
-@mutation(
-  'tokenizer: a class that transformers builds anew',
-  'bertjax/formats/tokenizer/export.py',
-  "tokenizer_class='PreTrainedTokenizerFast'",
-  "tokenizer_class='RobertaTokenizer'",
-)
+@mutation("tokenizer_class='PreTrainedTokenizerFast'", "tokenizer_class='RobertaTokenizer'")
 def test_lowercased(shared, lines, tmp_path):
   check(load(shared, 'xlnet/spiece.model', True), tmp_path / 'xlnet', 'xlnet', lines)
   check(load(shared, 'roberta', True), tmp_path / 'roberta', 'roberta', lines)
 
 
-@mutation(
-  'tokenizer: lowercased words end in another Σ',
-  'bertjax/formats/tokenizer/export.py',
-  "found.append((sentencepiece_json.FINAL_SIGMA, 'ς'))",
-  'pass',
-)
-@mutation(
-  'tokenizer: lines of words have no end',
-  'bertjax/formats/tokenizer/layouts.py',
-  "texts = ('A eos', 'A eos B eos')",
-  "texts = ('A', 'A B')",
-)
+@mutation("found.append((sentencepiece_json.FINAL_SIGMA, 'ς'))", 'pass')
+@mutation("texts = ('A eos', 'A eos B eos')", "texts = ('A', 'A B')")
 @pytest.mark.parametrize('lowercase', [False, True])
 @pytest.mark.parametrize('kind', TRAINERS)
 def test_trained_vocabularies(lines, tmp_path, kind, lowercase):
@@ -198,27 +173,14 @@ ALBERT = dict(
 )  # fmt: skip
 
 
+@mutation('-0.1 if p.type == _DEFINED', '-20.0 if p.type == _DEFINED', case='albert')
+@mutation('sorted(score, key=lambda piece: -score[piece])', 'sorted(score)', case='bpe')
 @mutation(
-  'tokenizer: user-defined pieces cost as much as rare ones',
-  '-0.1 if p.type == _DEFINED',
-  '-20.0 if p.type == _DEFINED',
-  case='albert',
-)
-@mutation(
-  'tokenizer: pieces of BPE are joined in the order of their ids',
-  'sorted(score, key=lambda piece: -score[piece])',
-  'sorted(score)',
-  case='bpe',
-)
-@mutation(
-  'tokenizer: no bytes of unknown characters',
   'models.Unigram(scored, unk, trainer.byte_fallback)',
   'models.Unigram(scored, unk, False)',
   case='bytes',
 )
-@mutation(
-  'tokenizer: pieces across spaces are cut there', 'split=whole)', 'split=True)', case='across'
-)
+@mutation('split=whole)', 'split=True)', case='across')
 @pytest.mark.parametrize(
   'options',
   [
@@ -248,20 +210,10 @@ def test_kinds_of_sentencepiece(lines, tmp_path, options):
 
 
 @mutation(
-  'tokenizer: letters that are taken apart stay so',
-  'parts += [normalizers.NFC(), normalizers.Precompiled(',
-  'parts += [normalizers.Precompiled(',
+  'parts += [normalizers.NFC(), normalizers.Precompiled(', 'parts += [normalizers.Precompiled('
 )
-@mutation(
-  'tokenizer: all marks are stripped, those of Thai too',
-  "normalizers.Replace(Regex(_combining()), '')",
-  'normalizers.StripAccents()',
-)
-@mutation(
-  'tokenizer: Σ at the end of a lowercased word',
-  'normalizers.Replace(Regex(FINAL_SIGMA)',
-  "normalizers.Replace(Regex('Σ{9}')",
-)
+@mutation("normalizers.Replace(Regex(_combining()), '')", 'normalizers.StripAccents()')
+@mutation('normalizers.Replace(Regex(FINAL_SIGMA)', "normalizers.Replace(Regex('Σ{9}')")
 def test_text_is_cleaned_as_for_albert(lines, tmp_path):
   """Korean is taken apart and put together, Thai keeps its vowels, Σ ends a word as ς."""
   texts = [*FIXED_TEXTS, *lines[-225:]]
@@ -273,11 +225,7 @@ def test_text_is_cleaned_as_for_albert(lines, tmp_path):
   check(vocabulary, tmp_path / 'x', 'albert', texts)
 
 
-@mutation(
-  'tokenizer: user-defined pieces that normalisation would change',
-  'if change(p) != p]',
-  'if change(p) is None]',
-)
+@mutation('if change(p) != p]', 'if change(p) is None]')
 def test_what_cannot_be_expressed_is_named(shared, lines, tmp_path):
   texts = lines[:200]
   for options, named in (
@@ -296,12 +244,7 @@ def test_what_cannot_be_expressed_is_named(shared, lines, tmp_path):
   assert not (tmp_path / 'x').exists()
 
 
-@mutation(
-  'tokenizer: the mask of RoBERTa leaves the space before it',
-  'bertjax/formats/tokenizer/export.py',
-  "added[mask]['lstrip'] = True",
-  "added[mask]['lstrip'] = False",
-)
+@mutation("added[mask]['lstrip'] = True", "added[mask]['lstrip'] = False")
 def test_masks_are_filled_by_the_pipeline(shared, tmp_path):
   """A spelled mask is the mask, with the space before it where pieces carry theirs."""
   vocabulary = load(shared, 'roberta')
@@ -318,13 +261,6 @@ def test_masks_are_filled_by_the_pipeline(shared, tmp_path):
   parts = ids_of(vocabulary, ['The', ' sat on the', '.'])
   mask = [vocabulary.special['mask']]
   assert ids == [0, *parts[0], *mask, *parts[1], *mask, *parts[2], 2]
-
-
-def test_offsets_are_those_of_the_words(shared, tmp_path):
-  write(load(shared, 'roberta'), tmp_path, 'roberta', 64)
-  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
-  found = theirs('Hello world', return_offsets_mapping=True)['offset_mapping']
-  assert found == [(0, 0), (0, 5), (6, 11), (0, 0)]
 
 
 def shift(spec):
@@ -354,15 +290,8 @@ PLANTED = dict(
 )
 
 
+@mutation('found = _of_texts(vocabulary, theirs) + found', 'pass')
 @mutation(
-  'tokenizer: differences of texts go by unseen',
-  'bertjax/formats/tokenizer/compare.py',
-  'found = _of_texts(vocabulary, theirs) + found',
-  'pass',
-)
-@mutation(
-  'tokenizer: what stands around a text goes by unseen',
-  'bertjax/formats/tokenizer/compare.py',
   'return found + _around(vocabulary, theirs, family) if family else found',
   'return found',
   case='template',
@@ -389,12 +318,7 @@ def save_model(path, texts, name='sentencepiece.bpe.model'):
   return (path / 'spiece.model').rename(path / name)
 
 
-@mutation(
-  'tokenizer: the ids of XLM-R are those of its model',
-  'bertjax/vocab/sentencepiece_model.py',
-  'if file.name != FAIRSEQ:',
-  'if file.name:',
-)
+@mutation('if file.name != FAIRSEQ:', 'if file.name:')
 def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
   texts = lines[:300]
   file = save_model(tmp_path / 'xlmr', texts)
@@ -419,18 +343,7 @@ def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
   assert ids_of(json_alone, ['A cat']) == ids_of(vocabulary, ['A cat'])
 
 
-def test_another_model_of_that_name_is_refused(lines, tmp_path):
-  trained(tmp_path, lines[:200]).files[0].rename(tmp_path / 'sentencepiece.bpe.model')
-  with pytest.raises(ValueError, match='ids of fairseq.*without <pad> and <mask>'):
-    load_vocabulary(tmp_path)
-
-
-@mutation(
-  'tokenizer: byte-level BPE never begins with a space',
-  'bertjax/vocab/formats.py',
-  "spaced = bool(settings.get('add_prefix_space', False))",
-  'spaced = False',
-)
+@mutation("spaced = bool(settings.get('add_prefix_space', False))", 'spaced = False')
 def test_settings_beside_the_files_are_followed(shared, tmp_path):
   """vocab.txt, vocab.json: as the class of transformers reads them, and after a save."""
   texts = [*FIXED_TEXTS[:12], 'Café 今天']

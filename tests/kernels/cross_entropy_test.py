@@ -11,8 +11,6 @@ from mutation import mutation
 from bertjax import sharding
 from bertjax.kernels import cross_entropy as ce
 
-MUTATED = 'bertjax/kernels/cross_entropy.py'
-
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
 
@@ -58,28 +56,15 @@ def chunked(chunks):
 
 # None: the whole logits. Of eight tiles a block the last of three chunks overlaps.
 @pytest.mark.parametrize('chunks, std', [(None, 4.0), (1, 4.0), (3, 0.1), (3, 4.0), (8, 4.0)])
+@mutation('bias_K, id_K, id_K >= vocab_size,', 'bias_K, id_K, id_K < 0,')
 @mutation(
-  'cross-entropy: padding rows count in the chunks',
-  'bias_K, id_K, id_K >= vocab_size,',
-  'bias_K, id_K, id_K < 0,',
+  'part.padding_K | part.again_K', 'part.padding_K', file='bertjax/kernels/cross_entropy.py'
+)
+@mutation('jnp.where(part.again_K[:, None], 0.0, part.table_KE)', 'part.table_KE')
+@mutation(
+  'd_nK += share_nK * cotangent_z_n[:, None]', 'd_nK += 0 * share_nK * cotangent_z_n[:, None]'
 )
 @mutation(
-  'cross-entropy: rows that two chunks have are summed twice',
-  'part.padding_K | part.again_K',
-  'part.padding_K',
-)
-@mutation(
-  'cross-entropy: rows that two chunks have push hidden states twice',
-  'jnp.where(part.again_K[:, None], 0.0, part.table_KE)',
-  'part.table_KE',
-)
-@mutation(
-  'cross-entropy: log Z has no gradient in the chunks',
-  'd_nK += share_nK * cotangent_z_n[:, None]',
-  'd_nK += 0 * share_nK * cotangent_z_n[:, None]',
-)
-@mutation(
-  'cross-entropy: no one hot in the gradient of a chunk',
   '(target_n[:, None] == part.id_K[None])) * cotangent_n[:, None]',
   '(target_n[:, None] < 0)) * cotangent_n[:, None]',
 )
@@ -97,15 +82,6 @@ def test_values_and_gradients_are_those_of_a_plain_softmax(chunks, std):
   np.testing.assert_allclose(value, want, rtol=1e-6)
   for ours, theirs in zip(found[1], expected[1], strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
-
-
-def test_padding_rows_are_no_words():
-  hidden, table, bias, target = case()
-  loud = bias.at[WORDS:].set(1e4)
-  quiet = value_and_gradients(chunked(8), hidden, table, bias, target)
-  found = value_and_gradients(chunked(8), hidden, table, loud, target)
-  jax.tree.map(np.testing.assert_array_equal, found, quiet)
-  assert not np.any(found[1][1][WORDS:]) and not np.any(found[1][2][WORDS:])
 
 
 def test_bfloat16_logits_are_summed_in_float32():
@@ -147,11 +123,7 @@ def test_a_table_sharded_over_the_vocabulary_stays_so():
   assert 'all-gather' not in text and 'all-to-all' not in text
 
 
-@mutation(
-  'cross-entropy: all devices together decide',
-  'positions * rows // mesh.ways(DIVIDE)',
-  'positions * rows',
-)
+@mutation('positions * rows // mesh.ways(DIVIDE)', 'positions * rows')
 def test_what_one_device_would_hold_decides(monkeypatch):
   """Eight devices share the logits that one device would have to walk over."""
   hidden, table, bias, target = case()

@@ -12,20 +12,10 @@ from bertjax.kernels import sampling
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise, random_bits
 
-MUTATED = 'bertjax/kernels/sampling.py'
-
-mutation(
-  'sampling: the rest is counted from the end of the block',
-  'before_nG = until_nG - sum_nG',
-  'before_nG = until_nG',
-)
-mutation(
-  'sampling: a chunk forgets those before it',
-  'until_nK = until_n[:, None] + jnp.cumsum(',
-  'until_nK = jnp.cumsum(',
-)
-mutation('sampling: a row of two chunks is two places', ' & (logits_nK > -jnp.inf)', '')
-mutation('sampling: no temperature', 'else logits_nK / temperature', 'else logits_nK')
+mutation('before_nG = until_nG - sum_nG', 'before_nG = until_nG')
+mutation('until_nK = until_n[:, None] + jnp.cumsum(', 'until_nK = jnp.cumsum(')
+mutation(' & (logits_nK > -jnp.inf)', '')
+mutation('else logits_nK / temperature', 'else logits_nK')
 
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
@@ -93,16 +83,6 @@ def test_the_same_uniforms_give_the_same_ids_in_any_number_of_chunks(words):
     np.testing.assert_array_equal(drawn(scores, uniform, chunks=chunks), plain)
 
 
-def test_frequencies_are_the_softmax():
-  one = scores_of((1, 1), std=0.3)
-  hidden = jnp.broadcast_to(one.hidden_BPE, (100, 500, WIDTH))
-  ids = drawn(one._replace(hidden_BPE=hidden), uniforms((100, 500)))
-  p_V = np.exp(np.asarray(jax.nn.log_softmax(logits(one)), np.float64))[0, 0, :WORDS]
-  expected = p_V * ids.size
-  chi = ((np.bincount(ids.reshape(-1), minlength=WORDS) - expected) ** 2 / expected).sum()
-  assert abs(chi - (WORDS - 1)) < 5 * np.sqrt(2 * (WORDS - 1))
-
-
 @pytest.mark.parametrize('chunks', [0, 8])
 def test_extreme_uniforms_draw_words_of_some_probability(chunks):
   loud = scores_of().bias_V.at[WORDS:].set(1e4)  # padding
@@ -128,7 +108,6 @@ def test_no_gradient_flows_through_a_draw():
 
 
 @mutation(
-  'sampling: all devices together decide',
   'ce.chunks_of_a_device(uniform_BP.size, scores.table_VE.shape[0])',
   'uniform_BP.size * scores.table_VE.shape[0] // ce.PLAIN_LOGITS',
 )

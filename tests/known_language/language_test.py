@@ -9,10 +9,7 @@ from tests.known_language import language as known_language
 
 
 @mutation(
-  'known_language: words follow their neighbour',
-  'tests/known_language/language.py',
-  'chain_NT[:, t - language.lag]',
-  'chain_NT[:, t - 1]',
+  'chain_NT[:, t - language.lag]', 'chain_NT[:, t - 1]', file='tests/known_language/language.py'
 )
 def test_words_follow_as_often_as_the_language_says():
   language = known_language.make()
@@ -29,16 +26,6 @@ def test_words_follow_as_often_as_the_language_says():
   np.testing.assert_allclose(beside_WW / beside_WW.sum(), 1 / 24**2, atol=5e-4)
 
 
-def test_noise_replaces_a_share_of_the_words():
-  draw = lambda noise: known_language.sample(
-    known_language.make(lag=1, noise=noise), 2000, 10, np.random.default_rng(1)
-  )
-  language, word_NT = known_language.make(lag=1), draw(0.3)
-  possible = language.follow_WW[word_NT[:, :-1], word_NT[:, 1:]] > 0
-  kept = 0.7**2
-  np.testing.assert_allclose(possible.mean(), kept + (1 - kept) * 4 / 24, atol=0.01)
-
-
 def test_the_files_say_the_same_under_each_name(tmp_path):
   known_language.write(tmp_path, known_language.make(), documents=30, held_out=5)
   read = lambda name: (tmp_path / name).read_text().splitlines()
@@ -53,8 +40,3 @@ def test_the_files_say_the_same_under_each_name(tmp_path):
       assert all(word.startswith(('asks', 'says')[role]) for word in turn.split())
   words = set((tmp_path / 'languages' / 'vocab.txt').read_text().split())
   assert {word for line in read('en.txt') + read('fr.txt') for word in line.split()} <= words
-
-
-def test_units_are_of_two_words():
-  text = 'w1 w20 w3 w4 w15'
-  assert [text[a:b] for a, b in known_language.in_twos(text)] == ['w1 w20', 'w3 w4']

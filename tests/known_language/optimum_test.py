@@ -81,10 +81,9 @@ ALL_HIDDEN = dict(rate=0.15, mask_share=1.0, random_share=0.0)
 
 @pytest.mark.parametrize('name', LANGUAGES)
 @mutation(
-  'known_language: what follows a hidden word tells nothing of it',
-  'tests/known_language/inference.py',
   '    belief_RTK[:, t] *= after_RK\n',
   '',
+  file='tests/known_language/inference.py',
   case='lag1 noise0.0',
 )
 def test_hidden_words_and_pairs(name):
@@ -116,12 +115,7 @@ def test_hidden_words_and_pairs(name):
   assert mean(alone, 'next') == pytest.approx(-(np.log(1 / 3) + np.log(2 / 3)) / 2)
 
 
-@mutation(
-  'known_language: B goes before A where they are in order',
-  'tests/known_language/readings.py',
-  'place_BT + second_B1)',
-  'place_BT)',
-)
+@mutation('place_BT + second_B1)', 'place_BT)', file='tests/known_language/readings.py')
 def test_the_order_of_two_sentences():
   language = LANGUAGES['lag2 noise0.2']
   text_BT = drawn(language, 8, 5)
@@ -141,10 +135,9 @@ def test_the_order_of_two_sentences():
 
 @pytest.mark.parametrize('name', LANGUAGES)
 @mutation(
-  'known_language: a visible target is told to be what it shows',
-  'tests/known_language/optimum.py',
   'own_BTW = channel(kept, other)',
   'own_BTW = channel(1.0, other)',
+  file='tests/known_language/optimum.py',
   case='lag1 noise0.0',
 )
 def test_words_that_coins_corrupt(name):
@@ -228,10 +221,9 @@ def test_a_row_and_a_stream_from_left_to_right(name):
 
 
 @mutation(
-  'known_language: a permuted target is predicted from all others',
-  'tests/known_language/optimum.py',
   "seen_BPT = query_BP[:, :, None] > batch['order_k_BT'][:, None, :]",
   "seen_BPT = query_BP[:, :, None] > batch['order_k_BT'][:, None, :] - 99",
+  file='tests/known_language/optimum.py',
 )
 def test_permuted_words():
   language = LANGUAGES['lag2 noise0.2']

@@ -47,12 +47,7 @@ def straight(rich_store, tmp_path_factory) -> np.ndarray:
 
 
 @pytest.mark.full
-@mutation(
-  'launch: the processes do not have the devices that were asked for',
-  'bertjax/launch/local.py',
-  "environ['XLA_FLAGS'] = ' '.join([*kept, f'{DEVICES}={devices}'])",
-  'pass',
-)
+@mutation("environ['XLA_FLAGS'] = ' '.join([*kept, f'{DEVICES}={devices}'])", 'pass')
 def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_path):
   workdir = tmp_path / NAME
   launcher = launch(rich_store, workdir)

@@ -16,10 +16,8 @@ import yaml
 from mutation import mutation
 from processes import wait_for
 
-from bertjax.launch import arguments, gpu, local
+from bertjax.launch import gpu, local
 from bertjax.launch.processes import UNFINISHED
-
-MUTATED = 'launch/tpu_vm.sh'
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = [*sorted((ROOT / 'launch').glob('*.sh')), ROOT / 'launch' / 'slurm.sbatch']
@@ -80,25 +78,6 @@ def test_local_gives_each_process_its_place_and_every_argument_whole():
   assert commands[0].log is None and commands[2].log.name.endswith('.process-2.log')
 
 
-@pytest.mark.parametrize('size', ['0', 'x4', '2x0', '2x', '-1', '2x4x1', 'two'])
-def test_a_size_that_is_none_is_refused(size, tmp_path):
-  done = run('local.sh', size, *FLAGS, folder=tmp_path)
-  assert done.returncode == 1 and 'expected N or NxM first' in done.stderr
-  assert 'Traceback' not in done.stderr
-
-
-def test_a_run_in_the_working_directory_has_its_log_beside_it():
-  (_, second) = local.commands_of('2', ['--workdir=.'], 4321)
-  assert second.log == pathlib.Path.cwd().with_name(f'{pathlib.Path.cwd().name}.process-1.log')
-
-
-def test_arguments_are_found_in_all_their_forms():
-  assert arguments.value(['--workdir', 'a', '-workdir=b=c'], 'workdir') == 'b=c'
-  assert arguments.value(['--workdirs=a'], 'workdir') is None
-  [command] = gpu.commands_of(['--workdir=a', '--config.preset=cpu'], '.')
-  assert command.arguments[-2:] == ['--workdir=a', '--config.preset=cpu']
-
-
 SRUN = """
 import json, os, sys
 with open('srun.jsonl', 'a') as file:
@@ -109,18 +88,8 @@ sys.exit([75, 75, 0][count - 1] if 'fail' not in os.environ else 9)
 SCONTROL = "import sys; open('requeued', 'a').write(' '.join(sys.argv[1:]) + '\\n')"
 
 
-@mutation(
-  'launch: a job of SLURM does not go back into the queue',
-  'launch/slurm.sbatch',
-  '  scontrol requeue "$SLURM_JOB_ID"\n',
-  '',
-)
-@mutation(
-  'launch: a flag of a job is taken apart at its spaces',
-  'launch/slurm.sbatch',
-  '"${run[@]}" "$@" || status=$?',
-  '"${run[@]}" $* || status=$?',
-)
+@mutation('  scontrol requeue "$SLURM_JOB_ID"\n', '')
+@mutation('"${run[@]}" "$@" || status=$?', '"${run[@]}" $* || status=$?')
 def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
   stand_in('srun', SRUN)
   stand_in('scontrol', SCONTROL)
@@ -137,15 +106,8 @@ def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
   assert (tmp_path / 'requeued').read_text() == 'requeue 77\n' * 2
 
 
+@mutation('remote += shlex.join([*run, *place])', "remote += ' '.join([*run, *place])")
 @mutation(
-  'launch: a host of --hosts takes flags apart',
-  'bertjax/launch/gpu.py',
-  'remote += shlex.join([*run, *place])',
-  "remote += ' '.join([*run, *place])",
-)
-@mutation(
-  'launch: hosts in a word of their own go on to the run',
-  'bertjax/launch/gpu.py',
   "arguments.without_flags(argv, ('hosts', 'port'), ())",
   "[x for x in argv if not x.startswith('--hosts=')]",
   case='two words',
@@ -188,13 +150,7 @@ def manifest(*edit) -> dict:
 
 
 @pytest.mark.parametrize('kind', ['tpu', 'gpu'])
-@mutation(
-  'launch: a pod that a signal has stopped is a run that failed',
-  'launch/gke.yaml',
-  'values: [75]',
-  'values: [1]',
-  case='tpu',
-)
+@mutation('values: [75]', 'values: [1]', case='tpu')
 def test_the_job_set_of_gke_has_the_fields_of_its_schema(kind):
   job_set = manifest(*['edited'] * (kind == 'gpu'))
   assert (job_set['apiVersion'], job_set['kind']) == ('jobset.x-k8s.io/v1alpha2', 'JobSet')
@@ -233,13 +189,7 @@ SKY = {
 
 
 @pytest.mark.parametrize('kind', SKY)
-@mutation(
-  'launch: a node of SkyPilot takes the place of the first one',
-  'launch/sky.yaml',
-  '--process=$SKYPILOT_NODE_RANK',
-  '--process=0',
-  case='two nodes',
-)
+@mutation('--process=$SKYPILOT_NODE_RANK', '--process=0', case='two nodes')
 def test_a_job_of_skypilot_resumes_by_the_same_command(kind, tmp_path, stand_in):
   device, place, nodes = SKY[kind]
   path = ROOT / 'launch' / 'sky.yaml'
@@ -305,15 +255,9 @@ elif words[:2] == ['-m', 'bertjax.main']:
 """
 
 
-@mutation(
-  'launch: what is not committed is not copied', '--cached --others --exclude-standard', '--cached'
-)
-@mutation(
-  'launch: a run on a TPU goes on beside the one that follows it',
-  'kill -TERM -- "-$(cat run.pid)" 2> /dev/null',
-  'false',
-)
-@mutation('launch: flags on a TPU are taken apart', '$(printf \'%q \' "$@")', '$*')
+@mutation('--cached --others --exclude-standard', '--cached')
+@mutation('kill -TERM -- "-$(cat run.pid)" 2> /dev/null', 'false')
+@mutation('$(printf \'%q \' "$@")', '$*')
 def test_the_same_command_on_a_tpu_stops_and_resumes(tmp_path, stand_in):
   cloud, tree = tmp_path / 'cloud', tmp_path / 'tree'
   for name in (cloud, tree / 'launch'):

@@ -10,12 +10,7 @@ from processes import ROOT, command, lines
 from bertjax.machine import compiled
 
 
-@mutation(
-  'compiled: code is kept in one place for all kinds of CPU',
-  'bertjax/machine/compiled.py',
-  "/ 'compiled' / _kind_of_cpu()",
-  "/ 'compiled'",
-)
+@mutation("/ 'compiled' / _kind_of_cpu()", "/ 'compiled'")
 def test_each_kind_of_cpu_has_its_code(tmp_path, monkeypatch):
   def directory(features, speed):
     (tmp_path / 'cpuinfo').write_text(f'flags : {features}\ncpu MHz : {speed}\n' * 2)
@@ -28,12 +23,7 @@ def test_each_kind_of_cpu_has_its_code(tmp_path, monkeypatch):
   assert old == busy != new and old.startswith(f'{tmp_path}/compiled/')
 
 
-@mutation(
-  'compiled: the directory that the user names is not taken',
-  'bertjax/machine/compiled.py',
-  'environ.setdefault(DIRECTORY, ',
-  'environ.__setitem__(DIRECTORY, ',
-)
+@mutation('environ.setdefault(DIRECTORY, ', 'environ.__setitem__(DIRECTORY, ')
 def test_a_directory_of_the_user_is_taken(tmp_path):
   found = {'JAX_COMPILATION_CACHE_DIR': 'mine'}
   compiled.keep(tmp_path, found)
@@ -41,15 +31,8 @@ def test_a_directory_of_the_user_is_taken(tmp_path):
 
 
 @pytest.mark.full
-@mutation(
-  'main: no compiled code is kept', 'bertjax/main.py', 'compiled.keep(copies.cache())', 'pass'
-)
-@mutation(
-  'optimizer: the rate is a constant of the step',
-  'bertjax/optim/optimizer.py',
-  '    _descend(),\n',
-  '    _descend(),\n    optax.scale(1 + schedule(1)),\n',
-)
+@mutation('compiled.keep(copies.cache())', 'pass')
+@mutation('    _descend(),\n', '    _descend(),\n    optax.scale(1 + schedule(1)),\n')
 def test_a_second_run_compiles_nothing_that_the_first_has(rich_store, tmp_path):
   """Though it is longer and has another rate; its schedule alone, which is small, is another."""
   env = {k: v for k, v in os.environ.items() if not k.startswith('JAX_') and k != 'XLA_FLAGS'}

@@ -13,8 +13,6 @@ from processes import ROOT, environment, free_port
 from bertjax.errors import UserError
 from bertjax.machine import distributed
 
-MUTATED = 'bertjax/machine/distributed.py'
-
 
 @pytest.fixture
 def joined(monkeypatch):
@@ -48,16 +46,8 @@ SLURM = {
 LONE = {'SLURM_NTASKS': '1', 'SLURM_PROCID': '0', 'SLURM_STEP_TASKS_PER_NODE': '1'}
 
 
-@mutation(
-  'distributed: a lone process waits for others',
-  'if cluster.get_process_count() > 1 else',
-  'if cluster.get_process_count() > 0 else',
-)
-@mutation(
-  'distributed: the shell of salloc waits for the tasks of its job',
-  "environ.get('SLURM_STEP_NUM_TASKS') == '1'",
-  "environ.get('SLURM_STEP_NUM_TASKS') == ''",
-)
+@mutation('if cluster.get_process_count() > 1 else', 'if cluster.get_process_count() > 0 else')
+@mutation("environ.get('SLURM_STEP_NUM_TASKS') == '1'", "environ.get('SLURM_STEP_NUM_TASKS') == ''")
 def test_a_process_alone_waits_for_nobody(joined, monkeypatch):
   monkeypatch.setattr(cloud_tpu_cluster, 'running_in_cloud_tpu_vm', True)
   monkeypatch.setattr(cloud_tpu_cluster, 'get_tpu_env_value_from_metadata', lambda key: None)
@@ -81,11 +71,7 @@ def test_flags_that_do_not_fit_together_are_refused(joined, flags):
     joined({}, *flags)
 
 
-@mutation(
-  'distributed: the coordinator of one machine listens to others',
-  'coordinator if host.startswith(_LOOPBACK) else None',
-  'None',
-)
+@mutation('coordinator if host.startswith(_LOOPBACK) else None', 'None')
 def test_flags_win_over_what_stands_around(joined):
   told = joined(POD | SLURM, '127.0.0.1:1234', 2, 0)
   assert told['places'] == ('127.0.0.1:1234', 2, 0)
@@ -98,14 +84,8 @@ def test_flags_win_over_what_stands_around(joined):
     joined(job)
 
 
-@mutation(
-  'distributed: a lone task of a node takes one GPU', 'if here == 1 or given_out', 'if given_out'
-)
-@mutation(
-  'distributed: jax may give a task of SLURM one GPU',
-  "local_device_ids=_gpus(environ) if name == 'slurm' else None",
-  '',
-)
+@mutation('if here == 1 or given_out', 'if given_out')
+@mutation("local_device_ids=_gpus(environ) if name == 'slurm' else None", '')
 def test_tasks_of_slurm_share_the_gpus_of_their_node(joined):
   gpus = lambda **changes: joined(SLURM | changes)['local_device_ids']
   assert gpus() == [5]
@@ -117,11 +97,6 @@ def test_tasks_of_slurm_share_the_gpus_of_their_node(joined):
   assert gpus(CUDA_VISIBLE_DEVICES='', SLURM_GPUS_ON_NODE='0') == []
   with pytest.raises(UserError, match='3 tasks on a node with 8 GPUs'):
     gpus(SLURM_STEP_TASKS_PER_NODE='3', SLURM_NODEID='0')
-
-
-def test_a_process_beside_its_slurm_step_is_warned(joined, caplog):
-  assert joined({'SLURM_JOB_ID': '1', 'SLURM_NTASKS': '4', 'SLURM_PROCID': '0'}) == {}
-  assert 'start it with srun' in caplog.text
 
 
 def test_two_tasks_of_slurm_become_one_run():

@@ -11,8 +11,6 @@ from processes import ROOT, environment
 
 from bertjax.machine import malloc
 
-MUTATED = 'bertjax/machine/malloc.py'
-
 # Page faults of 20 calls of a program with a temporary array of 41 MB: glibc's own threshold, which
 # moves with what a process frees, never maps less than 128 kB and always maps more than 32 MB.
 PROGRAM = """
@@ -47,7 +45,7 @@ def faults(whose):
 
 
 @pytest.mark.full
-@mutation('malloc: large blocks are mapped', '_set(_MMAP_MAX) and ', '')
+@mutation('_set(_MMAP_MAX) and ', '')
 def test_calls_find_their_pages_again():
   assert faults('ours') < faults('of another program') / 10
 
@@ -68,7 +66,7 @@ print([resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, *sys.argv[1:
 
 
 @pytest.mark.skipif('[madvise]' not in malloc._policy(), reason='the kernel asks nobody')
-@mutation('malloc: huge pages are not asked for', "f'{_HUGE}=1'", "f'{_HUGE}=0'")
+@mutation("f'{_HUGE}=1'", "f'{_HUGE}=0'")
 def test_a_large_program_has_huge_pages():
   def said(*arguments):
     done = subprocess.run(
@@ -89,9 +87,7 @@ with open(os.environ['STARTS'], 'a') as file: print(os.environ.get('GLIBC_TUNABL
 
 
 @pytest.mark.skipif('[madvise]' not in malloc._policy(), reason='the kernel asks nobody')
-@mutation(
-  'malloc: a run goes on with small pages', 'bertjax/main.py', '    malloc.huge_pages()\n', ''
-)
+@mutation('    malloc.huge_pages()\n', '', file='bertjax/main.py')
 def test_a_run_starts_anew_with_huge_pages(tmp_path):
   (tmp_path / 'sitecustomize.py').write_text(STARTS)
   path = os.pathsep.join([str(tmp_path), str(ROOT)])
@@ -116,7 +112,7 @@ def started(monkeypatch):
   return found
 
 
-@mutation('malloc: a process starts anew for ever', ' or _ASKED in os.environ', '')
+@mutation(' or _ASKED in os.environ', '')
 def test_a_process_starts_anew_once_and_with_what_it_was_told(started, monkeypatch):
   monkeypatch.setenv(malloc._TUNABLES, 'glibc.malloc.check=1')
   malloc.huge_pages()
@@ -127,9 +123,7 @@ def test_a_process_starts_anew_once_and_with_what_it_was_told(started, monkeypat
   assert len(started) == 1
 
 
-@mutation(
-  'malloc: a process starts anew for what it has', "'[madvise]' not in _policy()", 'not _policy()'
-)
+@mutation("'[madvise]' not in _policy()", 'not _policy()')
 @pytest.mark.parametrize(
   ('policy', 'told', 'platforms'),
   [
@@ -166,7 +160,6 @@ def settings(monkeypatch):
   [('', ['/dev/accel0'], False), ('cpu', ['/dev/nvidia0'], True), ('', [], True)],
 )
 @mutation(
-  'malloc: hosts of accelerators keep all their memory too',
   "return os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS))",
   'return False',
 )
@@ -178,17 +171,9 @@ def test_hosts_of_accelerators_stay_as_they_are(platforms, found, ours, settings
   assert malloc.keep_pages(1 << 21) is ours and len(settings) == 3 * ours
 
 
-@mutation(
-  'malloc: large programs keep their pages too', 'if temporary >= SHARE * memory:', 'if False:'
-)
-@mutation(
-  'malloc: a small program after a large one keeps the pages of both',
-  'elif _keeps is None:',
-  'else:',
-)
-@mutation(
-  'malloc: a large program finds what a small one has set', '      _set(_MAP_AGAIN)', '      pass'
-)
+@mutation('if temporary >= SHARE * memory:', 'if False:')
+@mutation('elif _keeps is None:', 'else:')
+@mutation('      _set(_MAP_AGAIN)', '      pass')
 def test_a_process_with_a_large_program_keeps_nothing_for_any(settings, monkeypatch):
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   malloc.one_arena()

@@ -8,14 +8,8 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.machine import mirror
 
-MUTATED = 'bertjax/machine/mirror.py'
 
-
-@mutation(
-  'mirror: a checkpoint without its manifest is fetched',
-  'for step in begun - complete:',
-  'for step in set():',
-)
+@mutation('for step in begun - complete:', 'for step in set():')
 def test_only_complete_checkpoints_are_fetched_and_states_on_demand(there):
   sent = {'metrics.jsonl': b'{}\n', 'checkpoints/5/manifest.json': b'{}'}
   sent |= {'checkpoints/5/state/x': b'5', 'checkpoints/9/state/x': b'9'}
@@ -34,13 +28,6 @@ def test_only_complete_checkpoints_are_fetched_and_states_on_demand(there):
   assert 'checkpoints/5/state/x' in names()
 
 
-def test_a_look_at_a_run_changes_nothing_there(there):
-  there.pipe({'/b/run/config.json': b'{}', '/b/run/checkpoints/9/state/x': b'under way'})
-  before = dict(there.store)
-  here, _ = mirror.opened('memory://b/run')
-  assert (here / 'config.json').exists() and there.store.keys() == before.keys()
-
-
 def test_a_run_sends_what_is_not_of_its_host_alone(there):
   run = mirror.Workdir('memory://b/run')
   run.fetch()
@@ -56,16 +43,8 @@ def test_a_run_sends_what_is_not_of_its_host_alone(there):
     run.send()
 
 
-@mutation(
-  'mirror: files of a run that was taken over stay in a checkpoint',
-  "      self._copy.prune(f'{CHECKPOINTS}/{step}', names)\n",
-  '',
-)
-@mutation(
-  'mirror: a run that was taken over sends scores',
-  '      self._require_ours()\n      directory =',
-  '      directory =',
-)
+@mutation("      self._copy.prune(f'{CHECKPOINTS}/{step}', names)\n", '')
+@mutation('      self._require_ours()\n      directory =', '      directory =')
 def test_a_checkpoint_has_no_file_of_a_run_that_was_taken_over(there, tmp_path):
   first, second = (mirror.Workdir('memory://b/run') for _ in range(2))
   first.fetch()
@@ -90,17 +69,9 @@ SENT = {  # before the first checkpoint, by a start that was killed
 LEFT = {'made_of.json': b'ours', 'store.partial/progress.json': b'ours'}  # here, of prepare
 
 
-@mutation('mirror: an empty folder stays', 'path.rmdir()', 'pass')
-@mutation(
-  'mirror: a part of a vocabulary is fetched',
-  'return first not in (*_SHOWN, OWNER, *unsure)',
-  'return first not in (*_SHOWN, OWNER)',
-)
-@mutation(
-  'mirror: what store.partial is made of is forgotten',
-  'kept = {*_KEPT, *unsure & {_MADE_OF}}',
-  'kept = {*_KEPT}',
-)
+@mutation('path.rmdir()', 'pass', file='bertjax/machine/mirror.py')
+@mutation('return first not in (*_SHOWN, OWNER, *unsure)', 'return first not in (*_SHOWN, OWNER)')
+@mutation('kept = {*_KEPT, *unsure & {_MADE_OF}}', 'kept = {*_KEPT}')
 @pytest.mark.parametrize(
   'there_too, fetched',
   [

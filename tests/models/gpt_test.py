@@ -16,8 +16,6 @@ from bertjax.models import gpt
 from bertjax.models.layers.basic import padded_rows
 from bertjax.use import decoding
 
-MUTATED = 'bertjax/models/gpt.py'
-
 NO_DROPOUT = dict(embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0)
 FIELDS = dict(
   norm_eps=1e-5, activation='gelu_tanh', init_std=0.02, position_std=0.01, residual_scaled=False,
@@ -104,9 +102,7 @@ def mean_loss(model, batch, weight_BT=None):
   return rows
 
 
-@mutation(
-  'gpt: the norm at the end is left out', "if self.norms == 'before':", "if self.norms == 'never':"
-)
+@mutation("if self.norms == 'before':", "if self.norms == 'never':")
 def test_gpt2_is_the_original(golden):
   theirs, config = golden('gpt2_original')
   sizes = config['hparams']
@@ -122,11 +118,7 @@ def test_gpt2_is_the_original(golden):
   )
 
 
-@mutation(
-  'gpt: positions are no words of the softmax',
-  'self.vocab_size + self._own_rows)',
-  'self.vocab_size)',
-)
+@mutation('self.vocab_size + self._own_rows)', 'self.vocab_size)')
 def test_gpt1_is_the_original(golden):
   theirs, sizes = golden('gpt1_original')
   model = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
@@ -153,18 +145,8 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
   assert 0.4 < zero < 0.6  # the softmax reads the dropped table
 
 
-@mutation(
-  'gpt: positions are counted from the first column',
-  'jnp.cumsum(real_BT, 1) - 1',
-  'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1',
-  file='bertjax/models/layers/cache.py',
-)
-@mutation(
-  'gpt: padding before a prompt is seen',
-  '(real_BS[:, None] & (column_TS <= 0)[None])',
-  '(column_TS <= 0)[None]',
-  file='bertjax/models/layers/cache.py',
-)
+@mutation('jnp.cumsum(real_BT, 1) - 1', 'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1')
+@mutation('(real_BS[:, None] & (column_TS <= 0)[None])', '(column_TS <= 0)[None]')
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 @pytest.mark.parametrize('one_table', [True, False])
 def test_a_text_token_by_token_is_the_whole_text(one_table, dtype):

@@ -22,12 +22,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'extending.md'
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
-@mutation(
-  'heads: the words of XLNet are said to lie where those of BERT do',
-  'bertjax/models/xlnet.py',
-  "return declared(self, word='head')",
-  'return declared(self)',
-)
+@mutation("return declared(self, word='head')", 'return declared(self)')
 @pytest.mark.parametrize('name', systems.NAMES)
 def test_every_head_has_its_parameters(name):
   config = systems.tiny(name).model
@@ -71,12 +66,7 @@ def own(tmp_path, monkeypatch):
   return tmp_path / 'run'
 
 
-@mutation(
-  'use: a model must tell what enters its first layer',
-  'bertjax/use/nets.py',
-  "  elif 'embedded_BTD' in out:\n",
-  '  elif True:\n',
-)
+@mutation("  elif 'embedded_BTD' in out:\n", '  elif True:\n')
 def test_a_model_of_ones_own_is_used_by_its_contract(own):
   model = bertjax.Model.load(own, trust_code=['own.bag'])
   assert len(model.fill(['w9 [MASK] w10'], top=3)[0][0]) == 3
@@ -90,12 +80,7 @@ def test_a_model_of_ones_own_is_used_by_its_contract(own):
     model.replaced(['w9'])
 
 
-@mutation(
-  'registry: any module may be a choice',
-  'bertjax/registry.py',
-  'if export and not hasattr(module, export)',
-  'if False',
-)
+@mutation('if export and not hasattr(module, export)', 'if False')
 def test_a_module_that_exports_nothing_is_refused_by_name(own):
   del own
   with pytest.raises(UserError, match="config.model.name: expected a module with MODEL, got 'own."):

@@ -48,12 +48,7 @@ def padded(table: np.ndarray) -> np.ndarray:
   return np.concatenate([table, np.zeros_like(table[:1])])
 
 
-@mutation(
-  'transformer-xl: the bias of a distance is not scaled',
-  'bertjax/models/transformer_xl.py',
-  'bias_NR = bias_RN[place_R].T * self.head_size**-0.5',
-  'bias_NR = bias_RN[place_R].T',
-)
+@mutation('bias_NR = bias_RN[place_R].T * self.head_size**-0.5', 'bias_NR = bias_RN[place_R].T')
 def test_learned_distances(shared):
   file = goldens.load(shared, 'transformer_xl_shaw')
   given = file.given

@@ -15,17 +15,10 @@ from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
 mutation(
-  'transformer-xl: distances are off by one',
-  'bertjax/models/transformer_xl.py',
   'np.arange(mask.example_k_BS.shape[1] - 1, -1, -1)',
   'np.arange(mask.example_k_BS.shape[1], 0, -1)',
 )
-mutation(
-  'lm: memory is not handed on',
-  'bertjax/objectives/lm.py',
-  "return Out(terms, out['carry'])",
-  'return Out(terms, carry)',
-)
+mutation("return Out(terms | out.get('penalties', {}), out['carry'])", 'return Out(terms, carry)')
 
 ROWS, LENGTH, SEGMENTS = 3, 6, 3
 # Hidden states and logits: absolute. Loss: relative. A gradient: of the leaf's largest entry.

@@ -43,16 +43,8 @@ def params_of(file: goldens.Golden, c, prefix: str):
   'name, case',
   [('xlm_model', 'bidirectional'), ('xlm_model', 'causal'), ('xlm_model_relu', 'bidirectional')],
 )
+@mutation('norm_eps=1e-12', 'norm_eps=1e-5', file='configs/xlm.py', case='xlm_model-bidirectional')
 @mutation(
-  'xlm: another norm epsilon',
-  'configs/xlm.py',
-  'norm_eps=1e-12',
-  'norm_eps=1e-5',
-  case='xlm_model-bidirectional',
-)
-@mutation(
-  'xlm: languages are not added',
-  'bertjax/models/layers/embeddings.py',
   "x_BTE = x_BTE + table(name, rows, 'type')[batch[f'{name}_BT']]",
   "x_BTE = x_BTE + table(name, rows, 'type')[0 * batch[f'{name}_BT']]",
   case='xlm_model-causal',

@@ -77,8 +77,6 @@ def compare(c, state, batches, model) -> None:
   ],
 )
 @mutation(
-  'xlnet: memory is of another segment',
-  'bertjax/models/xlnet.py',
   "jnp.pad(batch['type_BT'], before), biases,",
   "jnp.pad(batch['type_BT'], before, constant_values=9), biases,",
 )
@@ -93,18 +91,9 @@ def test_odd_shapes_equal_transformers(monkeypatch):
   compare(*make_case('large', layers=3, width=36, heads=3, ffn=52))
 
 
-@mutation(
-  'memory: zeros are not seen', 'bertjax/models/layers/memory.py', "int(start == 'zeros')", '0'
-)
-@mutation(
-  'memory: an epoch clears what zeros have become',
-  'bertjax/objectives/lm.py',
-  "start == 'zeros' or 'start_B' not in batch",
-  "'start_B' not in batch",
-)
-@mutation(
-  'plm: memory begins empty', "Start = 'zeros'", "Start = 'empty'", file='bertjax/objectives/plm.py'
-)
+@mutation("int(start == 'zeros')", '0')
+@mutation("start == 'zeros' or 'start_B' not in batch", "'start_B' not in batch")
+@mutation("Start = 'zeros'", "Start = 'empty'")
 def test_memory_begins_as_zeros_and_no_epoch_clears_it(monkeypatch):
   """XLNet's own default: transformers with memory of zeros given to it, and then what it left."""
   monkeypatch.setattr(xlnet_cases, 'LENGTHS', (LENGTH,) * ROWS)  # padding is seen there, not here

@@ -13,8 +13,6 @@ from xlnet_cases import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torc
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import xlnet
 from bertjax.objectives import plm
-from bertjax.train.step import with_rows
-from bertjax.types import Context
 
 
 def system(**model):
@@ -37,8 +35,6 @@ def causal(batch):
 
 
 @mutation(
-  'xlnet: the query stream sees its own token',
-  'bertjax/models/xlnet.py',
   '      query = Mask(example_BT, example_BS, **orders)',
   '      query = Mask(example_BT, example_BS, **orders, see_self=True)',
 )
@@ -66,10 +62,7 @@ def test_a_query_never_sees_its_own_token_and_the_content_does():
 
 @pytest.mark.parametrize('ahead', [0, LENGTH // 2])
 @mutation(
-  'xlnet: memory of the whole row',
-  'bertjax/models/layers/block.py',
-  'memory_lib.push(memory_BMD, h_BTD, self.reuse_len)',
-  'memory_lib.push(memory_BMD, h_BTD)',
+  'memory_lib.push(memory_BMD, h_BTD, self.reuse_len)', 'memory_lib.push(memory_BMD, h_BTD)'
 )
 def test_two_segments_with_memory_equal_one_pass(ahead):
   """However far the first row reads ahead of the part that memory is kept of."""
@@ -86,12 +79,7 @@ def test_two_segments_with_memory_equal_one_pass(ahead):
   assert np.abs(predict(variables, empty, second)['last_BTD'] - wanted).max() > 1e-2
 
 
-@mutation(
-  'xlnet: memory outlives the start of a row',
-  'bertjax/objectives/plm.py',
-  'lm.before(model, carry, batch, start), None, hidden)',
-  'carry, None, hidden)',
-)
+@mutation('lm.before(model, carry, batch, start), None, hidden)', 'carry, None, hidden)')
 def test_a_row_that_starts_anew_forgets():
   objective, variables = system()
   batch, later = make_batch(0), make_batch(1)
@@ -147,12 +135,7 @@ def test_shared_query_biases_are_one_for_all_layers():
   np.testing.assert_allclose(got['last_BTD'], want['last_BTD'], atol=1e-6)
 
 
-@mutation(
-  'xlnet: one draw of dropout for both streams',
-  'bertjax/models/layers/two_streams.py',
-  "dropout_lib.fork(noise, 'query')",
-  'noise',
-)
+@mutation("dropout_lib.fork(noise, 'query')", 'noise')
 def test_dropout_is_drawn_apart_for_the_two_streams():
   objective, variables = system(dropout=0.0, attention_dropout=0.5, mem_len=0)
   batch = make_batch()
@@ -174,25 +157,6 @@ def test_dropout_is_drawn_apart_for_the_two_streams():
   drawn = jax.jit(lambda v: net.apply(v, batch, (), noise, True))(variables)['hidden_LBXD'][0]
   content, query = at_slots(drawn)
   assert np.abs(content - query).max() > 1e-2
-
-
-def test_the_loss_is_the_mean_over_used_slots():
-  objective, variables = system()
-  batch = make_batch()
-  out = objective.loss(
-    variables,
-    objective.carry(batch),
-    with_rows(batch),
-    Context(jax.random.key(0), jnp.int32(0), False),
-  )
-  logits = objective.predict(variables, objective.carry(batch), batch)['logits_BPV']
-  log_p = jax.nn.log_softmax(logits)
-  nll = -np.take_along_axis(np.asarray(log_p), batch['target_BP'][..., None], -1)[..., 0]
-  term = out.terms['plm']
-  np.testing.assert_allclose(
-    term.total / term.weight, nll[batch['weight_BP'] > 0].mean(), rtol=1e-5
-  )
-  assert term.plus == 0 and term.weight == ROWS * (SLOTS - 1)
 
 
 @pytest.mark.parametrize(

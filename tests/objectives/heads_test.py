@@ -31,106 +31,59 @@ from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify, mlm, spans
 
-MUTATED = 'bertjax/objectives/spans.py'
-
 
 @pytest.mark.parametrize(('family', 'head', 'pooling', 'lengths'), CASES)
+@mutation('error_BG = jnp.square(found_BG', 'error_BG = jnp.abs(found_BG', case='bert-label-1')
 @mutation(
-  'classify: numbers are judged by their absolute error',
-  'error_BG = jnp.square(found_BG',
-  'error_BG = jnp.abs(found_BG',
-  file='bertjax/objectives/classify.py',
-  case='bert-label-1',
+  'return POOLERS[activation](dense(read_BGD))', 'return dense(read_BGD)', case='bert-label-2'
 )
 @mutation(
-  'classify: the head reads what the encoder gives',
-  'return POOLERS[activation](dense(read_BGD))',
-  'return dense(read_BGD)',
-  file='bertjax/models/layers/heads.py',
-  case='bert-label-2',
-)
-@mutation(
-  "classify: ELECTRA's head is BERT's",
   'return POOLERS[activation](dense(read_BGD))',
   'return jnp.tanh(dense(read_BGD))',
-  file='bertjax/models/layers/heads.py',
   case='electra-label-3',
 )
 @mutation(
-  "classify: DistilBERT's head is BERT's",
   "pooler_activation='relu'",
   "pooler_activation='tanh'",
   file='configs/distill/distilbert.py',
   case='distilbert-label-3',
 )
 @mutation(
-  'classify: the mean is of padding too',
   "of_BGT = (batch['example_BT'][:, None] == number_1G1)",
   "of_BGT = (batch['example_BT'][:, None] < 1 + number_1G1)",
-  file='bertjax/models/layers/heads.py',
   case='modernbert-label-mean',
 )
 @mutation(
-  'xlnet heads: the first token stands for the text',
   'pooler(self, pool(x_BTD, batch, self.pooling), init)',
   'pooler(self, x_BTD[:, :1], init)',
-  file='bertjax/models/xlnet.py',
   case='xlnet-label-5',
 )
 @mutation(
-  'xlm heads: a dense layer and tanh are before the labels',
-  "pooler_activation='none'",
-  "pooler_activation='tanh'",
-  file='configs/xlm.py',
-  case='xlm-label-5',
+  "pooler_activation='none'", "pooler_activation='tanh'", file='configs/xlm.py', case='xlm-label-5'
 )
+@mutation("[batch[f'{name}_BT']]", "[0 * batch[f'{name}_BT']]", case='xlm-label-5')
 @mutation(
-  'xlm heads: all tokens are of one language',
-  "[batch[f'{name}_BT']]",
-  "[0 * batch[f'{name}_BT']]",
-  file='bertjax/models/layers/embeddings.py',
-  case='xlm-label-5',
-)
-@mutation(
-  'tag: the mean is over all tokens',
   'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0)',
   'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(jnp.ones_like(weight_BT)), scale=1.0)',
-  file='bertjax/objectives/tag.py',
   case='bert-tags',
 )
 @mutation(
-  'tag: the head reads what enters the encoder',
   'noise, read_BGD, x_BTD if self.token_labels else None',
   'noise, read_BGD, embedded_BTD if self.token_labels else None',
-  file='bertjax/models/bert.py',
   case='bert-tags',
 )
 @mutation(
-  'choose: each choice is judged by itself',
   'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
   'nll_B = jax.nn.softplus(-picked_B)',
-  file='bertjax/objectives/choose.py',
   case='bert-right',
 )
 @mutation(
-  'choose: the choices see each other',
   '  return Mask(example_BT, example_BT)\n',
   '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
-  file='bertjax/models/layers/attend.py',
   case='bert-right',
 )
-@mutation(
-  'spans: the loss is the sum of both ends',
-  'jnp.mean(picked_B2, 1)',
-  'jnp.sum(picked_B2, 1)',
-  case='bert-spans-whole',
-)
-@mutation(
-  'spans: padding takes part in the softmax',
-  'logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)',
-  'del real_BT1',
-  case='bert-spans',
-)
+@mutation('jnp.mean(picked_B2, 1)', 'jnp.sum(picked_B2, 1)', case='bert-spans-whole')
+@mutation('logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)', 'del real_BT1', case='bert-spans')
 def test_logits_loss_and_gradients_are_those_of_transformers(family, head, pooling, lengths):
   c = config(family, head, pooling)
   rows, length = [(n,) for n in lengths], LENGTH
@@ -161,11 +114,7 @@ def test_the_heads_input_is_dropped_in_training_alone(head, term):
   ('family', 'sides'), [('bert', 1), ('distilbert', 1), ('roberta', 2), ('electra', 2)]
 )
 @mutation(
-  'classify: RoBERTa drops on one side',
-  'pooler_dropout=True',
-  'pooler_dropout=False',
-  file='configs/roberta.py',
-  case='roberta-2',
+  'pooler_dropout=True', 'pooler_dropout=False', file='configs/roberta.py', case='roberta-2'
 )
 def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
   """What the dense layer gives differs in training where its input is dropped."""
@@ -182,14 +131,13 @@ def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
 
 
 @mutation(
-  'spans: one end is enough',
   'jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
   'jnp.any(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
 )
 @mutation(
-  'spans: rows that fill up a batch count',
   "weight_B = batch['example_weight_BG'][:, 0]",
   "weight_B = batch['example_weight_BG'][:, 0] * 0 + 1",
+  file='bertjax/objectives/spans.py',
 )
 def test_both_ends_of_a_span_must_be_right_and_padding_changes_nothing():
   batch = batch_of('bert', [(9,), (12,), (12,)], 12)
@@ -242,10 +190,8 @@ def test_masked_words_of_xlnet_are_refused():
 
 
 @mutation(
-  'xlm heads: the pooler that is left out costs as much',
   "between = 0 if self.pooler_activation == 'none' else self.width * self.width",
   'between = self.width * self.width',
-  file='bertjax/models/bert.py',
 )
 def test_flops_leave_the_pooler_out():
   c, batch = config('xlm', LABELS(2)), batch_of('xlm', [(n,) for n in LENGTHS], LENGTH)

@@ -18,8 +18,6 @@ from bertjax.objectives import layerwise
 from bertjax.types import FIT
 from configs.distill import tinybert
 
-MUTATED = 'bertjax/objectives/layerwise.py'
-
 
 def config(student=(), teacher=()):
   """A student of two layers, a teacher of four, which is wider."""
@@ -57,27 +55,22 @@ def fixed(gradients_or_params, fit):
   'lengths', [(17, 40, 9), pytest.param((40, 40), marks=pytest.mark.full)], ids=str
 )
 @mutation(
-  'layerwise: scores of the first layer of each block',
-  'range(each - 1, teacher.layers, each)',
-  'range(0, teacher.layers, each)',
-  case='(40, 40)',
+  'range(each - 1, teacher.layers, each)', 'range(0, teacher.layers, each)', case='(40, 40)'
 )
 @mutation(
-  'layerwise: states of the student are those of one layer on',
   'state_error(states(theirs)[::each], fitted_LBTD)',
   'state_error(states(theirs)[each - 1 :: each][: student.layers + 1], fitted_LBTD[: 2])',
   case='(40, 40)',
 )
 @mutation(
-  'layerwise: unseen tokens are left out of the mean',
   'jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length',
   'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1, where=wanted_BNTS != 0)',
   case='(17, 40, 9)',
 )
 @mutation(
-  'layerwise: padding learns',
   "real_BT = (batch['example_BT'] > 0)",
   "real_BT = (batch['example_BT'] >= 0)",
+  file='bertjax/objectives/layerwise.py',
   case='(17, 40, 9)',
 )
 def test_layers_are_learned_as_tinybert_does(lengths):
@@ -113,11 +106,7 @@ def test_layers_are_learned_as_tinybert_does(lengths):
   parity.close_gradients(ours, fixed(gradients, (fit.weight.grad, fit.bias.grad)))
 
 
-@mutation(
-  'layerwise: a teacher of any depth',
-  'if teacher.layers % student.layers:',
-  'if teacher.layers < student.layers:',
-)
+@mutation('if teacher.layers % student.layers:', 'if teacher.layers < student.layers:')
 def test_a_student_that_is_its_teacher_has_nothing_to_learn():
   same = dict(layers=2, width=24, heads=3, ffn=40)
   c = config(teacher=same)
@@ -134,7 +123,6 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
 
 
 @mutation(
-  'layerwise: an example in a short batch has larger scores',
   'jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length',
   'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1)',
 )

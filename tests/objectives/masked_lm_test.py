@@ -6,22 +6,11 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.kernels.cross_entropy import Scores
-from bertjax.models.layers import flops
 from bertjax.objectives import mlm
-from configs import albert, bert
+from configs import bert
 
-mutation(
-  'objective: kept tokens count as masked',
-  'bertjax/objectives/mlm.py',
-  "masked_BP = weight_BP * batch['masked_BP']",
-  'masked_BP = weight_BP',
-)
-mutation(
-  'flops: a shared layer counts once a group',
-  'bertjax/models/bert.py',
-  'visits = layers * self.inner_groups',
-  'visits = layers',
-)
+mutation("masked_BP = weight_BP * batch['masked_BP']", 'masked_BP = weight_BP')
+mutation('visits = layers * self.inner_groups', 'visits = layers')
 
 
 def slots(weight, masked):
@@ -67,21 +56,3 @@ def test_flops_count_real_tokens_predicted_slots_and_visible_pairs():
   layers = 6 * 12 * (4 * h * h + 2 * h * 3072) * 228 + 12 * 12 * h * pairs
   head = 6 * 38 * (h * h + h * 30522) + 6 * 2 * (h * h + 2 * h)
   assert mlm.make(config).flops(batch) == layers + head
-
-
-def test_flops_count_every_visit_of_a_shared_layer():
-  config = ConfigDict(albert.get_config('base'))
-  config.model.vocab_size, config.model.inner_groups = 30000, 2
-  batch = dict(
-    example_BT=np.ones((1, 100), np.int32),
-    weight_BP=np.ones((1, 15), np.float32),
-    example_weight_BG=np.ones((1, 1), np.float32),
-  )
-  h, e = 768, 128
-  layers = 6 * 24 * (4 * h * h + 2 * h * 3072) * 100 + 12 * 24 * h * 100**2
-  head = 6 * 15 * (h * e + e * 30000) + 6 * (h * h + 2 * h)
-  assert mlm.make(config).flops(batch) == layers + 6 * 100 * e * h + head
-
-
-def test_attended_pairs_of_packed_rows():
-  assert flops.attended_pairs(np.array([[1, 1, 2, 0], [1, 1, 1, 1], [0, 0, 0, 0]])) == 4 + 1 + 16

@@ -16,8 +16,6 @@ from bertjax.objectives import rtd
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
-MUTATED = 'bertjax/objectives/rtd.py'
-
 P, Q, RATE = np.array([0.7, 0.2, 0.1]), np.array([0.3, 0.2, 0.5]), 0.15
 WORDS, ROWS, LENGTH = len(P), 1024, 64
 
@@ -79,18 +77,10 @@ def best_logits(c, q: np.ndarray, monkeypatch) -> np.ndarray:
 
 
 @pytest.mark.parametrize('q', [P, Q], ids=['q is p', 'another q'])
+@mutation('      replaced_BT = drawn(batch)\n', '')
+@mutation('return math.log(rate / (1 - rate))', 'return math.log(rate / rate)')
 @mutation(
-  'electric: an original that is drawn again is no noise', '      replaced_BT = drawn(batch)\n', ''
-)
-@mutation(
-  'electric: the odds of noise are forgotten',
-  'return math.log(rate / (1 - rate))',
-  'return math.log(rate / rate)',
-)
-@mutation(
-  'electric: q is that of the original token',
-  'odds - cross_entropy(scores, fake_BT)[0]',
-  'odds - cross_entropy(scores, original_BT)[0]',
+  'odds - cross_entropy(scores, fake_BT)[0]', 'odds - cross_entropy(scores, original_BT)[0]'
 )
 def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
   """Noise-contrastive estimation: rate q e^D / (1 - rate) = rate q / ((1 - rate) p), any q."""
@@ -100,15 +90,10 @@ def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
 
 
 @mutation(
-  'rtd: every token that is drawn is called replaced',
   "real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT",
   "real_BT, replaced_BT = batch['example_BT'] > 0, drawn(batch)",
 )
-@mutation(
-  'rtd: the discriminator sees what was to be replaced',
-  'dict(batch, token_BT=fake_BT), dropout.fork',
-  'dict(batch), dropout.fork',
-)
+@mutation('dict(batch, token_BT=fake_BT), dropout.fork', 'dict(batch), dropout.fork')
 def test_the_logit_of_electra(monkeypatch):
   """A word drawn again is original: log of rate q (1 - p) / (p (1 - rate + rate q))."""
   c = cases.config('electra', vocab_size=WORDS)
@@ -116,11 +101,7 @@ def test_the_logit_of_electra(monkeypatch):
   np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
 
 
-@mutation(
-  'rtd: uniform draws leave out the last word',
-  'jnp.uint32(self.model.vocab_size)',
-  'jnp.uint32(self.model.vocab_size - 1)',
-)
+@mutation('jnp.uint32(self.model.vocab_size)', 'jnp.uint32(self.model.vocab_size - 1)')
 def test_the_logit_under_uniform_draws(monkeypatch):
   c = cases.config('electra', generator='uniform', vocab_size=WORDS)
   q = 1 / WORDS
@@ -128,11 +109,7 @@ def test_the_logit_under_uniform_draws(monkeypatch):
   np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
 
 
-@mutation(
-  'rtd: the temperature is not applied',
-  'draw(picked, batch, noise, settings.temperature)',
-  'draw(picked, batch, noise, 1.0)',
-)
+@mutation('draw(picked, batch, noise, settings.temperature)', 'draw(picked, batch, noise, 1.0)')
 def test_the_logit_where_draws_are_colder(monkeypatch):
   c = cases.config('electra', vocab_size=WORDS)
   c.objective.temperature = 0.5

@@ -16,24 +16,9 @@ from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import spanbert
 
-mutation(
-  'boundary: the denominator has no one more',
-  'bertjax/objectives/span_boundary.py',
-  'weight, scale=scale, plus=plus)',
-  'weight, scale=scale)',
-)
-mutation(
-  'boundary: left and right change places',
-  'bertjax/models/span_boundary.py',
-  'head(left_BPD, right_BPD, ',
-  'head(right_BPD, left_BPD, ',
-)
-mutation(
-  'boundary: the gradient scale is for masked tokens alone',
-  'bertjax/objectives/span_boundary.py',
-  'boundary_scale = gradient_scale * float',
-  'boundary_scale = float',
-)
+mutation('weight, scale=scale, plus=plus)', 'weight, scale=scale)')
+mutation('head(left_BPD, right_BPD, ', 'head(right_BPD, left_BPD, ')
+mutation('boundary_scale = gradient_scale * float', 'boundary_scale = float')
 
 VOCAB, LENGTHS, LENGTH, SLOTS = 211, (17, 32, 9), 32, 8
 

@@ -8,13 +8,10 @@ import numpy as np
 import optimizer_cases
 import pytest
 from mutation import mutation
-from optimizer_cases import LAYERS, LR, config, flatten, make, some_grads, stack, tensors, train
+from optimizer_cases import LAYERS, LR, config, flatten, some_grads, stack, tensors, train
 from slow_imports import torch
 
-from bertjax.errors import UserError
 from bertjax.optim import layer_decay, optimizer, param_rules
-
-MUTATED = 'bertjax/optim/layer_decay.py'
 
 DECAY = 0.8
 PATHS = json.loads(
@@ -58,24 +55,9 @@ def scales(name, layers):
 
 
 @pytest.mark.parametrize('name', [name for name in PATHS if name not in SHARE])
-@mutation(
-  'layer decay: the embeddings learn as fast as the first layer',
-  'decay ** (max(stacks.values()) + 2)',
-  'decay ** (max(stacks.values()) + 1)',
-  case='bert',
-)
-@mutation(
-  'layer decay: the last layer learns as fast as its head',
-  'decay ** (count + 1 - layer)',
-  'decay ** (count - 1 - layer)',
-  case='roberta',
-)
-@mutation(
-  'layer decay: the projection of ELECTRA counts as a head',
-  r'|\w+/projection/.*|',
-  '|',
-  case='electra',
-)
+@mutation('decay ** (max(stacks.values()) + 2)', 'decay ** (max(stacks.values()) + 1)', case='bert')
+@mutation('decay ** (count + 1 - layer)', 'decay ** (count - 1 - layer)', case='roberta')
+@mutation(r'|\w+/projection/.*|', '|', case='electra')
 def test_every_parameter_of_every_system_has_the_rate_of_electras_rule(name):
   found = scales(name, 12)
   assert found
@@ -84,19 +66,7 @@ def test_every_parameter_of_every_system_has_the_rate_of_electras_rule(name):
     assert value == pytest.approx(expected, rel=1e-6), path
 
 
-def test_layers_that_share_their_parameters_have_no_depth():
-  with pytest.raises(UserError, match=r'key=0.8 .*encoder/shared.*set it to 1\.0'):
-    scales('albert', 12)
-  with pytest.raises(UserError, match='optimizer.layer_decay=0.5 .*all that they have'):
-    make(config(layer_decay=0.5, decay=(('.*', 1.0),)), {'embeddings/word': np.zeros((2, 2))})
-
-
-@mutation(
-  'layer decay: it takes the place of lr_scale',
-  'scales = jax.tree.map(np.multiply, scales, by_depth)',
-  'scales = by_depth',
-  file='bertjax/optim/optimizer.py',
-)
+@mutation('scales = jax.tree.map(np.multiply, scales, by_depth)', 'scales = by_depth')
 def test_updates_are_those_of_torchs_parameter_groups():
   """AdamW, whose decay has the rate of its parameter as well; lr_scale multiplies it further."""
   flat, grads = tensors(0), some_grads(3)
@@ -123,12 +93,6 @@ def test_lambs_step_is_as_much_shorter():
   for path, p in flat.items():
     rate = electra_rate(electra_name(path), LAYERS)
     np.testing.assert_allclose(found[path] - p, rate * (plain[path] - p), rtol=2e-3, err_msg=path)
-
-
-def test_without_decay_no_bit_moves():
-  flat, grads = tensors(0), some_grads(2)
-  plain, one = (train(config(**more), flat, grads, True) for more in ({}, dict(layer_decay=1.0)))
-  assert all(plain[path].tobytes() == one[path].tobytes() for path in flat)
 
 
 def test_the_start_says_which_layer_has_which_rate():

@@ -14,8 +14,6 @@ from bertjax.config import defaults
 from bertjax.optim import optimizer
 from bertjax.train import first_state, setup
 
-MUTATED = 'bertjax/optim/directions/muon.py'
-
 D, N, H, F = 12, 2, 4, 20
 SHAPES = dict(query=(D, N, H), out=(N, H, D), up=(D, F))
 AXES = dict(query=('embed', 'heads', 'head'), out=('heads', 'head', 'embed'), up=('embed', 'ffn'))
@@ -42,13 +40,8 @@ def whole(rules=MATRICES, **changes):
   return config('muon', matrices=rules, decay=(('.*', 1.0),), **changes)
 
 
+@mutation('inputs = 2 if axes[:2] == HEADS else 1', 'inputs = len(axes) - 1')
 @mutation(
-  'muon: heads are a batch of matrices',
-  'inputs = 2 if axes[:2] == HEADS else 1',
-  'inputs = len(axes) - 1',
-)
-@mutation(
-  'muon: the factor of a stack counts its layers',
   'for axis in axes) for axes in numbers)',
   'for axis in axes) * shape[0] ** (axes[0] == 1) for axes in numbers)',
 )
@@ -73,11 +66,7 @@ def test_a_stack_of_kernels_with_heads_is_a_matrix_per_layer(update_rms):
       )  # fmt: skip
 
 
-@mutation(
-  'muon: the factor is of the smaller side',
-  'math.sqrt(max(inputs, outputs))',
-  'math.sqrt(min(inputs, outputs))',
-)
+@mutation('math.sqrt(max(inputs, outputs))', 'math.sqrt(min(inputs, outputs))')
 @pytest.mark.parametrize('shape', [(40, 100), (40, 160), (160, 40)])
 @pytest.mark.parametrize('update_rms', [0.0, 0.2])
 def test_singular_values_and_entries_have_the_size_asked_for(shape, update_rms):
@@ -130,10 +119,8 @@ def run_of(name, store):
 
 
 @mutation(
-  'muon: the head of BERT goes to Muon',
   r"((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))",
   r"((r'(.*/)?(layers|shared|mlm)/.*kernel', 1.0), (r'.*', 0.0))",
-  file='bertjax/config/defaults.py',
 )
 @pytest.mark.parametrize(
   'name, kernels, prefix',

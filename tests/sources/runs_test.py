@@ -2,25 +2,13 @@
 
 from mutation import mutation
 
-from bertjax.config import sections
 from bertjax.sources import runs
-from configs import modernbert, xlm
+from configs import modernbert
 
 
-@mutation(
-  'convert: a run leaves with the model of its first phase',
-  'bertjax/sources/runs.py',
-  'return phases.phases[last].config.model',
-  'return phases.phases[0].config.model',
-)
+@mutation('return phases.phases[last].config.model', 'return phases.phases[0].config.model')
 def test_a_model_is_that_of_its_steps_phase():
   config = modernbert.get_config('base')
   total = config.total_steps
   thetas = [runs.model_at(config, step).theta for step in (0, 1, total // 2, total, total + 9)]
   assert thetas == [10_000.0, 10_000.0, 10_000.0, 160_000.0, 160_000.0]
-
-
-def test_phases_side_by_side_share_the_runs_model():
-  config = xlm.get_config('xlm15')
-  sections.complete(config)
-  assert runs.model_at(config, 7).attend == config.model.attend

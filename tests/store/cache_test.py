@@ -1,7 +1,6 @@
 """The cache of plans: built once by whoever comes first, and never trusted blindly."""
 
 import errno
-import json
 import os
 import pathlib
 import shutil
@@ -18,8 +17,6 @@ from toy_store import on_disk, recipe
 from bertjax.examples import examples as examples_lib
 from bertjax.store import cache, npy_files
 from bertjax.store.reader import open_store
-
-MUTATED = 'bertjax/store/cache.py'
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = recipe(pack=8)
@@ -87,12 +84,8 @@ def say_again():
   cache._warn.cache_clear()  # what is said once, is said once in each test
 
 
-@mutation(
-  'cache: a damaged plan is used', "checksums.faults(path, record['files'], reads=small)", '[]'
-)
-@mutation(
-  'cache: the record is believed', 'whole = sha256 == checksums.digest(record)', 'whole = True'
-)
+@mutation("checksums.faults(path, record['files'], reads=small)", '[]')
+@mutation('whole = sha256 == checksums.digest(record)', 'whole = True')
 def test_flipped_bytes_of_a_plan_are_found_and_it_is_built_again(store, expected, caplog):
   """12 places in every file, the record too."""
   directory = opened(store).plan
@@ -110,7 +103,7 @@ def test_flipped_bytes_of_a_plan_are_found_and_it_is_built_again(store, expected
       assert not cache.fault(directory)
 
 
-@mutation('cache: a large plan is read when it is opened', '<= AT_ONCE\n', '>= 0\n')
+@mutation('<= AT_ONCE\n', '>= 0\n')
 def test_a_large_plan_is_opened_by_its_sizes_and_verified_later(store, expected, monkeypatch):
   monkeypatch.setattr(cache, 'AT_ONCE', 1000)
   directory = opened(store).plan
@@ -166,10 +159,8 @@ def test_a_file_in_the_place_of_the_cache_makes_it_fall_back(store, expected, tm
 
 
 @mutation(
-  'examples: the next root gets the rest of the pieces',
   'npy_files.write_columns(path, _pieces(store, recipe, spec))',
   "npy_files.write_columns(path, build.__dict__.setdefault('all', _pieces(store, recipe, spec)))",
-  file='bertjax/examples/examples.py',
 )
 def test_a_full_disk_makes_it_fall_back(store, expected, tmp_path, monkeypatch, caplog):
   """It is noticed after a part of the plan was written."""
@@ -209,7 +200,6 @@ def test_a_cache_of_another_user_makes_it_fall_back(expected, store):
 
 
 @mutation(
-  'cache: every process builds',
   '    if (figures := _found(path, identity)) is not None:\n      return figures\n    _sweep',
   '    _sweep',
 )
@@ -224,11 +214,7 @@ def test_of_four_processes_one_builds_and_the_others_wait(store, expected, tmp_p
   assert waited and len(list((store.path / 'plans').iterdir())) == 1
 
 
-@mutation(
-  'cache: what a killed build left stays',
-  '    _sweep(root, name if alone else',
-  '    str(name if alone else',
-)
+@mutation('    _sweep(root, name if alone else', '    str(name if alone else')
 def test_a_killed_build_is_taken_over_and_swept(store, expected, tmp_path):
   plans = store.path / 'plans'
   for _ in range(2):  # the second waits for nobody
@@ -256,10 +242,3 @@ def test_a_build_under_way_is_not_swept(store, tmp_path):
   finally:
     process.kill()
     process.communicate()
-
-
-def test_the_record_says_what_a_plan_follows_from(store, tmp_path):
-  directory = opened(store, str(tmp_path / 'cache')).plan
-  record = json.loads((directory / 'record.json').read_text())
-  assert record['identity']['length'] == 64
-  assert record['files'].keys() == {p.name for p in directory.iterdir()} - {'record.json'}

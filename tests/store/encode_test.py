@@ -8,21 +8,16 @@ from slow_imports import transformers
 
 from bertjax.store.encode import Options, encode
 from bertjax.text import documents as documents_lib
-from bertjax.vocab import train
 from bertjax.vocab.vocabulary import load_vocabulary
 
 SENTENCES = Options('', None, 'sentences', 'strict')
 
 
 @mutation(
-  'encode: the space between two sentences is lost',
-  'bertjax/store/encode.py',
   'documents_lib.split(text, said, options.split, spaced)',
   'documents_lib.split(text, said, options.split)',
 )
 @mutation(
-  'sentences: a sentence that nothing parts from the one before it gets a space',
-  'bertjax/text/sentence_split.py',
   "f' {sentence}' if spaced and apart and number else sentence",
   "f' {sentence}' if spaced and number else sentence",
 )
@@ -38,12 +33,7 @@ def test_sentences_of_a_paragraph_have_the_ids_of_the_paragraph(shared):
   assert got.token_n.tolist() == sum(expected['input_ids'], [])
 
 
-@mutation(
-  'encode: languages of a batch are counted in a byte',
-  'bertjax/store/encode.py',
-  'dtype = dict(language=np.int32)',
-  'dtype = dict(language=np.uint8)',
-)
+@mutation('dtype = dict(language=np.int32)', 'dtype = dict(language=np.uint8)')
 def test_a_batch_may_name_more_languages_than_a_store_holds(tmp_path):
   """Whoever adds batches up says that they are too many."""
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n')
@@ -51,14 +41,6 @@ def test_a_batch_may_name_more_languages_than_a_store_holds(tmp_path):
   options = SENTENCES._replace(columns=('language',))
   got = encode(records, load_vocabulary(tmp_path / 'vocab.txt'), options)
   assert got.column['language'].tolist() == list(range(300)) and len(got.languages) == 300
-
-
-def test_lines_with_an_end_of_their_own_keep_no_space(tmp_path):
-  text = 'One. Two.'
-  train.train_stream('characters', [text], 50, False, tmp_path)
-  vocabulary = load_vocabulary(tmp_path)
-  got = encode([text.encode()], vocabulary, SENTENCES)
-  assert vocabulary.decode(got.token_n) == 'One.\nTwo.\n'
 
 
 @pytest.mark.parametrize(

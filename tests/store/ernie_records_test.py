@@ -11,12 +11,7 @@ from toy_store import ernie
 from bertjax.examples import examples as examples_lib
 
 
-@mutation(
-  'records: segments of unrelated pairs share a document',
-  'bertjax/store/ernie_records.py',
-  'sizes += [2] if follows else [1, 1]',
-  'sizes += [2]',
-)
+@mutation('sizes += [2] if follows else [1, 1]', 'sizes += [2]')
 def test_records_of_the_original(shared, tmp_path):
   """Its boundaries give the rates of its masking; a resumed run ends with the same bytes."""
   given = dict(
@@ -73,12 +68,7 @@ def test_wrong_records_are_named(tmp_path, line, message):
     languages='zh', lexicon='words.txt', segmenter='capitals',
   ).items(),
 )  # fmt: skip
-@mutation(
-  'records: flags of text are taken and have no effect',
-  'bertjax/prepare.py',
-  '    if flag.value != flag.default:\n',
-  '    if False:\n',
-)
+@mutation('    if flag.value != flag.default:\n', '    if False:\n')
 def test_flags_of_text_are_refused(tmp_path, flag, value):
   (tmp_path / 'vocab.txt').write_text('[PAD]\t0\n[CLS]\t1\n[SEP]\t2\n[MASK]\t3\na\nb\nc\n[UNK]\n')
   (tmp_path / 'r.txt').write_bytes(b'1 5 2 6 2;0;0;-1 0 -1 0 -1;1\n')

@@ -64,8 +64,7 @@ def write_text(path) -> Store:
   special = memory.special | dict(eod=memory.special['unk'])
   vocabulary = dict(type='t', size=memory.vocabulary_size, sha256='', special=special)
   columns = dict(
-    language=by_document(memory.columns['language']),
-    role=by_document(np.arange(len(s) - 1) % 2),
+    language=by_document(memory.columns['language']), role=by_document(np.arange(len(s) - 1) % 2)
   )
   write_store(
     path, split(memory.tokens), vocabulary, memory.word_starts, split(memory.units), columns,

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import pytest
 from processes import ROOT, environment, exact, lines
 
 SIZE = dict(
@@ -99,13 +98,3 @@ def check_kill_and_resume(arguments, straight, workdir, after):
   assert 'Resuming after step' in said
   assert exact(workdir) == exact(straight)
   return said
-
-
-def check_mesh(arguments, straight):
-  """The same run on two replicas, whose parameters are divided in both ways, begins as on one
-  device; and it comes to its end."""
-  mesh = [f'--config.mesh.{axis}=2' for axis in ('data', 'fsdp', 'tensor')]
-  workdir = next(a.partition('=')[2] for a in arguments if a.startswith('--workdir='))
-  run([*arguments, *mesh, '--config.epochs=1'], devices=8)
-  for name in ('loss', 'grad_norm'):
-    assert every(ROOT / workdir, name)[0] == pytest.approx(every(straight, name)[0], rel=1e-5)

@@ -1,14 +1,7 @@
 """Masked batches for the tests of corruptions."""
 
 import numpy as np
-from toy_store import (
-  SPECIAL,
-  WHOLE_DOCUMENTS,
-  random_store,
-  recipe,
-  roberta,
-  with_units,
-)
+from toy_store import SPECIAL, WHOLE_DOCUMENTS, random_store, recipe, roberta, with_units
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Ranges

@@ -3,12 +3,10 @@
 from typing import Any
 
 
-def mutation(why: str, *edit: str, file: str = '', case: str = '') -> Any:
-  """Notes that the test fails when a file, which holds `old` once, reads `new` there.
+def mutation(*edit: str, file: str = '', case: str = '') -> Any:
+  """Notes that the test fails when the file that holds the old text reads the new one there.
 
-    MUTATED = 'bertjax/optim/schedules.py'
-
-    @mutation('what the edit breaks', 'old text', 'new text')
+    @mutation('old text', 'new text')
     def test_...():
 
   As a decorator it speaks of that test; as a statement of the module, of any test of the file. It
@@ -16,10 +14,10 @@ def mutation(why: str, *edit: str, file: str = '', case: str = '') -> Any:
   a copy and runs the test there.
 
   Args:
-    why: what the edit breaks, in a few words, after the part it belongs to: 'pairs: ...'.
-    *edit: old and new text; or file, old and new.
-    file: the file to edit, from the root of the repository; by default MUTATED of the module.
+    *edit: the old text, of which the file has one, and the new.
+    file: the file to edit, from the root of the repository; by default the one of bertjax, configs
+      and launch that holds the old text.
     case: of a parametrized test, the id of the case that fails.
   """
-  del why, edit, file, case
+  del edit, file, case
   return lambda test: test

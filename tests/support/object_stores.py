@@ -1,7 +1,6 @@
 """Servers on this machine that speak the protocols of gs:// and s3://."""
 
 import contextlib
-import os
 import pathlib
 import socket
 import subprocess
@@ -89,8 +88,3 @@ def _wait_for(port: int, server: subprocess.Popen) -> None:
     except OSError:
       assert server.poll() is None and time.monotonic() < end, 'the server did not start'
       time.sleep(0.05)
-
-
-def other_host(folder: pathlib.Path) -> dict[str, str]:
-  """The environment of a host that has no copies yet."""
-  return dict(os.environ, BERTJAX_CACHE=str(folder))

@@ -17,8 +17,6 @@ class Original(NamedTuple):
   vocabulary: Any
   step: int | None
   assumed: list[str]
-  # name of an optimizer's slot -> tree like `params`; None where none were asked for
-  slots: dict[str, Any] | None = None
 
 
 def there(row: Any, shape: tuple[int, ...]) -> Any:
@@ -31,15 +29,13 @@ def read(
   path: Any,
   absent: Any = there,
   heads: Mapping[str, Any] = {},
-  slots=False,
   into=None,
 ) -> Original:
   """Reads a checkpoint by a module of `formats/originals`, as a model with these `heads`."""
   opened = program.open_checkpoint(path, into)
   model = ConfigDict(opened.model | dict(heads))
   params, made, left_out = opened.take(model, absent)
-  found = opened.take_slots(model) if slots else None
   return Original(
     model.to_dict(), opened.recipe, params, made, left_out, opened.vocabulary, opened.step,
-    opened.assumed, found,
+    opened.assumed,
   )  # fmt: skip

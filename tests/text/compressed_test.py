@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import lzma
-import sys
 
 import pytest
 import zstandard
@@ -58,15 +57,3 @@ def test_long_lines_are_passed_over(tmp_path):
   )
   lines = read(tmp_path / 'a.txt', longest=10)
   assert lines == [b'short\n', b'x' * 11, b'end\n', b'y' * 10 + b'\n', b'z' * 11]
-
-
-def test_without_zstandard_the_remedy_is_said(tmp_path, monkeypatch):
-  (tmp_path / 'a.txt.zst').write_bytes(zst(b'text\n'))
-  monkeypatch.setitem(sys.modules, 'zstandard', None)
-  with pytest.raises(ValueError, match='a.txt.zst .*pip install zstandard'):
-    read(tmp_path / 'a.txt.zst')
-
-
-def test_errors_of_the_disk_are_not_the_archive(tmp_path):
-  with pytest.raises(FileNotFoundError):
-    compressed.head(tmp_path / 'none.gz', 10)

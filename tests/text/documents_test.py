@@ -13,24 +13,6 @@ def split(text, how='lines', **values):
   return list(zip(got.texts, *got.values.values(), strict=True))
 
 
-def test_a_value_for_all_lines_or_one_for_each():
-  assert split('a\n\nb\n', language='en') == [('a', 'en'), ('b', 'en')]
-  assert split('a\n \nb', language='en de', role='1 0') == [('a', 'en', '1'), ('b', 'de', '0')]
-  assert split('a\nb', role='') == [('a', '0'), ('b', '0')]
-
-
-def test_sentences_of_a_line_have_its_value():
-  text = 'One. Two.\nThree. Four. Five.'
-  assert [v for _, v in split(text, 'sentences', role='3 4')] == ['3', '3', '4', '4', '4']
-
-
-def test_parallel_lines_stay_whole():
-  got = documents_lib.split('One. Two.\n Eins. ', dict(language='en+de'), 'sentences')
-  assert got.parallel and got.texts == ['One. Two.', 'Eins.']
-  assert got.values == dict(language=['en', 'de'])
-  assert documents_lib.split('One.\n', dict(language='en+de'), 'lines').texts == ['One.', '']
-
-
 def test_the_text_of_a_record_may_hold_the_separator():
   record = documents_lib.join(b'a\x1fb', ['en', '0'])
   assert documents_lib.text_of(record, documents_lib.COLUMNS) == b'a\x1fb'
@@ -57,12 +39,7 @@ def test_values_that_do_not_fit_are_named(values, message):
     documents_lib.split('a\nb', values, 'lines')
 
 
-@mutation(
-  'prepare: half of a pair is kept',
-  'bertjax/store/encode.py',
-  'whole_U = np.repeat(~broken_D, size_D)',
-  'whole_U = np.ones(len(kept_U), bool)',
-)
+@mutation('whole_U = np.repeat(~broken_D, size_D)', 'whole_U = np.ones(len(kept_U), bool)')
 def test_encoding_keeps_values_beside_the_sentences_that_are_left(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n')
   vocabulary = load_vocabulary(tmp_path / 'vocab.txt')

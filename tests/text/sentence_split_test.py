@@ -58,13 +58,6 @@ def test_nothing_but_white_space_is_lost():
     assert all(sentence and sentence == sentence.strip() for sentence in sentences)
 
 
-def test_lines_stay_lines_and_break_at_line_feeds_only():
-  text = 'One. Two.\r\n\n  Three\u2028four\x85five \n'
-  assert sentence_split.split_document(text, 'lines') == ['One. Two.', 'Three\u2028four\x85five']
-  last = 'Three\u2028four\x85five'
-  assert sentence_split.split_document(text, 'sentences') == ['One.', 'Two.', last]
-
-
 def test_detection():
   lines = 'A sentence.\nAnother one.\nA third. Yes.\nA fourth one.'
   assert sentence_split.detect([lines]) == 'lines'

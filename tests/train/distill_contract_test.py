@@ -135,13 +135,7 @@ def test_the_loss_is_finite_and_moves(reference):
   contract.check_moves(reference)
 
 
-@mutation(
-  'distill: the positions of DistilBERT move',
-  'configs/distill/distilbert.py',
-  "freeze=('embeddings/position',)",
-  'freeze=()',
-  case='distilbert:',
-)
+@mutation("freeze=('embeddings/position',)", 'freeze=()', case='distilbert:')
 def test_every_parameter_learns_but_those_that_are_named(recipe, reference):
   contract.check_learns(reference, UNTAUGHT.get(recipe, ()))
 

@@ -17,8 +17,6 @@ from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
 from bertjax.types import Evaluation, Report
 
-MUTATED = 'bertjax/train/loop.py'
-
 
 @pytest.fixture
 def one_device(monkeypatch):
@@ -42,12 +40,7 @@ def exact(workdir):
   return [{k: v for k, v in line.items() if not timed(k)} for line in lines(workdir)]
 
 
-@mutation(
-  'docs: a set of evaluations of ones own is that of all',
-  'config.evals.short = copy',
-  'config.evals.held_out = copy',
-  file='docs/running.md',
-)
+@mutation('config.evals.short = copy', 'config.evals.held_out = copy', file='docs/running.md')
 def test_a_set_of_ones_own_as_the_docs_add_it(rich_store):
   page = (ROOT / 'docs' / 'running.md').read_text()
   (block,) = [x for x in re.findall(r'```python\n(.*?)```', page, re.DOTALL) if 'evals.short' in x]
@@ -133,17 +126,12 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
 
 
 @mutation(
-  'train: evaluation comes before the checkpoint',
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
   '      if evaluation.due(self._run.evals(done), done, last):\n'
   '        self._evaluate(done, last)\n'
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
 )
-@mutation(
-  'train: a resume does not make up for an evaluation that was cut off',
-  '        self._evaluate(done, last)\n      return\n',
-  '        pass\n      return\n',
-)
+@mutation('        self._evaluate(done, last)\n      return\n', '        pass\n      return\n')
 def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypatch, one_device):
   """Nor does a kill in the evaluation, after which nothing can be rescued."""
   config, written = short(rich_store), []
@@ -166,12 +154,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
 
 
 @pytest.mark.full
-@mutation(
-  'train: the sums since the last log are not saved',
-  "interval.Interval(_of_phases(run, meta.get('interval')))",
-  'interval.Interval()',
-  file='bertjax/train/watch/record.py',
-)
+@mutation("interval.Interval(_of_phases(run, meta.get('interval')))", 'interval.Interval()')
 def test_a_resume_between_two_logs_logs_the_same_bits(
   rich_store, tmp_path, monkeypatch, one_device
 ):
@@ -197,7 +180,6 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 
 
 @mutation(
-  'train: the workdir is claimed before it has worked',
   '    stack.callback(self._record.close)\n',
   '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
 )

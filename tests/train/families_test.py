@@ -16,10 +16,7 @@ ROOM = 64  # positions
 SYSTEMS = dict(
   roberta=(dict(heads=4, positions=ROOM + 1), 'RobertaForSequenceClassification'),
   xlm_r=(dict(heads=4, positions=ROOM + 1), 'XLMRobertaForSequenceClassification'),
-  albert=(
-    dict(heads=4, embedding_width=16, positions=ROOM),
-    'AlbertForSequenceClassification',
-  ),
+  albert=(dict(heads=4, embedding_width=16, positions=ROOM), 'AlbertForSequenceClassification'),
   ernie=(dict(heads=4, positions=ROOM), 'ErnieForSequenceClassification'),
   spanbert=(dict(heads=4, positions=ROOM), 'BertForSequenceClassification'),
   xlm=(dict(heads=4, ffn=128, positions=ROOM), 'XLMForSequenceClassification'),
@@ -138,13 +135,6 @@ def test_an_exported_run_says_the_same_in_transformers(tuned, tmp_path):
     assert mine['probabilities'] == pytest.approx(other, abs=1e-5)
 
 
-def test_a_kill_and_a_resume_change_no_bit(files, pretrained, tuned, tmp_path):
-  _, workdir, _ = tuned
-  arguments = command(files, pretrained[1], tmp_path)
-  said = finetune_runs.check_kill_and_resume(arguments, workdir, tmp_path, 17)
-  assert 'Resuming after step 13' in said
-
-
 def test_too_few_positions_are_refused(files, pretrained, tmp_path):
   system, encoder = pretrained
   if 'positions' not in SYSTEMS[system][0]:
@@ -162,7 +152,3 @@ def test_a_language_that_is_needed_is_asked_for(files, pretrained, tmp_path):
     finetune_runs.check_refused(arguments, tmp_path / 'run', said)
   arguments = command(files, encoder, tmp_path / 'run', '--config.evals.dev.language=fr')
   finetune_runs.check_refused(arguments, tmp_path / 'run', "of de, en, got 'fr'")
-
-
-def test_a_mesh_changes_nothing(files, pretrained, tuned, tmp_path):
-  finetune_runs.check_mesh(command(files, pretrained[1], tmp_path), tuned[1])

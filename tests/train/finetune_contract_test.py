@@ -37,8 +37,6 @@ def test_the_loss_is_finite_and_moves(reference):
 
 
 @mutation(
-  'finetune: an encoder learns nothing of labels',
-  'bertjax/models/layers/heads.py',
   'dense(name, classes)(read) for',
   'dense(name, classes)(jax.lax.stop_gradient(read)) for',
   case='pairs',

@@ -10,8 +10,6 @@ from bertjax.errors import UserError
 from bertjax.sources import init_from, runs
 from bertjax.train import first_state, fresh_layers, setup
 
-MUTATED = 'bertjax/train/fresh_layers.py'
-
 LAYERS = 4
 
 
@@ -43,19 +41,14 @@ def source(rich_store, tmp_path_factory):
 
 @pytest.mark.parametrize('devices', [1, 4])
 @mutation(
-  'fresh layers: the first ones are made anew',
   'jnp.concatenate([old[:-count], new[-count:]])',
   'jnp.concatenate([new[:count], old[count:]])',
   case='1',
 )
+@mutation('if _has(name, POOLER):', 'if False:', case='1')
 @mutation(
-  'fresh layers: the pooler stays as it was', 'if _has(name, POOLER):', 'if False:', case='1'
-)
-@mutation(
-  'fresh layers: nobody asks for them',
   'fresh_layers.kept(made, loaded, config.fresh_layers)',
   'fresh_layers.kept(made, loaded, 0)',
-  file='bertjax/train/first_state.py',
   case='4',
 )
 def test_the_last_layers_and_the_pooler_are_those_of_the_seed(source, devices):
@@ -71,18 +64,7 @@ def test_the_last_layers_and_the_pooler_are_those_of_the_seed(source, devices):
       np.testing.assert_array_equal(value, expected, err_msg=path)
 
 
-def test_without_it_all_is_taken(source):
-  found, said = source.begin()
-  jax.tree.map(np.testing.assert_array_equal, found, source.params)
-  assert not any('last' in line for line in said)
-
-
-@mutation(
-  'init_from: a head for other classes is a mistake',
-  'other_classes or shapes(params[key]) != shapes(mine.get(key))',
-  'False',
-  file='bertjax/sources/init_from.py',
-)
+@mutation('other_classes or shapes(params[key]) != shapes(mine.get(key))', 'False')
 def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
   """RTE after MNLI: two classes behind three."""
   c = source.config(init_from=str(source.workdir))
@@ -96,12 +78,7 @@ def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
   jax.tree.map(np.testing.assert_array_equal, new['params']['encoder'], source.params['encoder'])
 
 
-@mutation(
-  'init_from: a head of answers is no head',
-  "h.kind in ('text', 'token', 'answers')",
-  "h.kind in ('text', 'token')",
-  file='bertjax/models/__init__.py',
-)
+@mutation("h.kind in ('text', 'token', 'answers')", "h.kind in ('text', 'token')")
 def test_another_form_of_the_head_of_answers_is_made_anew_and_none_is_left_out(source):
   c = source.config(init_from=str(source.workdir), **{'model.answers': 'electra'})
   theirs = dict(source.params, answers=dict(end_hidden=dict(kernel=np.ones((128, 64)))))
@@ -127,7 +104,6 @@ SHAPES = dict(encoder=dict(layers=dict(kernel=np.zeros((3, 2)))))
   ],
 )
 @mutation(
-  'fresh layers: more than there are',
   'if count > min(stacks):',
   'if count > 9:',
   case='4-runs/bert-params1-expected at most 3, the number of layers, got 4',

@@ -19,8 +19,6 @@ from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, 
 from bertjax.errors import UserError
 from bertjax.train import first_state, loop
 
-MUTATED = 'bertjax/train/loop.py'
-
 
 @pytest.fixture(scope='module')
 def straight(rich_store, tmp_path_factory):
@@ -41,14 +39,6 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
 
 
 @pytest.mark.full
-def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(rich_store, straight, tmp_path):
-  run(rich_store, tmp_path / 'same')
-  assert exact(tmp_path / 'same') == exact(straight)
-  run(rich_store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=5')
-  assert lines(tmp_path / 'other')[0]['loss'] != lines(straight)[0]['loss']
-
-
-@pytest.mark.full
 def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_path):
   draw = random.Random(0)
   saving = lambda: any((tmp_path / 'checkpoints').glob('*.saving'))
@@ -63,7 +53,6 @@ def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_pa
 
 
 @mutation(
-  'train: a resume takes the batch it has seen',
   '    phase, index = self._run.at(done)\n',
   '    phase, index = self._run.at(done - (self._start > 0))\n',
 )
@@ -77,10 +66,8 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
 
 
 @mutation(
-  'train: checkpoints know nothing of metrics.jsonl',
   "self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))",
   'self._writer = writer.Writer(workdir, start, tracked)',
-  file='bertjax/train/watch/record.py',
 )
 def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
@@ -96,12 +83,7 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
   )
 
 
-@mutation(
-  'train: a longer run moves the rate and nobody says so',
-  'if said := moved(run.timeline, record, changed, start):',
-  "if said := '':",
-  file='bertjax/train/first_state.py',
-)
+@mutation('if said := moved(run.timeline, record, changed, start):', "if said := '':")
 def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
   shutil.rmtree(tmp_path / 'run' / 'checkpoints' / '40')  # of the second phase, whose end moves
@@ -115,21 +97,7 @@ def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
   assert f"step 37: {now:.6g} in phase 'phase1' from now on, {before:.6g} in phase 'phase2'" in said
 
 
-def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store, straight):
-  before = (straight / 'metrics.jsonl').read_bytes()
-  done = run(rich_store, straight, '--config.optimizer.b1=0.5', '--config.log_steps=7')
-  assert done.returncode == 1
-  assert 'config.optimizer.b1: expected 0.9, got 0.5' in done.stderr
-  assert 'log_steps' not in done.stderr
-  assert (straight / 'metrics.jsonl').read_bytes() == before
-
-
-@mutation(
-  'train: the last batch is not compared',
-  'if found != expected:',
-  'if False:',
-  file='bertjax/train/first_state.py',
-)
+@mutation('if found != expected:', 'if False:')
 def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
   shutil.copytree(rich_store, tmp_path / 'store')
@@ -141,10 +109,7 @@ def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
 
 
 @mutation(
-  'train: a step may become one of another phase',
-  "if (then := meta.get('batch', now)) != now:",
-  "if (then := meta.get('batch', now))[1] != now[1]:",
-  file='bertjax/train/first_state.py',
+  "if (then := meta.get('batch', now)) != now:", "if (then := meta.get('batch', now))[1] != now[1]:"
 )
 def test_phases_that_would_move_over_steps_already_taken_are_refused():
   phase = types.SimpleNamespace(place=lambda index: ('short', index, 8))
@@ -155,12 +120,7 @@ def test_phases_that_would_move_over_steps_already_taken_are_refused():
     first_state.check_last_batch(opened, dict(batch=['long', 5], fed_sha256=['x']), 6)
 
 
-@mutation(
-  'train: a run becomes shorter than it has been',
-  '  if start > run.timeline.total:\n',
-  '  if False:\n',
-  file='bertjax/train/first_state.py',
-)
+@mutation('  if start > run.timeline.total:\n', '  if False:\n')
 def test_a_run_that_would_be_shorter_than_it_has_been_is_refused():
   run = types.SimpleNamespace(timeline=types.SimpleNamespace(total=5))
   first_state._check_reached(run, 5)
@@ -219,13 +179,8 @@ def get_config(size=None):
 FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 
 
+@mutation('meta |= watcher.saved(done, held)', 'meta |= watcher.saved(done, {})')
 @mutation(
-  'train: a state that an update has spoiled is saved',
-  'meta |= watcher.saved(done, held)',
-  'meta |= watcher.saved(done, {})',
-)
-@mutation(
-  'train: the first step is not looked at',
   '    self._spikes.saved(done, first_state.saved(self._run, self._state))\n',
   '    self._spikes.judge()\n',
 )
@@ -272,7 +227,7 @@ def test_each_remedy_for_an_update_that_is_not_finite_goes_on(rich_store, one_up
   assert done.returncode == 0 and 'to the bit' in done.stdout, done.stderr
 
 
-@mutation('evaluate: NaN is no JSON', 'score if math.isfinite(score) else None', 'score')
+@mutation('score if math.isfinite(score) else None', 'score')
 def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
   scores = {'eval/mlm': np.float64('nan'), 'eval/next': 0.5, 'eval/odds': float('inf')}
   monkeypatch.setattr(loop.resume, 'overrides', lambda path, config: [])

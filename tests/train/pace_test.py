@@ -17,8 +17,6 @@ from bertjax.train import facts as facts_lib
 from bertjax.train import first_state, pace, resolve
 from bertjax.train.facts import Facts
 
-MUTATED = 'bertjax/train/pace.py'
-
 
 def resolved(config, *given, **facts):
   spec = resolve.resolve(config, Facts(given, **facts))
@@ -39,12 +37,7 @@ def test_minutes_of_steps_that_are_not_alike_are_refused(name, more, key):
     resolved(tiny(name, minutes=1.0, **more))
 
 
-@mutation(
-  'pace: a run that goes on times its steps again',
-  'bertjax/train/resolve.py',
-  '    config.total_steps = facts.steps\n',
-  '    pass\n',
-)
+@mutation('    config.total_steps = facts.steps\n', '    pass\n')
 def test_a_run_that_has_begun_keeps_its_steps(tmp_path):
   c = tiny('quickstart', minutes=1.0)
   said = 'config.total_steps=77, as this run found when it began'
@@ -55,12 +48,8 @@ def test_a_run_that_has_begun_keeps_its_steps(tmp_path):
   assert facts_lib.recalled(resume.stored(tmp_path), tmp_path).steps == 77
 
 
-@mutation('pace: minutes are seconds', '60 * minutes', 'minutes')
-@mutation(
-  'pace: every host goes by itself',
-  "max(map(float, hosts.gather('pace', repr(_seconds(run)))))",
-  '_seconds(run)',
-)
+@mutation('60 * minutes', 'minutes')
+@mutation("max(map(float, hosts.gather('pace', repr(_seconds(run)))))", '_seconds(run)')
 def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
   clock, slow = [0.0], [9.0] * pace.WARMUP
 
@@ -84,12 +73,7 @@ def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
 
 
 @pytest.mark.full
-@mutation(
-  'pace: the schedule is as long as the config first said',
-  'bertjax/train/opening.py',
-  'spec = resolve.resolve(spec.given, spec.facts._replace(steps=steps))',
-  'pass',
-)
+@mutation('spec = resolve.resolve(spec.given, spec.facts._replace(steps=steps))', 'pass')
 def test_a_killed_run_of_minutes_goes_on_with_its_schedule(rich_store, tmp_path):
   config, quick = 'roberta.py:test', '--config.minutes=0.01'
   timed = [x for x in command(rich_store, tmp_path / 'run', quick, config=config)

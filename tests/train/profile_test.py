@@ -9,8 +9,6 @@ from bertjax.train.watch import profile
 
 
 @mutation(
-  'profile: a run that goes on in the window stops what it has not begun',
-  'bertjax/train/watch/profile.py',
   'within = 0 <= done - self._window.start < self._window.steps',
   'within = done == self._window.start',
 )

@@ -9,8 +9,6 @@ from bertjax.train import report
 from configs import bert
 from configs.finetune import probe, tagging
 
-MUTATED = 'bertjax/train/report.py'
-
 
 def run_of(config, *params, names=('f1',), draws=None):
   """As much of a run as is looked at."""
@@ -26,12 +24,8 @@ TAGGING = tagging.get_config('ner')
 USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
 
 
-@mutation('report: a probe is offered to predict', '  elif _has_head(run):\n', '  else:\n')
-@mutation(
-  'report: the best of checkpoints without scores',
-  "' --step=best' if scored else ''",
-  "' --step=best'",
-)
+@mutation('  elif _has_head(run):\n', '  else:\n')
+@mutation("' --step=best' if scored else ''", "' --step=best'")
 @pytest.mark.parametrize(
   ('run', 'offered'),
   [

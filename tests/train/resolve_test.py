@@ -17,12 +17,7 @@ STORE = dict(store='store', ids=211, pad=3, languages=('de', 'en', 'fr'))
 plain = lambda config: dotted.flat(json.loads(config.to_json_best_effort()))
 
 
-@mutation(
-  'resolve: the phases of a spec are those of the spec before it',
-  'bertjax/train/resolve.py',
-  'copy.deepcopy((spec.config, spec.timeline))',
-  'spec.config, spec.timeline',
-)
+@mutation('copy.deepcopy((spec.config, spec.timeline))', 'spec.config, spec.timeline')
 @pytest.mark.parametrize('name', ['bert', 'roberta', 'xlm', 'xlm_e'])
 def test_a_config_is_resolved_without_being_changed_and_once(name):
   given = tiny(name)
@@ -40,18 +35,8 @@ def test_a_config_is_resolved_without_being_changed_and_once(name):
   ]
 
 
-@mutation(
-  'resume: a key that is younger than the run is another value',
-  '  return _as_json(whole)\n',
-  '  return config\n',
-  file='bertjax/checkpoint/resume.py',
-)
-@mutation(
-  'resolve: facts of format 10 forget the id of [PAD]',
-  'bertjax/train/facts.py',
-  "pad = model['position_offset'] - 1 if filled else model.get('zero_row')",
-  'pad = None',
-)
+@mutation('  return _as_json(whole)\n', '  return config\n')
+@mutation("pad = model['position_offset'] - 1 if filled else model.get('zero_row')", 'pad = None')
 @pytest.mark.parametrize('name', ['bert', 'roberta', 'xlm'])
 def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
   given = tiny(name)
@@ -68,9 +53,3 @@ def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
   given.model.dropout = 0.9
   with pytest.raises(UserError, match='config.model.dropout: expected 0.1, got 0.9'):
     resolve.check_workdir(tmp_path, found, given)
-
-
-def test_facts_are_plain_values_that_a_config_json_keeps(tmp_path):
-  facts = Facts(given=('seed',), steps=7, examples=((3, 2),), teacher=dict(sha256='a'), **STORE)
-  resume.claim_workdir(tmp_path, tiny('quickstart', total_steps=7), facts.kept())
-  assert facts_lib.recalled(resume.stored(tmp_path), tmp_path, ('seed',)) == facts

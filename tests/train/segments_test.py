@@ -63,23 +63,9 @@ PAIRS = dict(classify=lambda files: task_files.alone(files, 'points'), choice=ch
 
 
 @pytest.mark.parametrize('task', PAIRS)
+@mutation('any(type_T.any() for', 'any(type_T.all() for', case='classify')
+@mutation('return self.types > 1', 'return self.types > 0', case='spans')
 @mutation(
-  'segments: pairs are taken for single texts',
-  'bertjax/train/report.py',
-  'any(type_T.any() for',
-  'any(type_T.all() for',
-  case='classify',
-)
-@mutation(
-  'segments: a constant row of the table tells texts apart',
-  'bertjax/models/bert.py',
-  'return self.types > 1',
-  'return self.types > 0',
-  case='spans',
-)
-@mutation(
-  "segments: the family's separators are not known",
-  'bertjax/formats/tokenizer/layouts.py',
   'LAYOUTS.get(family, _BERT)[1].partition',
   'LAYOUTS.get(family, _BERT)[0].partition',
   case='choice',
@@ -94,12 +80,7 @@ def test_pairs_for_roberta_are_said_with_the_remedy(files, tmp_path, task):
   assert 'separators=2' in said and 'set config' not in said
 
 
-@mutation(
-  'segments: those of ModernBERT are believed in',
-  'bertjax/models/modernbert.py',
-  'has_segments = False',
-  'has_segments = True',
-)
+@mutation('has_segments = False', 'has_segments = True', file='bertjax/models/modernbert.py')
 def test_a_model_without_a_table_of_segments_is_said_without_a_remedy(files, tmp_path):
   config = task_files.alone(files, 'points')
   with config.unlocked():
@@ -123,12 +104,7 @@ def test_nothing_is_said_where_segments_tell_or_nothing_is_to_be_told(files, tmp
 
 
 @pytest.mark.full
-@mutation(
-  'segments: a run keeps to itself what pairs become',
-  'bertjax/train/opening.py',
-  'progress.note(pairs)',
-  'pairs.strip()',
-)
+@mutation('progress.note(pairs)', 'pairs.strip()')
 def test_a_run_says_it_once(files, tmp_path):
   arguments = task_files.command(files, tmp_path / 'run', '--config.model.types=1')
   said = finetune_runs.run([*arguments, '--config.total_steps=2', '--config.model.family=roberta'])

@@ -11,15 +11,11 @@ from bertjax import sharding
 from bertjax.train import step as step_lib
 from bertjax.types import Context, Objective, Out, Term
 
-MUTATED = 'bertjax/train/step.py'
-
 mutation(
-  'step: one more division by the microbatches',
   'loss += term.scale * jnp.where(weights[name] > 0, term.total / safe, 0.0)',
   'loss += term.scale * jnp.where(weights[name] > 0, term.total / term.weight, 0.0)',
 )
 mutation(
-  'step: rows split in blocks, not in turn',
   'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n'
   '    return jnp.swapaxes(parts, 0, 1)',
   'return x.reshape((count, x.shape[0] // count) + x.shape[1:])',
@@ -119,15 +115,10 @@ def mean_kept(w, microbatches, devices):
 
 
 @mutation(
-  'step: the update of the last microbatch',
   'return jax.tree.map(jnp.add, total, (grads, loss, sums, updates)), carry',
   'return (*jax.tree.map(jnp.add, total[:3], (grads, loss, sums)), updates), carry',
 )
-@mutation(
-  'step: each replica has its own update',
-  '*everywhere((loss, sums, out.updates))',
-  '*everywhere((loss, sums)), out.updates',
-)
+@mutation('*everywhere((loss, sums, out.updates))', '*everywhere((loss, sums)), out.updates')
 @pytest.mark.parametrize('devices', [1, 4])
 @pytest.mark.parametrize('microbatches', [1, 2, 4])
 def test_an_update_is_divided_once_by_the_global_weight(microbatches, devices):
@@ -135,11 +126,7 @@ def test_an_update_is_divided_once_by_the_global_weight(microbatches, devices):
   assert mean_kept(w, microbatches, devices) == np.float32((w * np.arange(16)).sum() / w.sum())
 
 
-@mutation(
-  'step: an update without weight is written',
-  'jnp.where(weight > 0, total / weight, old)',
-  '(total / weight)',
-)
+@mutation('jnp.where(weight > 0, total / weight, old)', '(total / weight)')
 def test_an_update_without_weight_leaves_the_variable_as_it_was():
   assert mean_kept(np.zeros(16), 2, 1) == 7.0
 
@@ -161,11 +148,7 @@ def trained(batches, **options):
   return states, found
 
 
-@mutation(
-  'step: a skipped step keeps its gradients',
-  'jnp.where(fine, x, y)',
-  'jnp.where(fine | (x.ndim == 0), x, y)',
-)
+@mutation('jnp.where(fine, x, y)', 'jnp.where(fine | (x.ndim == 0), x, y)')
 @pytest.mark.parametrize('bad', [np.nan, np.inf])
 def test_a_step_that_is_not_finite_trains_nothing_but_counts(bad):
   states, found = trained([1.0, bad, 1.0], skip_nonfinite=True)

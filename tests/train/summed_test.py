@@ -12,8 +12,6 @@ from bertjax.train import first_state, setup
 from bertjax.train import step as step_lib
 from bertjax.types import Context
 
-MUTATED = 'bertjax/objectives/combine/__init__.py'
-
 FACTORS = {'phases.mrtd.summed': 2.0, 'phases.trtd.summed': 0.5}
 CTX = Context(jax.random.key(3), jnp.int32(5), train=True)
 
@@ -25,21 +23,9 @@ def run(rich_store):
 
 
 @pytest.mark.full
-@mutation(
-  'summed: the losses of the second phase count as those of the first',
-  't._replace(scale=factor * t.scale)',
-  't._replace(scale=factors[0] * t.scale)',
-)
-@mutation(
-  'summed: all phases have the rows of the first',
-  "row_B=batch['row_B'] + before",
-  "row_B=batch['row_B']",
-)
-@mutation(
-  'summed: the losses of one phase alone',
-  'terms[name] = {k: t._replace',
-  'terms["mrtd"] = {k: t._replace',
-)
+@mutation('t._replace(scale=factor * t.scale)', 't._replace(scale=factors[0] * t.scale)')
+@mutation("row_B=batch['row_B'] + before", "row_B=batch['row_B']")
+@mutation('terms[name] = {k: t._replace', 'terms["mrtd"] = {k: t._replace')
 def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
   (phase,) = run.phases
   state = first_state.initial_state(run)
@@ -72,17 +58,10 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
 
 
 @mutation(
-  'summed: both phases read the rows of the first',
   'found = {key: self._parts[key].at(own, hosts)',
   "found = {key: self._parts['mrtd'].at(own, hosts)",
-  file='bertjax/examples/loader.py',
 )
-@mutation(
-  'loader: tokens of the first phase alone are counted',
-  '      counts.update(more)\n',
-  '      counts = counts or more\n',
-  file='bertjax/examples/loader.py',
-)
+@mutation('      counts.update(more)\n', '      counts = counts or more\n')
 def test_a_batch_has_a_batch_of_each_phase(run):
   (phase,), rows = run.phases, run.config.batch_size
   batch, counts = phase.next_batch(0)
@@ -94,18 +73,3 @@ def test_a_batch_has_a_batch_of_each_phase(run):
     real += np.count_nonzero(own['example_BT'])
     predicted += np.count_nonzero(own['weight_BP'])
   assert not batch and (counts['real'], counts['predicted']) == (real, predicted)
-
-
-def test_what_a_step_has_once_is_no_phases_own(rich_store):
-  with pytest.raises(ValueError, match='phases.trtd.batch_size: a step of several phases has one'):
-    setup.make_run(tiny('xlm_e', **{'phases.trtd.batch_size': 4}), rich_store)
-
-
-def test_phases_in_turns_are_a_choice():
-  from configs import xlm_e
-
-  summed, turns = (xlm_e.get_config(name).to_dict() for name in ('test', 'test_turns'))
-  found = summed.pop('phases'), turns.pop('phases')
-  assert [p.pop('summed') for p in found[0].values()] == [1.0, 1.0]
-  assert [p.pop('turns') for p in found[1].values()] == [1, 1]
-  assert found[0] == found[1] and summed.pop('name') != turns.pop('name') and summed == turns

@@ -32,15 +32,8 @@ def tags_of(text):
   ]
 
 
+@mutation('true_n = examples.truth[number]', 'true_n = examples.truth[-1]')
 @mutation(
-  'tagging: the tags of another sentence are compared',
-  'bertjax/evals/tagging.py',
-  'true_n = examples.truth[number]',
-  'true_n = examples.truth[-1]',
-)
-@mutation(
-  'tagging: predictions are of other pieces',
-  'bertjax/use/finetuned.py',
   'labelled.tags(x_TC[row.first_n - before], tags)',
   'labelled.tags(x_TC[row.first_n - before - 1], tags)',
 )
@@ -99,11 +92,6 @@ def test_an_exported_run_says_the_same_in_transformers(straight, tmp_path):
 
 
 @pytest.mark.full
-def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
-  finetune_runs.check_kill_and_resume(command(files, tmp_path), straight, tmp_path, 15)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
   ('change', 'said'),
   [
@@ -118,8 +106,3 @@ def test_what_cannot_work_is_said_in_one_line(files, tmp_path, change, said):
   assert done.returncode != 0 and 'Traceback' not in done.stderr
   assert said in done.stderr, done.stderr
   assert not (tmp_path / 'run' / 'config.json').exists()
-
-
-@pytest.mark.full
-def test_a_mesh_changes_nothing(files, straight, tmp_path):
-  finetune_runs.check_mesh(command(files, tmp_path), straight)

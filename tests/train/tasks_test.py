@@ -13,8 +13,6 @@ from bertjax.train import evaluation, first_state, setup
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
-MUTATED = 'bertjax/objectives/combine/__init__.py'
-
 NAMES = ('stars', 'points', 'names')
 
 
@@ -57,7 +55,6 @@ def loss_and_gradient(objective, params, batch):
 
 @pytest.mark.parametrize('name', NAMES)
 @mutation(
-  'tasks: a step of one task reads the heads of another',
   "task_heads.of_task(v['params'], name)",
   "task_heads.of_task(v['params'], next(iter(objectives)))",
   case='stars',
@@ -85,16 +82,8 @@ def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_p
 
 
 @pytest.mark.full
-@mutation(
-  'tasks: heads of one shape begin alike',
-  'jax.random.fold_in(key, zlib.crc32(name.encode()))',
-  'jax.random.fold_in(key, 7)',
-)
-@mutation(
-  'tasks: the head of a task follows from its place among the others',
-  'zlib.crc32(name.encode())',
-  'len(found)',
-)
+@mutation('jax.random.fold_in(key, zlib.crc32(name.encode()))', 'jax.random.fold_in(key, 7)')
+@mutation('zlib.crc32(name.encode())', 'len(found)', file='bertjax/objectives/combine/__init__.py')
 def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_path):
   alone = task_files.config(files, 'stars')
   other = task_files.config(files, 'stars', 'points')
@@ -109,12 +98,7 @@ def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_pat
     jax.tree.map(np.testing.assert_array_equal, alone[key], params[key])
 
 
-@mutation(
-  'tasks: all are as large as the first',
-  'number or part.examples.rows for',
-  'number or parts[0].examples.rows for',
-  file='bertjax/train/phase.py',
-)
+@mutation('number or part.examples.rows for', 'number or parts[0].examples.rows for')
 def test_tasks_are_drawn_by_their_examples_and_have_their_own_scores(run):
   assert [phase.name for phase in run.parts] == ['names', 'points', 'stars']
   (phase,) = run.phases
@@ -132,12 +116,7 @@ def test_tasks_are_drawn_by_their_examples_and_have_their_own_scores(run):
   } < known  # fmt: skip
 
 
-@mutation(
-  'tasks: a mean of the scores that there are',
-  'not all(name in scores for name in names)',
-  'not any(name in scores for name in names)',
-  file='bertjax/train/evaluation.py',
-)
+@mutation('not all(name in scores for name in names)', 'not any(name in scores for name in names)')
 def test_the_mean_is_of_all_its_scores_or_none(run):
   scores = {'eval/stars/dev/accuracy': 0.5, 'eval/points/dev/spearman': -0.25}
   assert evaluation.mean(run.config.best, scores) == {}
@@ -163,7 +142,6 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
   ],
 )
 @mutation(
-  'tasks: encoders of two widths',
   'if shapes(mine) != shapes(first):',
   'if False:',
   case="changes5-phase 'stars' has other parameters",

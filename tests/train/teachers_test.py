@@ -83,8 +83,6 @@ TAUGHT = [
 
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
 @mutation(
-  'teachers: the generator of ELECTRA comes along',
-  'bertjax/models/electra.py',
   'make, Part(lambda model: as_bert(model, words=False), _discriminator)',
   'make, tuned=Part(lambda model: as_bert(model, words=False), _discriminator)',
   case='minilm:l6_h384-electra-terms5',
@@ -141,10 +139,9 @@ def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_compiled(
 
 
 @mutation(
-  'teachers: what the rows lack is not looked for',
-  'bertjax/objectives/teaching/__init__.py',
   "if f'{name}_BT' not in batch",
   "if f'{name}_BT' in batch",
+  file='bertjax/objectives/teaching/__init__.py',
 )
 def test_a_teacher_that_reads_more_than_the_rows_have_is_named(rich_store, tmp_path):
   roles = {'model.extra': (('role', 2),)}

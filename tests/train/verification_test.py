@@ -16,8 +16,6 @@ from bertjax.store import cache
 from bertjax.store.reader import open_store
 from bertjax.train.watch.verification import Damaged, Verification
 
-MUTATED = 'bertjax/train/watch/verification.py'
-
 
 def flip(path: pathlib.Path) -> None:
   """Flips a bit in the middle of a file."""
@@ -33,13 +31,8 @@ def store(rich_store, tmp_path):
   return tmp_path / 'store'
 
 
-@mutation('verification: what it finds is not looked at', '    self._raise(done)\n', '')
-@mutation(
-  'rescue: the state of a run over damaged data is saved',
-  'isinstance(error, Damaged | finite.NotFinite)',
-  'isinstance(error, finite.NotFinite)',
-  file='bertjax/train/loop.py',
-)
+@mutation('    self._raise(done)\n', '')
+@mutation('isinstance(error, Damaged | finite.NotFinite)', 'isinstance(error, finite.NotFinite)')
 def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   flip(store / 'tokens-00000.npy')
   workdir = tmp_path / 'run'
@@ -61,9 +54,7 @@ def test_a_run_stops_at_damaged_held_out_rows(store, tmp_path):
   assert 'remove the checkpoints after step 6' in done.stderr
 
 
-@mutation(
-  'verification: plans are left out', '      for plan in self._plans:\n', '      for plan in ():\n'
-)
+@mutation('      for plan in self._plans:\n', '      for plan in ():\n')
 def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
   """One that is too large to be read when it is opened."""
   monkeypatch.setattr(cache, 'AT_ONCE', 0)
@@ -101,7 +92,6 @@ def test_an_older_store_is_read_and_said(store):
 
 @pytest.mark.full
 @mutation(
-  'verification: who finds damage leaves alone',
   "    found = [said for said in hosts.gather(f'damage/{where}', self._found) if said]\n",
   '    found = [self._found] if self._found else []\n',
 )

@@ -30,12 +30,7 @@ def load(tmp_path_factory):
   return get
 
 
-@mutation(
-  'generate: draws are keyed by the place in the call',
-  'bertjax/use/generate.py',
-  "row_B=batch['row_B'] + first - 1",
-  "row_B=batch['row_B']",
-)
+@mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
 @pytest.mark.parametrize('recipe', ['gpt', 't5'])
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
@@ -58,9 +53,3 @@ def test_what_cannot_be_written_is_refused(load):
   ):
     with pytest.raises(UserError, match=message):
       gpt.generate(['w9'], **dict(first=2) | changes)
-
-
-def test_a_pair_of_texts_has_no_score_of_one(load):
-  for ask in (lambda t5: t5.score(['w9']), lambda t5: t5.fill(['w9 <mask>'])):
-    with pytest.raises(UserError, match='the words of a second text and cannot'):
-      ask(load('t5'))

@@ -15,8 +15,6 @@ from bertjax.errors import UserError
 from bertjax.export.importing import import_model
 from bertjax.use.answers import Label
 
-MUTATED = 'bertjax/use/load.py'
-
 TEXTS = ['the cat sat on the mat.', 'a dog barks', 'rain fell on the town all night long']
 PAIRS = ['a dog sat.', 'the cat', 'rain']
 QUESTIONS = ['what sat on the mat', 'what fell on the town all night']
@@ -96,16 +94,9 @@ def check_labels(found, theirs):
 both = pytest.mark.parametrize('family', ['bert', 'roberta'])
 
 
+@mutation('return found._replace(classes=opened.classes)', 'return found')
 @mutation(
-  'use: a model from elsewhere has no names of classes',
-  'return found._replace(classes=opened.classes)',
-  'return found',
-)
-@mutation(
-  'use: a pair of texts has one [SEP] in any family',
-  "separators=layouts.separators(found.model.get('family', ''))",
-  'separators=1',
-  case='roberta',
+  "separators=layouts.separators(found.model.get('family', ''))", 'separators=1', case='roberta'
 )
 @both
 def test_texts_and_pairs_are_classified(made, family):
@@ -167,11 +158,7 @@ def test_blanks_are_filled(made, family):
   )
 
 
-@mutation(
-  'use: a run that was converted has forgotten its classes',
-  'classes=run.imported_classes',
-  'classes={}',
-)
+@mutation('classes=run.imported_classes', 'classes={}')
 def test_a_converted_run_answers_the_same_and_so_does_the_command(made, tmp_path):
   path, pipeline = made('bert', 'text-classification')
   import_model(f'hf:{path}', tmp_path / 'run')

@@ -15,15 +15,9 @@ from bertjax.sources import runs
 from bertjax.use import load
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/use/load.py'
 
-
-@mutation(
-  'use: words are cut as in English, whatever the language',
-  '  return vocabulary.of_language(language)\n',
-  '  return vocabulary\n',
-)
-@mutation('use: a number without a name is English', '    if not languages:\n', '    if False:\n')
+@mutation('  return vocabulary.of_language(language)\n', '  return vocabulary\n')
+@mutation('    if not languages:\n', '    if False:\n')
 def test_words_are_cut_by_the_rules_of_the_language(shared):
   vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
   assert load.in_language(vocabulary, 'fr', ()).language == 'fr'
@@ -36,7 +30,6 @@ def test_words_are_cut_by_the_rules_of_the_language(shared):
 
 
 @mutation(
-  'use: the languages of a directory have no names',
   'found = _found(opened.path, config, vocabulary, opened.languages, opened.meta, read)',
   'found = _found(opened.path, config, vocabulary, (), opened.meta, read)',
 )

@@ -12,8 +12,6 @@ from slow_imports import sentencepiece, transformers
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/vocab/formats.py'
-
 BIGBIRD = dict(
   pad_id=0, eos_id=1, bos_id=2, unk_id=3, control_symbols=['[CLS]', '[SEP]', '[MASK]']
 )  # fmt: skip
@@ -80,26 +78,9 @@ FILES = {
 }
 
 
-@mutation(
-  'accents: whatever has a piece [CLS] is cleaned',
-  'bertjax/vocab/sentencepiece_model.py',
-  'cleaned |= any(',
-  "cleaned |= '[CLS]' in pieces or any(",
-  case='bigbird-bare',
-)
-@mutation(
-  'accents: the pieces decide, whatever class is said',
-  'bertjax/vocab/sentencepiece_model.py',
-  'if name in GENERIC:',
-  'if True:',
-  case='albert-other',
-)
-@mutation(
-  'accents: the class that config.json says is not read',
-  "model.get('tokenizer_class') or implied",
-  'implied',
-  case='albert-model-class',
-)
+@mutation('cleaned |= any(', "cleaned |= '[CLS]' in pieces or any(", case='bigbird-bare')
+@mutation('if name in GENERIC:', 'if True:', case='albert-other')
+@mutation("model.get('tokenizer_class') or implied", 'implied', case='albert-model-class')
 @pytest.mark.parametrize('case', FILES)
 def test_text_is_cleaned_where_a_file_says_so(french, tmp_path, case):
   """Elsewhere the ids are those of sentencepiece itself, in a copy too."""
@@ -145,19 +126,8 @@ WRITTEN = dict(
 )
 
 
-@mutation(
-  'accents: a vocabulary without capitals is one without accents',
-  'said is True or plain == _NO_ACCENTS.normalize_str(plain)',
-  'True',
-  case='tha',
-)
-@mutation(
-  'accents: a copy of a vocab.txt does not say that accents are kept',
-  'bertjax/vocab/vocabulary.py',
-  "config['strip_accents'] = not self.accents",
-  'pass',
-  case='tha',
-)
+@mutation('said is True or plain == _NO_ACCENTS.normalize_str(plain)', 'True', case='tha')
+@mutation("config['strip_accents'] = not self.accents", 'pass', case='tha')
 @pytest.mark.parametrize(
   'language', ['tha', 'hin', 'ara', 'vie', 'deu', 'ell', 'rus', 'bul', 'jpn', 'tur', *WRITTEN]
 )
@@ -181,7 +151,6 @@ def test_pieces_with_marks_prove_that_they_are_kept(shared, tmp_path, language):
 
 
 @mutation(
-  'accents: only ASCII has capitals',
   'lowers = plain == plain.lower()',
   'lowers = not set(plain) & set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")',
   case='rus',
@@ -200,24 +169,8 @@ def test_capitals_of_any_script_prove_that_text_is_cased(shared, tmp_path, langu
   assert ids_of(load_vocabulary(model), lines) == original.encode(lines)
 
 
-@pytest.mark.parametrize('name', ['bert-base-uncased', 'bert-base-chinese', 'ernie-1.0'])
-def test_published_vocabularies_lose_accents_as_before(shared, name):
-  vocabulary = load_vocabulary(shared / 'tokenizers' / name)
-  assert (vocabulary.lowercase, vocabulary.accents) == (True, False)
-
-
-def test_a_tokenizer_json_says_what_it_does(shared, tmp_path):
-  file = str(shared / 'tokenizers/bert-base-uncased/vocab.txt')
-  for strip, kept in ((None, False), (True, False), (False, True)):
-    theirs = transformers.BertTokenizer(file, do_lower_case=True, strip_accents=strip)
-    theirs.backend_tokenizer.save(str(tmp_path / 'tokenizer.json'))
-    assert load_vocabulary(tmp_path).accents is kept
-
-
 @mutation(
-  'fastBPE: codes without a file beside them are of lowercased text, whatever their pieces',
-  "lowercase = not any('A' <= c <= 'Z' for piece in pieces for c in piece)",
-  'lowercase = True',
+  "lowercase = not any('A' <= c <= 'Z' for piece in pieces for c in piece)", 'lowercase = True'
 )
 def test_xlm_without_a_file_is_cased_where_a_piece_has_a_capital(shared, tmp_path):
   (tmp_path / 'codes_x').write_text('t h 9\n')

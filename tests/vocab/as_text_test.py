@@ -2,12 +2,9 @@
 
 import itertools
 
-import numpy as np
 import pytest
-from slow_imports import sentencepiece
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bertjax.store import encode
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -85,26 +82,3 @@ def test_a_tokenizer_that_cannot_be_told_gets_the_text_in_parts(tmp_path):
   assert token_n[second].tolist() == ids.tolist()
   covered = [text[a:b] for a, b in zip(begin_n[second], end_n[second], strict=True)]
   assert ''.join(covered).replace(' ', '') == text.replace(' ', '')
-
-
-def test_user_defined_symbols_of_sentencepiece(tmp_path):
-  (tmp_path / 'text').write_text('the cat sat on the mat, it is a cat <s [m] MASK\n' * 200)
-  sentencepiece.SentencePieceTrainer.train(
-    input=str(tmp_path / 'text'), model_prefix=str(tmp_path / 'm'), vocab_size=45,
-    user_defined_symbols=['[MASK]', '[CLS]'], hard_vocab_limit=False, minloglevel=2,
-  )  # fmt: skip
-  vocabulary = load_vocabulary(tmp_path / 'm.model')
-  assert vocabulary.special['mask'] is not None
-  check(vocabulary, True)
-  plain = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / 'm.model'))
-  assert vocabulary.encode_batch(['the cat'])[0].tolist() == plain.encode('the cat')
-
-
-def test_prepare_counts_what_is_spelled(tmp_path):
-  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'mask', '[', ']', 'a']
-  (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
-  vocabulary = load_vocabulary(tmp_path / 'vocab.txt', lowercase=True)
-  options = encode.Options(str(tmp_path), True, 'lines', 'strict')
-  encoded = encode.encode([b'a [MASK]\n[mask]', b'[SEP][PAD] a'], vocabulary, options)
-  assert encoded.counted['spelled_special'].tolist() == [1, 2]
-  np.testing.assert_array_equal(encoded.token_n[:7], [8, 6, 5, 7, 6, 5, 7])

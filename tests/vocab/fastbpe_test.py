@@ -6,10 +6,8 @@ import lzma
 
 import pytest
 from mutation import mutation
-from prepare_runs import run
 from slow_imports import transformers
 
-from bertjax.vocab import fastbpe
 from bertjax.vocab.vocabulary import load_vocabulary
 
 # A piece of its own is never read before a merge of lower rank is made.
@@ -38,13 +36,6 @@ def test_ids_are_those_of_the_dictionary(files):
   assert vocabulary.decode(pieces[0][:2]) == 'the cat'
 
 
-def test_lowercase_strips_accents(files):
-  vocabulary = load_vocabulary(files / 'codes_toy')
-  assert vocabulary.encode_batch(['THÉ'])[0].tolist() == [14]
-  kept = load_vocabulary(files, lowercase=False)
-  assert kept.encode_batch(['é'])[0].tolist() == [20] and 14 not in kept.encode_batch(['THE'])[0]
-
-
 def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
   (files / 'tokenizer_config.json').write_text('{"max_vocab": 18}')
   vocabulary = load_vocabulary(files)
@@ -54,44 +45,8 @@ def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
   assert copy.meta == vocabulary.meta and copy.pieces == vocabulary.pieces
 
 
-def test_both_files_are_needed(files):
-  (files / 'vocab_toy').unlink()
-  with pytest.raises(ValueError, match='vocab_toy is missing: fastBPE needs its codes and'):
-    load_vocabulary(files)
-
-
-def test_languages_without_their_package_are_named(files, monkeypatch):
-  find = importlib.util.find_spec
-  missing = ('rjieba', 'pythainlp', 'Mykytea')
-  monkeypatch.setattr(
-    importlib.util, 'find_spec', lambda name: None if name in missing else find(name)
-  )
-  for language, package in (('zh', 'rjieba'), ('th', 'pythainlp'), ('ja', 'kytea')):
-    with pytest.raises(ValueError, match=f"language '{language}' .*{package}, .*pip install"):
-      fastbpe.check_language(language)
-  (files / 'a.txt').write_text('The cat.\n')
-  given = dict(vocab=files, output=files / 's')
-  with pytest.raises(ValueError, match="language 'zh' .*rjieba"):
-    run(input=f'en={files}/a.txt,zh={files}/a.txt', **given)
-  with pytest.raises(ValueError, match='codes_toy cuts words by the rules of their language'):
-    run(input=files / 'a.txt', **given)
-  with pytest.raises(ValueError, match='units and spans need the offsets .* fastbpe'):
-    run(input=f'en={files}/a.txt', segmenter='capitals', **given)
-  assert not list(files.glob('s*'))
-
-
-@mutation(
-  'fastbpe: punctuation as it stands',
-  'bertjax/vocab/fastbpe.py',
-  'words = list(moses.cut(moses.normalise(text)))',
-  'words = list(moses.cut(text))',
-)
-@mutation(
-  'fastbpe: the rules of English for all',
-  'bertjax/vocab/fastbpe.py',
-  'sacremoses.MosesTokenizer(lang=language)',
-  "sacremoses.MosesTokenizer(lang='en')",
-)
+@mutation('words = list(moses.cut(moses.normalise(text)))', 'words = list(moses.cut(text))')
+@mutation('sacremoses.MosesTokenizer(lang=language)', "sacremoses.MosesTokenizer(lang='en')")
 def test_equals_transformers(shared, tmp_path):
   vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
   index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
@@ -109,33 +64,8 @@ def test_equals_transformers(shared, tmp_path):
       assert ids.tolist() == theirs.convert_tokens_to_ids(tokens), (language, text)
 
 
-def test_a_store_of_two_languages_and_their_pairs(shared, tmp_path):
-  pairs = shared / 'multilingual/parallel/wmt_human/valid.de-en'
-  store = run(
-    input=f'de-en={pairs}.de.gz+{pairs}.en.gz',
-    vocab=shared / 'tokenizers/xlm-xnli15',
-    output=tmp_path / 's',
-    documents=300,
-  )
-  assert store.languages == ['de', 'en'] and store.vocabulary_size == 121_346
-  assert store.counts[3] / store.counts.sum() < 1e-3
-  again = load_vocabulary(store.path / 'vocab')
-  first = store.gather(store.sentences[:1], store.sentences[1:2])
-  assert again.decode(first) and again.sha256 == store.meta['vocabulary']['sha256']
-
-
-@mutation(
-  'vocabulary: texts without a language are English, whatever was said',
-  'bertjax/vocab/vocabulary.py',
-  'languages = [self.language] * len(texts)',
-  "languages = ['en'] * len(texts)",
-)
-@mutation(
-  'vocabulary: a language whose words cannot be cut is taken',
-  'bertjax/vocab/vocabulary.py',
-  '      self.check_language(language)\n',
-  '      pass\n',
-)
+@mutation('languages = [self.language] * len(texts)', "languages = ['en'] * len(texts)")
+@mutation('      self.check_language(language)\n', '      pass\n')
 def test_texts_may_all_be_in_one_language(shared, monkeypatch):
   vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
   text = "L'homme qu'il a vu."

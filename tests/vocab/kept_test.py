@@ -11,8 +11,6 @@ from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 
-MUTATED = 'bertjax/vocab/kept.py'
-
 PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film')
 
 
@@ -22,12 +20,8 @@ def vocabulary(folder, *more):
   return load_vocabulary(folder)
 
 
-@mutation(
-  'kept: a copy that is cut short stands in the place of the vocabulary',
-  'vocabulary.save(partial)',
-  'vocabulary.save(directory)',
-)
-@mutation('kept: the copy stays what it was', 'partial.rename(directory)', 'pass')
+@mutation('vocabulary.save(partial)', 'vocabulary.save(directory)')
+@mutation('partial.rename(directory)', 'pass')
 def test_a_copy_is_whole_or_the_one_before_it(tmp_path, monkeypatch):
   first, second = vocabulary(tmp_path / 'a'), vocabulary(tmp_path / 'b', 'cinema')
   kept.keep(first, tmp_path / 'vocab')
@@ -47,12 +41,7 @@ def test_a_copy_is_whole_or_the_one_before_it(tmp_path, monkeypatch):
   assert sorted(path.name for path in tmp_path.iterdir()) == ['a', 'b', 'vocab']
 
 
-@mutation(
-  'kept: a copy is read as its files say and not as it was',
-  'bertjax/vocab/vocabulary.py',
-  'do_lower_case=self.lowercase)',
-  'do_lower_case=False)',
-)
+@mutation('do_lower_case=self.lowercase)', 'do_lower_case=False)')
 @pytest.mark.parametrize('kind', ['wordpiece', 'bpe', 'unigram'])
 def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
   TRAINERS[kind](
@@ -71,11 +60,7 @@ def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
     assert found.encode_batch([text])[0].tolist() == asked.encode_batch([text])[0].tolist()
 
 
-@mutation(
-  'kept: what a run keeps is looked at again',
-  'if not holds(directory, read_vocabulary(path, lowercase)):',
-  'if True:',
-)
+@mutation('if not holds(directory, read_vocabulary(path, lowercase)):', 'if True:')
 def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
   """A run that began with what is refused today goes on."""
   vocabulary(tmp_path / 'a')
@@ -88,11 +73,7 @@ def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
 
 
-@mutation(
-  'kept: a copy of before is made anew, with other ids',
-  "    wanted['accents'] = found.accents\n",
-  '    pass\n',
-)
+@mutation("    wanted['accents'] = found.accents\n", '    pass\n')
 def test_a_run_of_before_goes_on_with_the_ids_that_it_had(tmp_path):
   """Its copy of a vocab.txt with accents lowercases and strips, and does not say the latter."""
   given, copy = vocabulary(tmp_path / 'a', 'über', 'uber'), tmp_path / 'vocab'
@@ -104,12 +85,8 @@ def test_a_run_of_before_goes_on_with_the_ids_that_it_had(tmp_path):
   assert read_vocabulary(copy).encode_batch(['Über'])[0].tolist() == [7]
 
 
-@mutation(
-  'kept: a vocabulary that is cut short stays so',
-  'if any(path.name not in own for path in directory.iterdir()):',
-  'if True:',
-)
-@mutation("kept: somebody's files are removed", '      raise\n', '      pass\n')
+@mutation('if any(path.name not in own for path in directory.iterdir()):', 'if True:')
+@mutation('      raise\n', '      pass\n', file='bertjax/vocab/kept.py')
 @pytest.mark.parametrize('left', [(), ('vocab.json',), ('merges.txt', 'tokenizer_config.json')])
 def test_a_folder_is_not_taken_for_what_should_be_in_it(tmp_path, left):
   """An empty folder, and a part of two files, are made whole; what is somebody's stays."""

@@ -14,8 +14,6 @@ from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/vocab/vocabulary.py'
-
 PROSE = ['the cat sat on the mat, [e] / and <e> a cat 12'] * 60
 # In the middle of words, one within another, several in a row, and with spaces of many kinds.
 TEXTS = (
@@ -98,29 +96,13 @@ def directory(request, tmp_path):
   return tmp_path / 'dir'
 
 
+@mutation('token.special and token.content not in roles', 'not roles')
+@mutation('in added(file).items() if name in index}', 'in added(file).items() if not name}')
+@mutation("if kind == 'sentencepiece':", "if kind == 'none':")
 @mutation(
-  'special: symbols that people add are text, as the roles are',
-  'bertjax/vocab/special.py',
-  'token.special and token.content not in roles',
-  'not roles',
+  "config['added_tokens_decoder'] =", "config['forgotten'] =", file='bertjax/vocab/vocabulary.py'
 )
-@mutation(
-  'special: what the files beside a vocabulary add is not read',
-  'bertjax/vocab/special.py',
-  'in added(file).items() if name in index}',
-  'in added(file).items() if not name}',
-)
-@mutation(
-  'special: a SentencePiece model gives no symbols',
-  "if kind == 'sentencepiece':",
-  "if kind == 'none':",
-)
-@mutation(
-  'special: a copy forgets what the files beside it added',
-  "config['added_tokens_decoder'] =",
-  "config['forgotten'] =",
-)
-@mutation('special: a symbol goes on with the word before it', 'starts[[*symbols, *(', 'starts[[*(')
+@mutation('starts[[*symbols, *(', 'starts[[*(')
 def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
   ours = load_vocabulary(directory)
@@ -147,8 +129,6 @@ def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
 
 
 @mutation(
-  'vocabulary: the tokenizer of an export is the one that reads',
-  'bertjax/vocab/formats.py',
   'return coder | dict(tokenizer=tokenizer)',
   'return coder | dict(tokenizer=reader)',
   case='wordpiece',
@@ -184,14 +164,3 @@ def test_files_of_another_form_are_refused_by_name(tmp_path, name, content):
   (tmp_path / name).write_text(json.dumps(content))
   with pytest.raises(UserError, match='tokenizer_config.json|special_tokens_map.json: expected'):
     load_vocabulary(tmp_path)
-
-
-def test_the_roles_beside_added_symbols_are_text(directory):
-  ours = load_vocabulary(directory)
-  # A small vocabulary lacks letters, which are unknown.
-  roles = [i for role, i in ours.special.items() if i is not None and role != 'unk']
-  names = {i: ours.pieces[i] for i in roles}
-  texts = [t for n in names.values() for t in (n, f'a {n} [E1]', f'[E1]{n}[E1]', f'a{n}b')]
-  found = [ids.tolist() for ids in ours.encode_batch(texts)]
-  assert not {i for ids in found for i in ids} & {*names}
-  assert [ids.count(ours.pieces.index('[E1]')) for ids in found] == [0, 1, 2, 0] * len(names)

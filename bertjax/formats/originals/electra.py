@@ -7,14 +7,10 @@ and the activation is the erf GELU.
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.formats.families import electra_net
-from bertjax.formats.families.bert import PLAIN
-from bertjax.formats.originals.bert import HEAD, table_fields
-from bertjax.formats.originals.original import Part, count, shape
-from bertjax.formats.originals.tensorflow_rows import Kind, dense, embeddings, layers, word_head
-from bertjax.formats.tables import Row, heads
-
-NETS = ('electra', 'generator')
+from bertjax.formats.families import bert, electra, electra_net
+from bertjax.formats.originals.bert import table_fields, word_head
+from bertjax.formats.originals.original import HEAD, Part, count, shape
+from bertjax.formats.originals.tensorflow_rows import Kind, renamed
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -30,18 +26,13 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
   # Without a net of its own, the words are the discriminator's: untied_generator=False.
   kind = 'own' if own else 'shared' if words else 'uniform'
   small, _, few = _size(state, 'generator') if own else (width, ffn, depth)
-  assumed = [f'no file says the heads: {found["heads"]}, of {HEAD} each']
-  return (
-    PLAIN
-    | found
-    | dict(
-      name='electra', family='electra', norm_eps=1e-12, activation='gelu_erf',
-      pooler_activation='gelu_erf', words=True, pooler=False, labels=(), token_labels=(),
-      generator=kind, generator_width=small / width, generator_layers=few / depth,
-      generator_head=HEAD, tied_embeddings='generator/embeddings/word_embeddings' not in state,
-    ),
-    assumed,
+  found |= dict(
+    name='electra', family='electra', norm_eps=1e-12, activation='gelu_erf',
+    pooler_activation='gelu_erf', words=True, pooler=False, labels=(), token_labels=(),
+    generator=kind, generator_width=small / width, generator_layers=few / depth,
+    generator_head=HEAD, tied_embeddings='generator/embeddings/word_embeddings' not in state,
   )  # fmt: skip
+  return bert.PLAIN | found, [f'no file says the heads: {found["heads"]}, of {HEAD} each']
 
 
 def _size(state: Mapping[str, Any], net: str) -> tuple[int, int, int]:
@@ -53,30 +44,16 @@ def _size(state: Mapping[str, Any], net: str) -> tuple[int, int, int]:
 def parts(model: Any) -> tuple[Part, ...]:
   """Returns the discriminator with its head; the generator, where it is a net of its own, as a
   BERT."""
-  rows = embeddings('electra/embeddings')
-  rows += _net('electra', model, 'discriminator/projection', 'discriminator/encoder')
-  judge = 'discriminator_predictions'
-  rows += heads(
-    (
-      *dense('rtd/dense', f'{judge}/dense', 'O', 'D'),
-      *dense('rtd/out', f'{judge}/dense_1', 'A', 'D'),
-    )
-  )
+  rows = renamed(electra.layout(model).rows, dense_prediction='dense_1')
   words = word_head('generator_predictions', 'generator_predictions')
   if model.generator != 'own':
     return (Part(rows + (words if model.generator == 'shared' else ()), model),)
   small = electra_net.model_of(model)
-  scope = 'electra' if model.tied_embeddings else 'generator'
-  generator = embeddings(f'{scope}/embeddings')
-  generator += _net('generator', small, 'embeddings/projection', 'encoder')
+  net = [row for row in electra_net.layout(small).rows if not row.head]
+  tables = lambda row: model.tied_embeddings and '.embeddings.' in row.theirs
+  generator = renamed(filter(tables, net))
+  generator += renamed((row for row in net if not tables(row)), electra='generator')
   return Part(rows, model), Part(generator + words, small)
-
-
-def _net(theirs: str, model: Any, projection: str, encoder: str) -> tuple[Row, ...]:
-  rows: tuple[Row, ...] = ()
-  if model.embedding_width not in (0, model.width):
-    rows = dense(projection, f'{theirs}/embeddings_project', 'D', 'E')
-  return rows + layers(f'{theirs}/encoder', encoder)
 
 
 def join(params: list[dict[str, Any]], model: Any) -> dict[str, Any]:
@@ -85,13 +62,6 @@ def join(params: list[dict[str, Any]], model: Any) -> dict[str, Any]:
 
 
 KIND = Kind(
-  title='an ELECTRA',
-  family='electra',
-  recipe='electra',
-  config='',
-  mark='electra/',
-  fields=fields,
-  parts=parts,
-  heads=('discriminator_predictions/', 'generator_predictions/', 'task_specific/'),
-  join=join,
-)
+  'an ELECTRA', 'electra', '', 'electra/', fields, parts,
+  ('discriminator_predictions/', 'generator_predictions/', 'task_specific/'), join=join,
+)  # fmt: skip

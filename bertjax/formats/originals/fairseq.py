@@ -20,11 +20,10 @@ from bertjax.formats.families import bert
 from bertjax.formats.families.roberta import FAMILY
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import fairseq_vocabulary, original, torch_files
-from bertjax.formats.originals.original import Absent, Cut, Opening, Part
+from bertjax.formats.originals.original import HEAD, Absent, Cut, Opening, Part
 from bertjax.formats.tables import Row, layer, norm
 
 NET = 'sentence_encoder'
-HEAD = 64  # width of a head in all published sizes
 ACTIVATIONS = dict(
   gelu='gelu_erf', gelu_fast='gelu_tanh', gelu_accurate='gelu_tanh', relu='relu'
 )  # fmt: skip

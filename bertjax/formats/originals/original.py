@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from bertjax.formats.tables import Row
 from bertjax.formats.weights import Lazy, shape_of
 
 Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
+HEAD = 64  # width of a head in all published sizes
 
 
 class Opening(NamedTuple):
@@ -33,9 +33,6 @@ class Opening(NamedTuple):
   # what is not in the files and was taken for granted, or could not be made; sentences
   assumed: list[str]
   take: Callable[[Any, Absent], Taken]  # (whole `config.model`, absent) -> its parameters
-  # whole `config.model` -> slot of an optimizer -> tree like the parameters; None where no slots
-  # are read
-  take_slots: Callable[[Any], dict[str, Any]] | None = None
   # head -> names of the classes that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   languages: tuple[str, ...] = ()  # names of those of its table, by their ids, likewise
@@ -155,14 +152,3 @@ def activation(name: str, known: Mapping[str, str]) -> str:
       f'{", ".join(map(repr, known))}'
     )
   return known[name]
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """Returns the object in a JSON file. Raises UserError if it holds none."""
-  try:
-    found = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as error:
-    raise UserError(f'{path} is no JSON: {error}') from error
-  if not isinstance(found, dict):
-    raise UserError(f'{path}: expected a JSON object, got {type(found).__name__}')
-  return found

@@ -1,11 +1,10 @@
 """Rows of variables as TensorFlow 1 names them: kernels are [in, out], scales are called gamma."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from bertjax.formats import tables
 from bertjax.formats.originals.original import Part
-from bertjax.formats.tables import Row, heads
+from bertjax.formats.tables import Row
 
 
 class Kind(NamedTuple):
@@ -13,7 +12,6 @@ class Kind(NamedTuple):
 
   title: str  # what a message calls it
   family: str  # `config.model.family`
-  recipe: str  # module of `configs/`
   config: str  # the JSON file that it writes beside its checkpoints; '': none
   mark: str  # how a name begins that it alone has
   # (names and shapes, the JSON or {}) -> the fields of `config.model`, and what is assumed
@@ -26,49 +24,22 @@ class Kind(NamedTuple):
   join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
 
 
-def dense(ours: str, theirs: str, out: str, into: str, **more: Any) -> tuple[Row, Row]:
-  """Returns the rows of tf.layers.dense; arguments as those of `tables.dense`."""
-  kernel = Row(f'{ours}/kernel', f'{theirs}/kernel', f'{into},{out}->{into}{out}', **more)
-  return kernel, Row(f'{ours}/bias', f'{theirs}/bias', f'{out}->{out}', **more)
+def renamed(rows: Iterable[Row], **parts: str) -> tuple[Row, ...]:
+  """Returns the rows of a class of transformers by the names that its original has, of which the
+  class has made its own; `parts` are names that differ."""
+  return tuple(_renamed(row, parts) for row in rows)
 
 
-def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Row]:
-  """tf.contrib.layers.layer_norm."""
-  scale = Row(f'{ours}/scale', f'{theirs}/gamma', f'{width}->{width}', **more)
-  return scale, Row(f'{ours}/bias', f'{theirs}/beta', f'{width}->{width}', **more)
-
-
-def embeddings(scope: str) -> tuple[Row, ...]:
-  """Returns the tables of modeling.py (embedding_lookup, embedding_postprocessor)."""
-  return (
-    Row('embeddings/word', f'{scope}/word_embeddings', 'V,E->VE'),
-    Row('embeddings/position', f'{scope}/position_embeddings', 'T,E->TE'),
-    Row('embeddings/type', f'{scope}/token_type_embeddings', 'S,E->SE'),
-    *norm('embeddings/norm', f'{scope}/LayerNorm', 'E'),
-  )
-
-
-def layers(scope: str, net: str = 'encoder') -> tuple[Row, ...]:
-  """Returns the layers of modeling.py (transformer_model)."""
-  return layer(
-    f'{net}/layers',
-    f'{scope}/layer_{{layer}}/*',
-    'attention/self/query attention/self/key attention/self/value attention/output/dense '
-    'attention/output/LayerNorm intermediate/dense output/dense output/LayerNorm',
-  )
-
-
-def layer(ours: str, theirs: str, names: str) -> tuple[Row, ...]:
-  """Returns the rows of `tables.layer`, whose kernels are matrices [in, out]."""
-  return tables.layer(ours, theirs, names, dense, norm)
-
-
-def word_head(theirs: str, transform: str) -> tuple[Row, ...]:
-  """Returns the masked-LM head: `theirs`/output_bias, and dense and norm at `transform`."""
-  return heads(
-    (
-      *dense('mlm/dense', f'{transform}/dense', 'E', 'D'),
-      *norm('mlm/norm', f'{transform}/LayerNorm', 'E'),
-      Row('mlm/bias', f'{theirs}/output_bias', 'V->V'),
-    )
-  )
+def _renamed(row: Row, parts: Mapping[str, str]) -> Row:
+  path = row.theirs.replace('.layer.{layer}', '.layer_{layer}').replace('layer_norm', 'LayerNorm')
+  *scope, leaf = [parts.get(part, part) for part in path.split('.')]
+  (theirs, ours), kind = row.axes.split('->'), row.ours.rpartition('/')[2]
+  if kind == 'kernel' and leaf == 'weight':  # of torch, [out, in]
+    theirs, leaf = ','.join(reversed(theirs.split(','))), 'kernel'
+  elif kind == 'kernel':  # as XLNet's class has them: [in, out], without an ending
+    scope, leaf = [*scope, leaf], 'kernel'
+  elif 'LayerNorm' in scope[-1]:
+    leaf = dict(weight='gamma', bias='beta')[leaf]
+  elif leaf == 'weight':  # of a table
+    scope, leaf = scope[:-1], scope[-1]
+  return row._replace(theirs='/'.join([*scope, leaf]), axes=f'{theirs}->{ours}')

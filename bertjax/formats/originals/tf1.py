@@ -6,6 +6,7 @@ Which of them it is, the names of the variables say. The tables are in `original
 imported when a checkpoint is read, and nowhere else in the conversion.
 """
 
+import collections
 import glob
 import pathlib
 from collections.abc import Mapping
@@ -16,10 +17,10 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import bert, electra, xlnet
-from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, read_json, take
+from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, take
 from bertjax.formats.originals.tensorflow_rows import Kind
-from bertjax.formats.tables import names_of
 from bertjax.formats.weights import Lazy, View
+from bertjax.vocab.special import json_beside
 
 KINDS: tuple[Kind, ...] = (bert.ALBERT, bert.BERT, electra.KIND, xlnet.KIND)
 # Programs whose names we know well enough to say what they are: mark -> title.
@@ -30,8 +31,7 @@ OTHERS = {
   'bert/': 'a program that is neither BERT nor ALBERT',
 }
 STEP = 'global_step'
-# Scalars of tf.train.AdamOptimizer.
-SCALARS = (STEP, 'beta1_power', 'beta2_power')
+SCALARS = ('beta1_power', 'beta2_power')  # of tf.train.AdamOptimizer
 VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
@@ -43,47 +43,31 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   prefix = find(pathlib.Path(path))
   with naming(prefix):
     checkpoint = Checkpoint(prefix)
-    slots, scalars, state = sort(checkpoint)
+    slots, state = sort(checkpoint)
     kind = kind_of(state)
-    file = prefix.parent / kind.config
-    given = read_json(file) if kind.config and file.is_file() else {}
+    given = json_beside(prefix, kind.config) if kind.config else {}
     fields, assumed = kind.fields(state, given)
 
   def take_all(model: Any, absent: Absent) -> Taken:
     with naming(prefix):
-      whole = _cut(state, kind, model)
+      bounds = {name: even(state, name) for name in kind.stacked(model) if name in state}
+      whole = Cut(state, bounds)
       known = {name for name in whole if name.startswith(kind.heads)}
       params, made, left_out = take(whole, kind.parts(model), known, absent)
-    left_out += sorted(scalars.keys() - {STEP})
-    left_out += [f'{slot} ({len(found)} tensors)' for slot, found in slots.items()]
+    left_out += sorted(checkpoint.keys() & {*SCALARS})
+    left_out += [f'{slot} ({count} tensors)' for slot, count in slots.items()]
     return Taken(kind.join(params, model), made, left_out)
-
-  def take_slots(model: Any) -> dict[str, Any]:
-    rows = [(row, part.model) for part in kind.parts(model) for row in part.rows]
-    used = {name.partition('[')[0] for row, own in rows for name in names_of(row, own)}
-    zeros = lambda row, shape: np.zeros(shape, np.float32)  # of heads that are made
-    found = {}
-    with naming(prefix):
-      for slot, all_of_it in slots.items():
-        view = _cut(_slot(slot, all_of_it, used & state.keys()), kind, model)
-        found[slot] = kind.join(take(view, kind.parts(model), set(), zeros)[0], model)
-    return found
 
   return Opening(
     path=pathlib.Path(path),
     files=tuple(sorted(prefix.parent.glob(f'{glob.escape(prefix.name)}.[id][na]*'))),
     model=fields,
-    recipe=kind.recipe,
+    recipe=kind.family,
     vocabulary=vocabulary(prefix.parent),
-    step=int(scalars[STEP]) if STEP in scalars else None,
+    step=int(checkpoint[STEP]) if STEP in checkpoint else None,
     assumed=assumed,
     take=take_all,
-    take_slots=take_slots,
   )
-
-
-def _cut(tree: Mapping[str, Any], kind: Kind, model: Any) -> Cut:
-  return Cut(tree, {name: even(tree, name) for name in kind.stacked(model) if name in tree})
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
@@ -152,30 +136,12 @@ class Checkpoint(Lazy):
     return tuple(self.names[name])
 
 
-def sort(checkpoint: Checkpoint) -> tuple[dict[str, View], dict[str, Any], View]:
-  """Returns the optimizer's slots by name, its scalars, and all else. A slot is named after its
-  variable: adam_m and adam_v of BERT's own optimizers, Adam and Adam_1 of TensorFlow's."""
-  slots: dict[str, dict[str, str]] = {}
-  rest = {}
-  for name in sorted(checkpoint.keys() - {*SCALARS}):
-    variable, _, slot = name.rpartition('/')
-    if variable in checkpoint:
-      slots.setdefault(slot, {})[variable] = name
-    else:
-      rest[name] = name
-  scalars = {name: checkpoint[name] for name in SCALARS if name in checkpoint}
-  views = {slot: View(checkpoint, names) for slot, names in slots.items()}
-  return views, scalars, View(checkpoint, rest)
-
-
-def _slot(slot: str, found: View, names: set[str]) -> View:
-  """Returns a slot of the variables that are taken. Raises UserError if some have none."""
-  missing = sorted(names - found.keys())
-  if missing:
-    raise UserError(
-      f'{len(missing)} variables have no slot {slot!r}, {missing[0]} for one: leave the slots out'
-    )
-  return View(found.state, {name: found.names[name] for name in names})
+def sort(checkpoint: Checkpoint) -> tuple[collections.Counter[str], View]:
+  """Counts the optimizer's slots by name, and returns all else but its scalars. A slot is named
+  after its variable: adam_m and adam_v of BERT's own optimizers, Adam and Adam_1 of TensorFlow."""
+  parts = {name: name.rpartition('/') for name in sorted(checkpoint.keys() - {STEP, *SCALARS})}
+  slots = collections.Counter(slot for owner, _, slot in parts.values() if owner in checkpoint)
+  return slots, View(checkpoint, {n: n for n, part in parts.items() if part[0] not in checkpoint})
 
 
 def kind_of(state: Mapping[str, Any]) -> Kind:

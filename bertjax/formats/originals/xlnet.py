@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
+from bertjax.formats.families import xlnet
 from bertjax.formats.originals.original import Part, activation, count, shape
-from bertjax.formats.originals.tensorflow_rows import Kind, dense, norm
+from bertjax.formats.originals.tensorflow_rows import Kind, renamed
 from bertjax.formats.tables import Row, heads
 
 NET = 'model/transformer'
@@ -48,21 +49,12 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
 def parts(model: Any) -> tuple[Part, ...]:
   """Returns the table, the mask's vector, the layers and, where there is one, the head's bias. The
   biases of all layers are one tensor, NAME[layer] is a piece of it."""
-  theirs = f'{NET}/layer_{{layer}}'
   rows = [
     Row('word', f'{NET}/word_embedding/lookup_table', 'V,D->VD'),
     Row('mask', f'{NET}/mask_emb/mask_emb', 'A,A,D->D'),
-    Row('layers/attention/out/kernel', f'{theirs}/rel_attn/o/kernel', 'D,N,H->NHD'),
-    *norm('layers/attention_norm', f'{theirs}/rel_attn/LayerNorm'),
-    *dense('layers/ffn/up', f'{theirs}/ff/layer_1', 'F', 'D'),
-    *dense('layers/ffn/down', f'{theirs}/ff/layer_2', 'D', 'F'),
-    *norm('layers/ffn_norm', f'{theirs}/ff/LayerNorm'),
+    *(row._replace(theirs=f'model/{row.theirs}') for row in renamed(xlnet.layers())),
     Row('layers/segment', f'{NET}/seg_embed[{{layer}}]', 'A,S,N,H->SNH'),
   ]
-  for name in ('query', 'key', 'value', 'position'):
-    letter = 'r' if name == 'position' else name[0]
-    ours = f'layers/attention/{name}/kernel'
-    rows.append(Row(ours, f'{theirs}/rel_attn/{letter}/kernel', 'D,N,H->DNH'))
   for ours, bias in BIASES.items():
     own = Row(f'layers/{ours}', f'{NET}/{bias}[{{layer}}]', 'A,N,H->NH')
     rows.append(own if model.untie_r else Row(ours, f'{NET}/{bias}', 'N,H->NH'))
@@ -78,13 +70,7 @@ def stacked(model: Any) -> tuple[str, ...]:
 
 
 KIND = Kind(
-  title='an XLNet',
-  family='xlnet',
-  recipe='xlnet',
-  config='xlnet_config.json',
-  mark='model/transformer/',
-  fields=fields,
-  parts=parts,
-  heads=('model/lm_loss/bias', *(f'{scope}{task}' for task in TASKS for scope in ('model/', ''))),
-  stacked=stacked,
-)
+  'an XLNet', 'xlnet', 'xlnet_config.json', f'{NET}/', fields, parts,
+  ('model/lm_loss/bias', *(f'{scope}{task}' for task in TASKS for scope in ('model/', ''))),
+  stacked,
+)  # fmt: skip

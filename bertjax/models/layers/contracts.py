@@ -157,9 +157,9 @@ class StreamModel(Model):
     self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
     """Runs the model. Returns dict with word, `Scores` or `AdaptiveScores` at every position;
-    last_BTD; carry, for the next batch; hidden_LBTD and embedded_BTD if asked. Arguments as of
-    `LabelModel`; `carry` is what the batch before left, see `Model.carry`; (): this is the first.
-    """
+    last_BTD; carry, for the next batch; hidden_LBTD and embedded_BTD if asked; penalties, terms of
+    its own that are trained beside the loss, where it has some. Arguments as of `LabelModel`;
+    `carry` is what the batch before left, see `Model.carry`; (): this is the first one."""
     raise NotImplementedError
 
   def word_scores(self, batch: Batch) -> Any:

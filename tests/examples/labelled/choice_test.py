@@ -8,8 +8,6 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.choice import TASK, Options
 from bertjax.examples.labelled.common.questions import Question
 
-MUTATED = 'bertjax/examples/labelled/choice.py'
-
 OPTIONS = Options('columns', 'text', 'ask', ('list',), 'right', 'index', 1)
 
 
@@ -26,13 +24,9 @@ def encode(asked, length=16, **changes):
 
 
 @mutation(
-  'choice: all choices are one part',
-  'np.repeat(np.arange(1, count + 1, dtype=np.int32)',
-  'np.repeat(np.ones(count, dtype=np.int32)',
+  'np.repeat(np.arange(1, count + 1, dtype=np.int32)', 'np.repeat(np.ones(count, dtype=np.int32)'
 )
-@mutation(
-  'choice: the first choice is right', 'row[_right(question, options.answer)] = 1', 'row[0] = 1'
-)
+@mutation('row[_right(question, options.answer)] = 1', 'row[0] = 1')
 def test_each_choice_is_a_part_with_the_context():
   found = encode([('xy', 'q', ['a', 'bc'], 1), ('z', '', ['d', 'e'], '0')])
   assert found.id_n[0].tolist() == [1, *b'xy', 2, *b'q a', 2, 1, *b'xy', 2, *b'q bc', 2]
@@ -72,7 +66,6 @@ def test_the_right_one_is_named_in_three_ways(answer, right, number):
   ],
 )
 @mutation(
-  'choice: of two equal choices the first is right',
   'if names.count(str(said)) != 1:',
   'if str(said) not in names:',
   case='asked3-changes3-expected the text of the right choice',
@@ -80,9 +73,3 @@ def test_the_right_one_is_named_in_three_ways(answer, right, number):
 def test_what_is_wrong_is_named_by_its_line(asked, changes, said):
   with pytest.raises(UserError, match=said):
     encode(asked, **changes)
-
-
-def test_columns_must_be_named():
-  with pytest.raises(UserError, match='expected the columns of context, choices and label'):
-    TASK.check(Options('columns', '', '', (), '', 'index', 1))
-  TASK.check(Options('dream', '', '', (), '', 'text', 1))

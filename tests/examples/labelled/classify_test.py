@@ -10,8 +10,6 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.classify import TASK, Options
 from bertjax.examples.labelled.common.records import Record
 
-MUTATED = 'bertjax/examples/labelled/classify.py'
-
 OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1, False, '')
 
 NUMBERS = dataclasses.replace(OPTIONS, classes=())
@@ -30,9 +28,7 @@ def encode(rows, options=OPTIONS):
 
 
 @mutation(
-  'labelled: classes have the ids of their order in the file',
-  'return options.classes.index(said)',
-  'return sorted(options.classes, reverse=True).index(said)',
+  'return options.classes.index(said)', 'return sorted(options.classes, reverse=True).index(said)'
 )
 def test_classes_have_their_ids_and_numbers_are_numbers():
   found = encode([dict(text='ab', label='good'), dict(text='c', label='bad')])
@@ -61,11 +57,7 @@ def test_what_is_wrong_is_named_by_its_line(row, classes, said):
     encode([row], dataclasses.replace(OPTIONS, classes=classes))
 
 
-@mutation(
-  'labelled: labels that nobody asked for are read',
-  '  if options.unlabelled:\n',
-  '  if options.label not in found[0].values:\n',
-)
+@mutation('  if options.unlabelled:\n', '  if options.label not in found[0].values:\n')
 def test_without_labels_none_is_read_that_is_there():
   options = dataclasses.replace(OPTIONS, unlabelled=True)
   assert encode([dict(text='a'), dict(text='b')], options).label == {}
@@ -84,11 +76,7 @@ def test_what_cannot_be_learned_is_refused(text, classes):
 SOFT = dataclasses.replace(OPTIONS, soft_label='said')
 
 
-@mutation(
-  'labelled: soft labels are in the order of the file',
-  '[said[name] for name in options.classes]',
-  'list(said.values())',
-)
+@mutation('[said[name] for name in options.classes]', 'list(said.values())')
 def test_soft_labels_are_log_probabilities_in_the_order_of_the_classes():
   rows = [dict(text='a', said=dict(good=0.75, bad=0.25)), dict(text='b', said=dict(bad=0, good=1))]
   options = dataclasses.replace(SOFT, unlabelled=True)

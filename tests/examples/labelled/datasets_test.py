@@ -11,8 +11,6 @@ from bertjax.examples.labelled.common import datasets, from_config
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import tfds as recipes
 
-MUTATED = 'bertjax/examples/labelled/common/datasets.py'
-
 PIECES = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *'abcdefghijklmnopqrstuvwxyz']
 PIECES += [f'##{letter}' for letter in 'abcdefghijklmnopqrstuvwxyz']
 LANGUAGES = ['en', *recipes.LANGUAGES]
@@ -66,17 +64,11 @@ def encoded(config, path, vocabulary):
 
 @pytest.mark.parametrize('name', [*(f'glue/{task}' for task in recipes.GLUE), *recipes.OTHERS])
 @mutation(
-  'tfds: classes by their numbers',
   'return feature.int2str(int(value)) if value >= 0 else str(value)',
   'return str(value)',
   case='glue/mrpc',
 )
-@mutation(
-  'tfds: the text of the first language',
-  'return texts[language]',
-  'return next(iter(texts.values()))',
-  case='xnli',
-)
+@mutation('return texts[language]', 'return next(iter(texts.values()))', case='xnli')
 def test_every_task_is_read_with_the_features_of_tfds(name, store):
   config = recipes.get_config(name)
   sections.complete(config)
@@ -124,19 +116,14 @@ NEAREST = {
 
 @pytest.mark.parametrize('path', NEAREST)
 @mutation(
-  'tfds: a name that is misspelled is said without the nearest',
   'if own in known else nearest(own, known)',
   'if own else nearest(own, known)',
   case='tfds:xnlii:train',
 )
 @mutation(
-  'tfds: the nearest configuration is looked for among data sets',
-  '  if own in known:\n',
-  '  if own in known and not variant:\n',
-  case='tfds:glue/mrpcs:train',
+  '  if own in known:\n', '  if own in known and not variant:\n', case='tfds:glue/mrpcs:train'
 )
 @mutation(
-  'tfds: a version that there is not ends in a traceback',
   'except (ValueError, AssertionError) as error:',
   'except ValueError as error:',
   case='tfds:glue/mrpc:9.9.9:train',

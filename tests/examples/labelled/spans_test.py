@@ -13,8 +13,6 @@ from bertjax.examples.labelled.common.records import Record
 from bertjax.examples.labelled.common.squad_json import Answer
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/examples/labelled/spans.py'
-
 OPTIONS = spans.Options(stride=3, question=4, no_answer=True, separators=1)
 WORDS = 'who was it ada love ##lace ( 1815 – 52 ) wrote notes on the engine of mr babbage , 春 晚'
 
@@ -42,8 +40,7 @@ CONTEXT = 'Ada Lovelace (1815–52)  wrote notes on the engine of Mr Babbage, �
 def record(text, begin=None, context=CONTEXT, name='q', question='who was it'):
   answers = () if text is None else (Answer(text, context.find(text) if begin is None else begin),)
   return Record(
-    f'f.json, question {name}',
-    dict(id=name, question=question, context=context, answers=answers),
+    f'f.json, question {name}', dict(id=name, question=question, context=context, answers=answers)
   )
 
 
@@ -52,22 +49,17 @@ def record(text, begin=None, context=CONTEXT, name='q', question='who was it'):
   'text', ['Ada', 'Lovelace', '1815', '52', 'wrote notes', 'Babbage', '春', '晚', CONTEXT]
 )
 @mutation(
-  'spans: a span begins with the token before the answer',
   "np.searchsorted(context.end_n, begin, side='right')",
   "np.searchsorted(context.end_n, begin, side='left')",
   case='52-wordpiece',
 )
 @mutation(
-  'spans: a span ends with the token after the answer',
   "np.searchsorted(context.begin_n, end, side='left')",
   "np.searchsorted(context.begin_n, end, side='right')",
   case='1815-wordpiece',
 )
 @mutation(
-  'spans: a token covers the space before it',
-  'return np.minimum(next_c[begin_n], end_n)',
-  'return begin_n',
-  case='wrote notes-byte_level',
+  'return np.minimum(next_c[begin_n], end_n)', 'return begin_n', case='wrote notes-byte_level'
 )
 def test_the_span_of_an_answer_is_its_text(kind, text, request):
   vocabulary = request.getfixturevalue(kind)
@@ -86,15 +78,10 @@ def shown(window, context):
 
 
 @mutation(
-  'spans: windows are one token further than the stride',
   'max(last, 0) + options.stride, options.stride)',
   'max(last, 0) + options.stride, options.stride + 1)',
 )
-@mutation(
-  'spans: no window reaches the end',
-  'range(0, max(last, 0) + options.stride,',
-  'range(0, max(last, 1),',
-)
+@mutation('range(0, max(last, 0) + options.stride,', 'range(0, max(last, 1),')
 @pytest.mark.parametrize('size', range(1, 17))
 def test_windows_follow_each_other_by_the_stride(wordpiece, size):
   context_words = WORDS.split()[6:]  # 17 tokens, none twice
@@ -114,18 +101,12 @@ def test_windows_follow_each_other_by_the_stride(wordpiece, size):
     assert row.type_n.tolist() == [0] * 5 + [1] * (len(row.id_n) - 5)
 
 
+@mutation('if first < row.first or last >= row.stop:', 'if first < row.first or first >= row.stop:')
 @mutation(
-  'spans: half an answer is an answer',
-  'if first < row.first or last >= row.stop:',
-  'if first < row.first or first >= row.stop:',
-)
-@mutation(
-  'spans: the span has the columns of the text',
   'return row.column + first - row.first, row.column + last - row.first',
   'return first - row.first, last - row.first',
 )
 @mutation(
-  'spans: the end is learned as the start',
   'dict(zip((START, END), label_n2.T, strict=True))',
   'dict(zip((END, START), label_n2.T, strict=True))',
 )
@@ -147,17 +128,11 @@ def test_windows_without_the_whole_answer_learn_the_first_token(wordpiece):
 
 
 @mutation(
-  'spans: rows of XLNet begin with the question',
   'np.concatenate([text_n, head_n[1:], head_n[:1]])',
   'np.concatenate([head_n[1:], text_n, head_n[:1]])',
 )
+@mutation('return row.cls, row.cls', 'return 0, 0')
 @mutation(
-  'spans: windows of XLNet without the answer learn the first token',
-  'return row.cls, row.cls',
-  'return 0, 0',
-)
-@mutation(
-  'spans: windows without the answer are questions without one',
   "not asked[row.question].values['answers'] for row in rows",
   'start == row.cls for row, (start, _) in zip(rows, label)',
 )
@@ -186,9 +161,7 @@ def test_rows_of_xlnet_are_text_question_cls(wordpiece):
   assert other.label['span_impossible'].tolist() == label['span_impossible'].tolist()
 
 
-@mutation(
-  'spans: answers that are not there are learned', 'context.text[begin:end] != text', 'False'
-)
+@mutation('context.text[begin:end] != text', 'False')
 def test_answers_that_are_not_in_their_text_are_kept_out(wordpiece, caplog):
   asked = [record('Ada', name='a'), record('Ada', 1, name='b'), record('Ada', -1, name='c')]
   with caplog.at_level('WARNING'):
@@ -199,9 +172,7 @@ def test_answers_that_are_not_in_their_text_are_kept_out(wordpiece, caplog):
     spans.encode(asked[1:], OPTIONS, wordpiece, 40)
 
 
-@mutation(
-  'spans: questions are as long as they like', '*question_n[: options.question]', '*question_n'
-)
+@mutation('*question_n[: options.question]', '*question_n')
 def test_long_questions_are_cut_and_counted(wordpiece):
   asked = [record('Ada', question='who was it ' * 3), record('Ada')]
   found = spans.encode(asked, OPTIONS, wordpiece, 40)
@@ -209,22 +180,6 @@ def test_long_questions_are_cut_and_counted(wordpiece):
   two = spans.encode(asked, dataclasses.replace(OPTIONS, separators=2), wordpiece, 40)
   sep = wordpiece.special['sep']
   assert two.id_n[0][5:7].tolist() == [sep, sep] and two.type_n[0][:8].tolist() == [0] * 7 + [1]
-
-
-def test_equal_texts_are_encoded_once(wordpiece, monkeypatch):
-  seen = []
-  spans_of = type(wordpiece).encode_spans
-  monkeypatch.setattr(
-    type(wordpiece), 'encode_spans', lambda self, texts: seen.append(texts) or spans_of(self, texts)
-  )
-  found = spans.contexts([record('Ada'), record('52'), record(None, context='ada')], wordpiece)
-  assert seen == [[CONTEXT, 'ada']] and found[0] is found[1]
-
-
-def test_an_empty_text_is_a_window_of_its_own(wordpiece):
-  asked = [record(None, context='')]
-  rows = spans.windows(asked, spans.contexts(asked, wordpiece), OPTIONS, wordpiece, 12)
-  assert [(row.first, row.stop) for row in rows] == [(0, 0)]
 
 
 def test_what_cannot_work_is_refused(wordpiece, tmp_path, shared):

@@ -8,8 +8,6 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common.tagged import Sentence
 from bertjax.examples.labelled.tags import TASK, Options
 
-MUTATED = 'bertjax/examples/labelled/common/words.py'
-
 OPTIONS = Options('tokens', 'tags', ' ', (1, -1), 'iob2', ('PER', 'LOC'))
 TAGS = ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
 
@@ -31,16 +29,10 @@ def encode(words, tags, length=16, **changes):
 
 
 @mutation(
-  'tags: every piece of a word carries its tag',
   'tag_T[row.first_n], weight_T[row.first_n] = true_n[: len(row.first_n)], 1',
   'tag_T[row.first_n], weight_T[1:-1] = true_n[: len(row.first_n)], 1',
-  file='bertjax/examples/labelled/tags.py',
 )
-@mutation(
-  'tags: the last piece of a word carries its tag',
-  'first_n = 1 + np.cumsum(size_n) - size_n',
-  'first_n = np.cumsum(size_n)',
-)
+@mutation('first_n = 1 + np.cumsum(size_n) - size_n', 'first_n = np.cumsum(size_n)')
 def test_the_first_piece_of_a_word_carries_its_tag():
   found = encode('Ada was in', 'B-PER O B-LOC')
   assert found.id_n[0].tolist() == [1, *b'Adawasin', 2]
@@ -51,16 +43,14 @@ def test_the_first_piece_of_a_word_carries_its_tag():
   assert TASK.classes(OPTIONS) == dict(tag=5)
 
 
-@mutation('tags: words without pieces have no tag', 'piece_n if len(piece_n) else unk_n', 'piece_n')
+@mutation('piece_n if len(piece_n) else unk_n', 'piece_n')
 def test_a_word_without_pieces_is_unknown_and_has_its_tag():
   found = encode('é a', 'B-PER I-PER')
   assert found.id_n[0].tolist() == [1, 3, *b'a', 2]
   assert found.token_label['tag'][0].tolist() == [0, 1, 2, 0]
 
 
-@mutation(
-  'tags: a word is encoded as the beginning of a text', "[f' {word}' for word in known]", 'known'
-)
+@mutation("[f' {word}' for word in known]", 'known')
 def test_a_word_is_encoded_as_it_stands_in_a_text():
   class Spaced(Letters):
     def encode_batch(self, texts):
@@ -70,11 +60,7 @@ def test_a_word_is_encoded_as_it_stands_in_a_text():
   TASK.encode([Sentence('f', ['a', 'b'], ['O', 'O'])], OPTIONS, Spaced(), 9)
 
 
-@mutation(
-  'tags: a word is kept whose first piece lies under [SEP]',
-  'first_n[first_n < length - 1]',
-  'first_n[first_n < length]',
-)
+@mutation('first_n[first_n < length - 1]', 'first_n[first_n < length]')
 def test_what_is_cut_is_counted_and_its_truth_is_kept():
   found = encode('abc de f', 'B-PER I-PER O', length=6)
   assert found.id_n[0].tolist() == [1, *b'abcd', 2] and found.cut == 1
@@ -95,20 +81,13 @@ def test_what_is_cut_is_counted_and_its_truth_is_kept():
   ],
 )
 @mutation(
-  'tags: an entity may go on with another type',
   "if tag.startswith('I-') and before[2:] != tag[2:]",
   "if tag.startswith('I-') and before == OUTSIDE",
-  file='bertjax/examples/labelled/common/tag_sets.py',
   case='B-LOC I-PER-changes2-line 8: I-PER goes on',
 )
 def test_what_is_wrong_is_named_by_its_line(tags, changes, said):
   with pytest.raises(UserError, match=said):
     encode('a b', tags, **changes)
-
-
-def test_plain_tags_are_any():
-  found = encode('a b', 'I-X O', scheme='plain', classes=('O', 'I-X'))
-  assert found.truth[0].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

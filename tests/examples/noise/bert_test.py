@@ -1,7 +1,5 @@
 """Masked-LM masking: the rules' counts, candidates and shares, word groups, purity."""
 
-import itertools
-
 import numpy as np
 import pytest
 from masking import MASKED_LM as RECIPES
@@ -11,17 +9,10 @@ from toy_store import MASK, SPECIAL, random_store, recipe, roberta
 
 from bertjax.examples import targets
 
-MUTATED = 'bertjax/examples/targets.py'
-
 CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
 
 
-@mutation(
-  'masking: RoBERTa draws special ids',
-  "never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')",
-  'never_drawn=()',
-  file='bertjax/examples/recipes.py',
-)
+@mutation("never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')", 'never_drawn=()')
 def test_random_ids_are_uniform_over_all_but_those_of_the_rule():
   for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 5)):
     config.mask.mask_share = 0.0
@@ -34,11 +25,7 @@ def test_random_ids_are_uniform_over_all_but_those_of_the_rule():
     assert ((count - expected) ** 2 / expected).sum() < len(count) + 5 * np.sqrt(2 * len(count))
 
 
-@mutation(
-  'targets: the separators count as masked text',
-  'masked_n = masked_n & ~is_special(target_n, store)',
-  'pass',
-)
+@mutation('masked_n = masked_n & ~is_special(target_n, store)', 'pass')
 def test_what_is_told_by_the_layout_does_not_count_as_masked():
   batch, original_BT, _ = masked(roberta(), rows=800, store=random_store(1500))
   special_BP = (batch['weight_BP'] > 0) & np.isin(batch['target_BP'], [CLS, SEP])
@@ -62,12 +49,7 @@ def test_counts_of_the_roberta_rule():
   assert set(counts.ravel()) == {76, 77} and abs(counts.mean() - 76.8) < 4 * 0.4 / np.sqrt(2000)
 
 
-@mutation(
-  'masking: BERT decides once per word',
-  'decide_n = lead_n if roberta else index_n',
-  'decide_n = lead_n',
-  file='bertjax/examples/noise/bert.py',
-)
+@mutation('decide_n = lead_n if roberta else index_n', 'decide_n = lead_n')
 def test_roberta_decides_once_per_word_and_bert_once_per_token():
   store = random_store(1500)
   mixed = {}
@@ -84,27 +66,12 @@ def test_roberta_decides_once_per_word_and_bert_once_per_token():
   assert abs(mixed['bert-words'] - 2 * 0.8 * 0.2) < 0.02
 
 
-def test_choice_is_uniform_over_pairs_of_positions():
-  """Without replacement and without order: every pair of a short example equally often."""
-  config = recipe(mask__rate=0.3)
-  batch = corrupted(config, random_store(3), [8] * 30000, capacity=8)
-  pairs = [tuple(p) for p in batch['target_pos_BP'][batch['weight_BP'].sum(1) == 2][:, :2]]
-  count = np.array([pairs.count(p) for p in itertools.combinations(range(1, 7), 2)])
-  expected = len(pairs) / 15
-  assert len(pairs) == 30000 and ((count - expected) ** 2 / expected).sum() < 14 + 5 * np.sqrt(28)
-
-
 @pytest.mark.parametrize(
   'special',
   [dict(pad=0, unk=100, cls=101, sep=102, mask=103), dict(pad=1, unk=3, cls=0, sep=2, mask=999)],
   ids=['WordPiece', 'fairseq'],
 )
-@mutation(
-  'masking: special ids are those at the head of the vocabulary',
-  'id_n = id_n + (id_n >= special_id)',
-  'id_n = id_n + 1',
-  case='WordPiece',
-)
+@mutation('id_n = id_n + (id_n >= special_id)', 'id_n = id_n + 1', case='WordPiece')
 def test_no_special_token_is_drawn_wherever_it_is(special):
   """Random ids of RoBERTa are as often each of the other 995 of the vocabulary."""
   store = random_store(3)

@@ -13,8 +13,6 @@ def corrupted(lengths, row_E=None, capacity=16):
 
 
 @mutation(
-  'causal: the last token predicts the next example',
-  'bertjax/examples/noise/causal.py',
   'np.append(example_n[1:] == example_n[:-1], False)',
   'np.append(example_n[1:] >= example_n[:-1], False)',
 )
@@ -35,17 +33,8 @@ def test_every_target_is_the_next_token_of_its_example():
   assert batch['weight_BP'].shape == token_BT.shape and not batch['dropped_B'].any()
 
 
-def test_nothing_is_hidden():
-  rows = placed([9, 4], capacity=16)
-  token_BT = causal.corrupt(rows, causal.Options(), random_store(3))['token_BT']
-  np.testing.assert_array_equal(token_BT[token_BT > 0], rows.token_n)
-
-
 @mutation(
-  'causal: a vocabulary without padding cannot be read',
-  'bertjax/examples/noise/causal.py',
-  "store.special['pad'] or 0",
-  "store.special['pad']",
+  "store.special['pad'] or 0", "store.special['pad']", file='bertjax/examples/noise/causal.py'
 )
 def test_a_vocabulary_needs_no_special_token():
   store = random_store(3)

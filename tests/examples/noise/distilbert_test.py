@@ -13,8 +13,6 @@ from toy_store import distilbert as recipe
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import plan_and_mask
 
-MUTATED = 'bertjax/examples/noise/distilbert.py'
-
 
 def counted(counts):
   """A store whose words occur so often, word by word in turn."""
@@ -23,15 +21,9 @@ def counted(counts):
   return store
 
 
-@mutation(
-  'DistilBERT masking: rare words come last', '** -options.smoothing', '** options.smoothing'
-)
-@mutation('DistilBERT masking: frequency counts in full', '** -options.smoothing', '** -1.0')
-@mutation(
-  'DistilBERT masking: words come in any order',
-  'turn_n = -np.log1p(-u_n) / weight_n',
-  'turn_n = u_n',
-)
+@mutation('** -options.smoothing', '** options.smoothing')
+@mutation('** -options.smoothing', '** -1.0')
+@mutation('turn_n = -np.log1p(-u_n) / weight_n', 'turn_n = u_n')
 def test_each_position_is_masked_as_often_as_the_original_draws_it():
   """At the rate of 15%, where words run short: prepare_batch_mlm on the same rows."""
   lengths, repeats = [30, 14, 22, 41], 3000
@@ -63,9 +55,7 @@ def test_each_position_is_masked_as_often_as_the_original_draws_it():
 
 @pytest.mark.parametrize('lengths', [[64] * 10, [20, 64, 13, 41, 30] * 2])
 @mutation(
-  'DistilBERT masking: a row alone is a block',
-  'tokens_B.reshape(-1, options.block).sum(1)',
-  'tokens_B.reshape(-1, options.block).max(1)',
+  'tokens_B.reshape(-1, options.block).sum(1)', 'tokens_B.reshape(-1, options.block).max(1)'
 )
 def test_a_block_masks_its_share_of_the_tokens_without_padding(lengths):
   batch = corrupted(recipe(), counted([1, 50]), lengths, capacity=64)
@@ -74,12 +64,10 @@ def test_a_block_masks_its_share_of_the_tokens_without_padding(lengths):
 
 
 @mutation(
-  'DistilBERT masking: [SEP] is predicted',
   'targets.ids_of(tuple(store.special), store)',
   "targets.ids_of(('cls', 'unk', 'mask', 'pad'), store)",
 )
 @mutation(
-  'DistilBERT masking: [UNK] is predicted',
   'targets.ids_of(tuple(store.special), store)',
   "targets.ids_of(('cls', 'sep', 'mask', 'pad'), store)",
 )

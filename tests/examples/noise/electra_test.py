@@ -9,14 +9,8 @@ from toy_store import electra as recipe
 
 from bertjax.examples.noise import electra
 
-MUTATED = 'bertjax/examples/noise/electra.py'
 
-
-@mutation(
-  'electra: slots as BERT has them',
-  'int((options.rate + 0.005) * length)',
-  'int(options.rate * length + 1)',
-)
+@mutation('int((options.rate + 0.005) * length)', 'int(options.rate * length + 1)')
 def test_slots():
   """19 of 128, 79 of 512, and 130 of 512 at the rate of the large model."""
   assert [electra.slots(mask_options(recipe()), length) for length in (128, 512)] == [19, 79]
@@ -28,11 +22,7 @@ def test_slots():
   # One [CLS] and one [SEP]. Of 512 tokens the rate .15 asks for 77; 79 would be all slots.
   [(128, 19, 17.70, 0.1188), (512, 77, 71.53, 0.12006), (512, 79, 73.25, 0.1230)],
 )
-@mutation(
-  'electra: the slots of a position disagree',
-  'masked_n = hidden[index_n]',
-  'masked_n = u_n < options.mask_share',
-)
+@mutation('masked_n = hidden[index_n]', 'masked_n = u_n < options.mask_share')
 def test_distinct_positions_and_masks_of_full_rows(length, slots, distinct, shown):
   rows, exact = 3000, length - 2
   assert exact * (1 - (1 - 1 / exact) ** slots) == pytest.approx(distinct, abs=0.006)
@@ -63,18 +53,9 @@ def test_slots_of_one_position_agree_and_the_rest_keeps_its_token():
   assert abs(share - (1 - 0.15**2)) < 4 * np.sqrt(0.0225 * 0.9775 / pair.sum())
 
 
-@mutation(
-  'electra: replacement cannot be switched off',
-  '  if options.replacement:\n    pick_n',
-  '  if True:\n    pick_n',
-)
+@mutation('  if options.replacement:\n    pick_n', '  if True:\n    pick_n')
 def test_without_replacement_every_slot_has_its_position():
   config = recipe(mask__replacement=False)
   batch = corrupted(config, random_store(3), [128] * 500, capacity=128)
   assert (np.diff(batch['target_pos_BP'], axis=1) > 0).all() and batch['weight_BP'].all()
   assert abs(batch['masked_BP'].mean() - 0.85) < 4 * np.sqrt(0.1275 / batch['masked_BP'].size)
-
-
-def test_short_examples_get_one_slot():
-  batch = corrupted(recipe(), random_store(3), [3, 5, 10], capacity=16)
-  assert batch['weight_BP'].sum(1).tolist() == [1, 1, 2]

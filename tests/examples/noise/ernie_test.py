@@ -15,8 +15,6 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import layout
 from bertjax.store.reader import open_store
 
-MUTATED = 'bertjax/examples/noise/ernie.py'
-
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -80,11 +78,7 @@ def shares(m, at):
   return {0.8: masked.mean(), 0.1: kept.mean(), 0.1001: (~masked & ~kept).mean()}
 
 
-@mutation(
-  'ernie: later tokens of a unit are shown as if they had been chosen themselves',
-  'np.where(lead_c[at_c] == at_c, options.rate, 1.0)',
-  'options.rate',
-)
+@mutation('np.where(lead_c[at_c] == at_c, options.rate, 1.0)', 'options.rate')
 def test_units_are_masked_whole(store):
   config = ernie(mask__word_prob=1.0)
   batch, original = batch_of(store, config)
@@ -107,7 +101,7 @@ def test_units_are_masked_whole(store):
 
 
 @mutation(
-  'ernie: a unit goes on behind [SEP]', 'np.diff(candidate_c) > 1', 'np.diff(candidate_c) > 2'
+  'np.diff(candidate_c) > 1', 'np.diff(candidate_c) > 2', file='bertjax/examples/noise/ernie.py'
 )
 def test_units_end_at_the_separator(tmp_path):
   """Pairs of one unit each, most cut at the front: A is chosen without regard to B."""
@@ -124,12 +118,10 @@ def test_units_end_at_the_separator(tmp_path):
 
 
 @pytest.mark.parametrize('block', [1, 8, 100])
-@mutation('ernie: a coin for every row', 'rows.number_B // options.block', 'rows.number_B')
+@mutation('rows.number_B // options.block', 'rows.number_B')
 @mutation(
-  'ernie: rows within a batch count from 0',
   '(len(row_n), self.length), row_n, self.spec.seed,',
   '(len(row_n), self.length), None, self.spec.seed,',
-  file='bertjax/examples/examples.py',
 )
 def test_one_coin_for_a_block_of_rows(store, block):
   config = ernie(mask__block=block, mask__word_prob=0.7)

@@ -11,8 +11,6 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 from bertjax.examples.noise import spanbert as rule
 
-MUTATED = 'bertjax/examples/noise/spanbert.py'
-
 
 def one_token_words(documents=3):
   store = random_store(documents)
@@ -36,21 +34,9 @@ def test_lengths_have_the_truncated_geometric_probabilities():
   assert rule.pmf(1, 0.2).tolist() == [1.0]
 
 
-@mutation(
-  'spans: a masked anchor is not drawn anew',
-  'hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]',
-  'hit_S = np.ones(len(anchor_S), bool)',
-)
-@mutation(
-  'spans: masked tokens cost',
-  'new_n = np.flatnonzero(~chosen_c[at_n])',
-  'new_n = np.arange(len(at_n))',
-)
-@mutation(
-  'spans: the budget is rounded down',
-  'np.ceil(options.rate * texts.size_S)',
-  'np.floor(options.rate * texts.size_S)',
-)
+@mutation('hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]', 'hit_S = np.ones(len(anchor_S), bool)')
+@mutation('new_n = np.flatnonzero(~chosen_c[at_n])', 'new_n = np.arange(len(at_n))')
+@mutation('np.ceil(options.rate * texts.size_S)', 'np.floor(options.rate * texts.size_S)')
 def test_full_rows_of_one_token_words():
   """510 tokens: 77 targets in about 19.6 merged spans of 3.9 tokens."""
   batch = corrupted(spans(), one_token_words(), [512] * 2000, capacity=512)
@@ -93,9 +79,7 @@ def sequential(config, store, rows, e):
 
 
 @pytest.mark.parametrize('words', [1, 10])
-@mutation(
-  'spans: the length counts tokens', '  begins_c[texts.first_S] = True\n', '  begins_c[:] = True\n'
-)
+@mutation('  begins_c[texts.first_S] = True\n', '  begins_c[:] = True\n')
 def test_spans_are_those_of_the_sequential_algorithm(words):
   config, store = spans(mask__max_words=words), random_store(3)
   lengths = [3, 10, 64, 64, 200, 512]
@@ -114,7 +98,6 @@ def entity_spans(units, real):
 
 @pytest.mark.parametrize('probability', [0.0, 0.5, 0.95])
 @mutation(
-  'spans: entities are drawn always',
   '(counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob)',
   '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
 )
@@ -149,7 +132,6 @@ def word_start_share(store, units, starts, row, real):
 
 
 @mutation(
-  'spans: an entity is its first token',
   'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
   'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
 )
@@ -173,7 +155,6 @@ def test_a_large_budget_covers_whole_entities():
 
 
 @mutation(
-  'spans: one decision per token',
   "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
   'decide_n = index_n',
 )
@@ -193,11 +174,7 @@ def test_a_merged_span_is_decided_as_a_whole():
   assert (abs(share - [0.8, 0.1, 0.1]) < error).all()
 
 
-@mutation(
-  'spans: uniform random ids',
-  'until_V = np.cumsum(store.counts)',
-  'until_V = np.cumsum(np.ones_like(store.counts))',
-)
+@mutation('until_V = np.cumsum(store.counts)', 'until_V = np.cumsum(np.ones_like(store.counts))')
 def test_random_ids_are_as_frequent_as_in_the_corpus():
   store = random_store(3)
   store.counts = np.zeros(1000, np.int64)
@@ -215,11 +192,7 @@ def test_random_ids_are_as_frequent_as_in_the_corpus():
 @pytest.mark.parametrize(
   'plan', [recipes.SPANBERT_PLAN, recipes.BERT_PLAN], ids=lambda p: p['name']
 )
-@mutation(
-  'spans: pairs at the edge of the text',
-  'paired_n = (first_n > start_n) &',
-  'paired_n = (first_n >= start_n) &',
-)
+@mutation('paired_n = (first_n > start_n) &', 'paired_n = (first_n >= start_n) &')
 def test_pairs_are_the_neighbours_of_their_span(most, plan):
   config = spans(plan, mask__max_pair_targets=most, mask__rate=0.3)
   batch, original_BT, _ = masked(config, rows=200)

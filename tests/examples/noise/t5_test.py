@@ -11,7 +11,6 @@ from bertjax.errors import UserError
 from bertjax.examples import sentinels
 from bertjax.examples.noise import t5_deshuffle, t5_prefix, t5_spans, t5_tokens
 
-MUTATED = 'bertjax/examples/sentinels.py'
 LENGTHS = (2, 10, 64, 141, 568)
 
 
@@ -61,7 +60,7 @@ def texts(rows, made):
     ('iid_15_d_d', t5_tokens, t5_tokens.Options(0.15, 'drop', False)),
   ],
 )
-@mutation('t5: a run goes on in the next example', '& (rows.position_n > 0)', '')
+@mutation('& (rows.position_n > 0)', '', file='bertjax/examples/sentinels.py')
 def test_masks_of_the_original_give_its_texts(golden, objective, noise, options, monkeypatch):
   read = lambda name: [golden.denoise[f'{objective}/{n}/{name}'] for n in LENGTHS]
   rows = rows_of(*read('tokens'))
@@ -89,9 +88,7 @@ def test_counts_are_float32_and_sizes_float64(golden):
 
 
 @mutation(
-  't5: the places of the cuts are not equally likely',
-  'ends_n = rank_n < (parts_E - 1)[example_n]',
-  'ends_n = place_n < (parts_E - 1)[example_n]',
+  'ends_n = rank_n < (parts_E - 1)[example_n]', 'ends_n = place_n < (parts_E - 1)[example_n]'
 )
 def test_every_mask_is_equally_likely(golden):
   rows = rows_of(*np.zeros((4000, 12), int))

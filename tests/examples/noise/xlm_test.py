@@ -3,12 +3,10 @@
 import math
 
 import numpy as np
-from masking import corrupted, mask_options
+from masking import corrupted
 from mutation import mutation
 from toy_store import random_store
 from toy_store import xlm as recipe
-
-from bertjax.examples.noise import xlm
 
 SEP = 3
 
@@ -17,12 +15,7 @@ def near(count, total, share):
   assert abs(count - total * share) < 4.5 * math.sqrt(total * share * (1 - share))
 
 
-@mutation(
-  'XLM masking: the first token has a coin',
-  'bertjax/examples/noise/xlm.py',
-  'rows.position_n > 0',
-  'rows.position_n >= 0',
-)
+@mutation('rows.position_n > 0', 'rows.position_n >= 0', file='bertjax/examples/noise/xlm.py')
 def test_every_token_but_the_first_has_its_coin():
   batch = corrupted(recipe(), random_store(3), [64] * 4000, capacity=64)
   used_BP = batch['weight_BP'] > 0
@@ -33,8 +26,3 @@ def test_every_token_but_the_first_has_its_coin():
   assert batch['dropped_B'].sum() == 0
   assert (batch['target_BP'][used_BP] == SEP).any()
   near((batch['target_BP'][used_BP] == SEP).sum(), 4000, 0.15)  # each row's last </s>
-
-
-def test_slots_take_mean_and_five_deviations():
-  assert [xlm.slots(mask_options(recipe()), length) for length in (256, 128, 4)] == [67, 40, 4]
-  assert xlm.slots(mask_options(recipe(mask__max_targets=9)), 256) == 9

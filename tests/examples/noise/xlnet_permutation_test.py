@@ -10,8 +10,6 @@ from bertjax import counter_rng
 from bertjax.examples import examples as examples_lib
 from bertjax.examples.noise import xlnet_permutation
 
-MUTATED = 'bertjax/examples/noise/xlnet_permutation.py'
-
 LENGTH, REUSE, SEED = 96, 48, 5
 
 
@@ -85,25 +83,15 @@ def parts_of(batch, row, store):
 @pytest.mark.parametrize('whole', [False, True])
 @pytest.mark.parametrize('perm_size', [1, 2, 6, 48])
 @mutation(
-  'xlnet: a part is walked forwards in backward rows',
   "  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)",
   "  backward_p = np.repeat(rows.ranges.row['direction'] < -1, 2)",
 )
 @mutation(
-  'xlnet: a span may end with its part',
   '      stop = begin + count\n      inside = stop < end',
   '      stop = begin + count\n      inside = stop <= end',
 )
-@mutation(
-  'xlnet: the first part sees the second',
-  '(rows.position_n >= reuse) * (reuse + 1)',
-  '(rows.position_n >= reuse) * 0',
-)
-@mutation(
-  'xlnet: every chunk has a permutation of the whole',
-  '  return offset_n - place_n + order_E2s',
-  '  return 0 * place_n + order_E2s',
-)
+@mutation('(rows.position_n >= reuse) * (reuse + 1)', '(rows.position_n >= reuse) * 0')
+@mutation('  return offset_n - place_n + order_E2s', '  return 0 * place_n + order_E2s')
 def test_equals_the_original(perm_size, whole):
   """Targets, and who sees whom, pair by pair, in every row of an epoch and in both directions."""
   config = cut(perm_size=perm_size, whole_word=whole)
@@ -134,11 +122,7 @@ def test_equals_the_original(perm_size, whole):
   np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'])
 
 
-@mutation(
-  'xlnet: a target sees itself',
-  '  query_n = np.where(target_n, key_n, key_n + 1)',
-  '  query_n = key_n + 1',
-)
+@mutation('  query_n = np.where(target_n, key_n, key_n + 1)', '  query_n = key_n + 1')
 def test_orders_leak_no_target_to_itself():
   """Over as many hops as there are layers, no content that a target's query sees knows it."""
   config = cut()
@@ -155,11 +139,7 @@ def test_orders_leak_no_target_to_itself():
     assert knows[targets][:, order_k == -1].any()
 
 
-@mutation(
-  'xlnet: sizes of spans are uniform',
-  '  share_n = 1 / np.arange(1, max_words + 1)',
-  '  share_n = 1 / np.ones(max_words)',
-)
+@mutation('  share_n = 1 / np.arange(1, max_words + 1)', '  share_n = 1 / np.ones(max_words)')
 def test_spans_have_the_published_distribution():
   pmf = xlnet_permutation.pmf(5)
   np.testing.assert_allclose(pmf, [0.4380, 0.2190, 0.1460, 0.1095, 0.0876], atol=5e-5)

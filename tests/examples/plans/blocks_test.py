@@ -8,8 +8,6 @@ from toy_store import laid, random_store, roberta, spec_of, spoken
 from bertjax.examples import examples as examples_lib
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plans/blocks.py'
-
 CLS, SEP = 2, 3
 
 
@@ -72,14 +70,8 @@ MODES = ('complete', 'complete_doc', 'none')
 @pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('length', [3, 8, 33, 128])
 @pytest.mark.parametrize('separator', [True, False])
+@mutation('len(self._documents) - 2', 'len(self._documents) - 1', case='True-8-complete')
 @mutation(
-  'blocks: the last document has a separator too',
-  'len(self._documents) - 2',
-  'len(self._documents) - 1',
-  case='True-8-complete',
-)
-@mutation(
-  'blocks: blocks of one document have separators',
   "apart = options.separator and options.break_mode != 'complete_doc'",
   'apart = options.separator',
   case='True-8-complete_doc',
@@ -90,12 +82,7 @@ def test_equals_the_loop(mode, length, separator):
   assert ours == expected(store, mode, length - 1, separator)
 
 
-@mutation(
-  'recipes: documents of RoBERTa leave no mark',
-  'separator=True',
-  'separator=False',
-  file='bertjax/examples/recipes.py',
-)
+@mutation('separator=True', 'separator=False', file='bertjax/examples/recipes.py')
 def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
   """Liu et al. 2019, section 4.2: two </s> side by side, once for each border."""
   store = random_store(30)
@@ -107,11 +94,7 @@ def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
 
 @pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
 @pytest.mark.parametrize('window', [5, 40, 1000])
-@mutation(
-  'blocks: a block has two languages',
-  'limit = np.minimum(limit, _kind_ends(kind, place, owner))',
-  'pass',
-)
+@mutation('limit = np.minimum(limit, _kind_ends(kind, place, owner))', 'pass')
 def test_blocks_end_with_their_language(mode, window):
   store = spoken(random_store(60), runs=7)
   plan, spec = spec_of(mode_of(mode), 33)
@@ -133,12 +116,8 @@ def test_blocks_end_with_their_language(mode, window):
 
 @pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
 @pytest.mark.parametrize('separator', [True, False])
-@mutation(
-  'blocks: each side of a translation is a block',
-  'of_text_n = kind[owner[at]] % 2 == 0',
-  'of_text_n = kind[owner[at]] >= 0',
-)
-@mutation('blocks: text goes on with a translation', '  kind_S[first_n + 1] += 1\n', '')
+@mutation('of_text_n = kind[owner[at]] % 2 == 0', 'of_text_n = kind[owner[at]] >= 0')
+@mutation('  kind_S[first_n + 1] += 1\n', '')
 def test_pairs_of_translations_are_no_text(mode, separator):
   """XLM-E's rows of text are those of its monolingual documents alone."""
   store = spoken(random_store(documents=40), pairs=12)

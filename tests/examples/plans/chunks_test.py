@@ -7,11 +7,9 @@ import pytest
 from mutation import mutation
 from toy_store import random_store, recipe
 
-from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 
-MUTATED = 'bertjax/examples/plans/chunks.py'
 LENGTH = 16
 
 
@@ -39,9 +37,7 @@ def cut(text):
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
 @pytest.mark.parametrize('across', [True, False])
-@mutation(
-  'chunks: what is left of a text is dropped', '-(-(end_n - begin_n) //', '((end_n - begin_n) //'
-)
+@mutation('-(-(end_n - begin_n) //', '((end_n - begin_n) //')
 def test_chunks_are_the_documents_cut(ends, across):
   store = random_store(30, distinct=True)
   texts = documents_of(store, ends)
@@ -56,9 +52,7 @@ def test_chunks_are_the_documents_cut(ends, across):
   np.testing.assert_array_equal(whole, parts)
 
 
-@mutation(
-  'chunks: languages share chunks', 'edge_D[1:] |= language_D[1:] != language_D[:-1]', 'pass'
-)
+@mutation('edge_D[1:] |= language_D[1:] != language_D[:-1]', 'pass')
 def test_a_chunk_has_one_language_and_no_translations():
   store = random_store(12, distinct=True)
   documents = len(store.documents) - 1
@@ -75,8 +69,3 @@ def test_a_chunk_has_one_language_and_no_translations():
   assert np.array_equal(
     np.flatnonzero(np.diff(group)) + 1, np.cumsum([len(cut(t)) for t in groups])[:2]
   )
-
-
-def test_a_special_token_that_is_not_there_is_refused():
-  with pytest.raises(UserError, match="config.data.plan.ends='eod'"):
-    chunks_of(random_store(3), 'eod', True)

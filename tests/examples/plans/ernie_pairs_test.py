@@ -10,8 +10,6 @@ from toy_store import ernie, spec_of
 
 from bertjax.examples.plans import ernie_pairs
 
-MUTATED = 'bertjax/examples/plans/ernie_pairs.py'
-
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -28,21 +26,12 @@ def columns_of(store, window, seed=0, length=64, **changes):
   return column, count
 
 
+@mutation('last_n = (next_n % BUFFER == 0) | (next_n == items)', 'last_n = next_n == items')
 @mutation(
-  'ernie: the last item of a buffer meets the next buffer',
-  'last_n = (next_n % BUFFER == 0) | (next_n == items)',
-  'last_n = next_n == items',
-)
-@mutation(
-  'ernie: second segments first',
   "first_n = positive['a_length'][item_n] <= room_n",
   "first_n = positive['b_length'][item_n] > room_n",
 )
-@mutation(
-  'ernie: positives stay swapped',
-  "swapped_n = column['swapped'] > 0",
-  "swapped_n = column['swapped'] > 1",
-)
+@mutation("swapped_n = column['swapped'] > 0", "swapped_n = column['swapped'] > 1")
 def test_negatives_come_from_the_buffer(store, monkeypatch):
   monkeypatch.setattr(ernie_pairs, 'BUFFER', 100)
   column, count = columns_of(store, 1 << 20)
@@ -75,7 +64,7 @@ def test_negatives_come_from_the_buffer(store, monkeypatch):
     assert a_first[of_second[start]] > 61 // 2
 
 
-@mutation('ernie: a cut segment keeps its far end', "a_start=positive['a_start'] + dropped_n, ", '')
+@mutation("a_start=positive['a_start'] + dropped_n, ", '')
 def test_halves_keep_what_is_next_to_the_border(store):
   whole, _ = columns_of(store, 1 << 20)
   column, count = columns_of(store, 1 << 20, plan__halves=True)

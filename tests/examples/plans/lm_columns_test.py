@@ -9,8 +9,6 @@ from toy_store import continued, random_store, store_of
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 
-MUTATED = 'bertjax/examples/plans/lm_columns.py'
-
 LENGTH, LANES = 7, 3
 
 
@@ -30,16 +28,9 @@ def read(found, steps: int, first: int = 0, shuffle: bool = True):
 
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
-@mutation(
-  'lm rows: the end of a column is left out', '-(-predicted // length)', 'predicted // length'
-)
-@mutation(
-  'lm rows: the last token of a row has no target',
-  '    followed_n[:] = True\n',
-  '',
-  file='bertjax/examples/noise/causal.py',
-)
-@mutation('lm rows: every row starts', 'start=step_E == 0', 'start=step_E >= 0')
+@mutation('-(-predicted // length)', 'predicted // length')
+@mutation('    followed_n[:] = True\n', '')
+@mutation('start=step_E == 0', 'start=step_E >= 0', file='bertjax/examples/plans/lm_columns.py')
 def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
   store = random_store(19, distinct=True)
   found = examples(store, ends=ends, shuffle_documents=True)
@@ -61,11 +52,7 @@ def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
   assert batches[0]['start_B'].all() and not any(b['start_B'].any() for b in batches[1:])
 
 
-@mutation(
-  'lm rows: documents shuffled unasked',
-  'chosen.shuffle and spec.options.shuffle_documents',
-  'chosen.shuffle',
-)
+@mutation('chosen.shuffle and spec.options.shuffle_documents', 'chosen.shuffle')
 def test_every_epoch_reads_the_corpus_in_its_order():
   found = examples(random_store(20, distinct=True))
   steps = found.rows // LANES
@@ -93,12 +80,7 @@ def test_a_shuffled_epoch_has_an_order_of_its_own_and_the_same_documents():
 
 
 @pytest.mark.parametrize('number', [0, 1])
-@mutation(
-  'lm rows: the tail is not dropped',
-  ') // self.columns',
-  ' + self.columns - 1) // self.columns',
-  file='bertjax/examples/column_stream.py',
-)
+@mutation(') // self.columns', ' + self.columns - 1) // self.columns')
 def test_the_batches_of_the_original(number, shared):
   """Every batch of data_utils.py:LMOrderedIterator that the file holds, the last ones too."""
   file = goldens.load(shared, 'lm_iterator')

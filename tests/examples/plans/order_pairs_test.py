@@ -10,8 +10,6 @@ from toy_store import albert, random_store, spec_of
 from bertjax.examples.plans import order_pairs, pairs
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plans/pairs.py'
-
 
 def one_pair(documents, d, chunk, target, draw):
   """((A, B, label), sentences to put back) of a chunk (google-research/albert)."""
@@ -32,18 +30,9 @@ def instances(store, column):
 
 
 @pytest.mark.parametrize('length', [16, 64, 128])
+@mutation('columns[task.name] = changed_n', 'columns[task.name] = random_n')
+@mutation('random_n = alone_n if task.swap else changed_n', 'random_n = changed_n')
 @mutation(
-  'order: swapped text is labelled in order',
-  'columns[task.name] = changed_n',
-  'columns[task.name] = random_n',
-)
-@mutation(
-  'order: the coin asks for random text',
-  'random_n = alone_n if task.swap else changed_n',
-  'random_n = changed_n',
-)
-@mutation(
-  'order: truncated before the swap',
   'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)',
   'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)\n'
   '  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)',
@@ -57,12 +46,7 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length):
   assert sorted(ours) == sorted(sum(passes, []))
 
 
-@mutation(
-  'order: lone sentences get random text even so',
-  'least=1 if spec.options.random_b else 2',
-  'least=1',
-  file='bertjax/examples/plans/order_pairs.py',
-)
+@mutation('least=1 if spec.options.random_b else 2', 'least=1')
 def test_without_random_b_the_label_is_the_order_and_nothing_else():
   store = random_store(60, sentences=4, distinct=True)
   column, count = planned(store, albert(plan__random_b=False), 32)

@@ -8,8 +8,6 @@ from toy_store import distilbert as recipe
 
 from bertjax.examples import examples as examples_lib
 
-MUTATED = 'bertjax/examples/plans/sequences.py'
-
 CLS, SEP, UNK = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['unk']
 
 
@@ -48,32 +46,18 @@ def unknown_store(share=0.3):
 
 
 @pytest.mark.parametrize('length', [13, 14, 20, 64])
+@mutation('begin_n = np.maximum(number_n * room - 1, 0)', 'begin_n = number_n * room')
 @mutation(
-  'sequences: the first piece is as long as the others',
-  'begin_n = np.maximum(number_n * room - 1, 0)',
-  'begin_n = number_n * room',
-)
-@mutation(
-  'sequences: special tokens do not count as tokens',
   "long_enough_n = column['length'] >= spec.options.min_tokens",
   "long_enough_n = column['length'] - 2 >= spec.options.min_tokens",
 )
 @mutation(
-  'sequences: what is unknown by half stays',
-  'unknown_E < options.max_unknown * length_E',
-  'unknown_E <= options.max_unknown * length_E',
+  'unknown_E < options.max_unknown * length_E', 'unknown_E <= options.max_unknown * length_E'
 )
+@mutation('pieces if keep is None else', 'pieces if keep else')
 @mutation(
-  'sequences: nobody asks for the tokens',
-  'pieces if keep is None else',
-  'pieces if keep else',
-  file='bertjax/examples/examples.py',
-)
-@mutation(
-  'sequences: a stored plan has what was left out',
   'yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out',
   'yield column, count | left_out',
-  file='bertjax/examples/examples.py',
 )
 def test_sequences_are_those_of_the_original(length):
   store = unknown_store()
@@ -99,20 +83,6 @@ def test_what_is_left_out_is_counted():
   assert counts['cut_sentences'] == 1
   assert counts['short_sequences'] == 2 and counts['unknown_sequences'] == 2
   assert counts['tokens'] == 12 + 14 + 15 + 16
-
-
-def test_all_stays_where_that_is_asked_for():
-  store = unknown_store()
-  rows, counts = made(store, recipe(plan__min_tokens=1, plan__max_unknown=1.0), 16)
-  assert counts['unknown_sequences'] == counts['short_sequences'] == 0
-  assert sum(len(row) - 2 for row in rows) == len(store.tokens)
-
-
-def test_a_vocabulary_without_unk_leaves_out_nothing_for_it():
-  store = unknown_store()
-  store.special['unk'] = None
-  rows, counts = made(store, recipe(), 20)
-  assert counts['unknown_sequences'] == 0 and len(rows) == len(original(store, 20, most=1.1))
 
 
 def test_a_sequence_knows_its_language():

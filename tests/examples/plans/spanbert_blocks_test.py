@@ -8,8 +8,6 @@ from toy_store import random_store, spans, spec_of
 from bertjax.examples.plans import spanbert_blocks
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plans/spanbert_blocks.py'
-
 
 def block_dataset(store, block):
   """(first token, token after the last) of each block: BlockDataset, break_mode 'doc'."""
@@ -40,12 +38,8 @@ def planned(store, config, length, **kwargs):
 
 @pytest.mark.parametrize('window', [1, 50, 10**6])
 @pytest.mark.parametrize('length', [6, 14, 64, 300])
-@mutation('one segment: no block is lost', '& (not keep_block)', '& False')
-@mutation(
-  'one segment: blocks go on in the next document',
-  "'right') - 1, document_end)",
-  "'right') - 1, sentences)",
-)
+@mutation('& (not keep_block)', '& False')
+@mutation("'right') - 1, document_end)", "'right') - 1, sentences)")
 def test_blocks_are_those_of_the_original(length, window):
   store = random_store(150)
   column, count = planned(store, spans(), length, window=window)
@@ -55,11 +49,3 @@ def test_blocks_are_those_of_the_original(length, window):
   assert count['long_sentences'] == (size > length - 2).sum()
   assert count['lost_tokens'] == size.sum() - sum(b - a for a, b in got)
   assert (count['lost_blocks'] > 0) == (length == 14) or length == 6
-
-
-def test_no_block_is_lost_where_that_is_mended():
-  store, length = random_store(150), 14
-  column, count = planned(store, spans(plan__keep_block=True), length)
-  size = np.diff(store.sentences)
-  assert count['lost_blocks'] == 0
-  assert column['length'].sum() - 2 * len(column['length']) == size[size <= length - 2].sum()

@@ -10,8 +10,6 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 from bertjax.store.npy_files import join_columns
 
-MUTATED = 'bertjax/examples/plans/xlm_stream.py'
-
 SEP = 3
 
 
@@ -54,11 +52,10 @@ def ours(store, length, **kwargs):
 @pytest.mark.parametrize('length', [2, 7, 33, 128])
 @pytest.mark.parametrize('kind', ['silent', 'runs', 'runs and pairs'])
 @mutation(
-  'streams: no separator at the head',
   'head, tail = place_of(begin_s) - 1, place_of(end_s)',
   'head, tail = place_of(begin_s), place_of(end_s)',
 )
-@mutation('streams: parallel text belongs to them', 'if not parallel_S[span[0]]', 'if span')
+@mutation('if not parallel_S[span[0]]', 'if span')
 def test_equals_the_loop(kind, length):
   store = random_store(40, distinct=True)
   if kind != 'silent':
@@ -99,10 +96,8 @@ def test_the_stream_of_the_original(name, shared):
 
 
 @mutation(
-  'languages: ids in the order of the store',
   'list(languages).index(name) for name in self.languages',
   'self.languages.index(name) for name in self.languages',
-  file='bertjax/store/reader.py',
 )
 def test_ids_are_those_of_the_config():
   store = spoken(random_store(40), languages=2)  # ar, de
@@ -116,30 +111,13 @@ def test_ids_are_those_of_the_config():
   np.testing.assert_array_equal(shown[:, 0], column['group'])
 
 
-def test_the_batch_has_languages_and_steps_of_one_language():
-  config = streams(language_alpha=0.7, language_block=8)
-  examples = examples_lib.examples_in_memory(spoken(random_store(200)), config, 32, 0)
-  batch = examples.batch(np.arange(400), True)
-  language_B = batch['language_BT'].max(1)
-  real = batch['example_BT'] > 0
-  np.testing.assert_array_equal(batch['language_BT'], language_B[:, None] * real)
-  steps = language_B.reshape(-1, 8)
-  assert (steps == steps[:, :1]).all() and len(set(steps[:, 0])) == 3
-
-
 @pytest.mark.parametrize('share', ['sentences', 'rows'])
 @mutation(
-  'streams: a sentence is counted in each row that it touches',
   "column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)",
   "column['weight'] = column['sentences']",
   case='sentences',
 )
-@mutation(
-  'xlm stream: languages count rows',
-  "'rows'] = 'sentences'",
-  "'rows'] = 'rows'",
-  case='sentences',
-)
+@mutation("'rows'] = 'sentences'", "'rows'] = 'rows'", case='sentences')
 def test_languages_are_sampled_by_their_share_of_sentences(share):
   """XLM: the length of a stream is its sentences; a language of long ones has more rows."""
   rng = np.random.default_rng(0)

@@ -9,8 +9,6 @@ from bertjax import counter_rng
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 
-MUTATED = 'bertjax/examples/plans/xlnet_columns.py'
-
 LENGTH, REUSE, SEED, LANES = 48, 20, 5, 4
 
 
@@ -68,27 +66,10 @@ def split(token, sentence, begin, room, draw):
 
 @pytest.mark.parametrize('both', [True, False])
 @pytest.mark.parametrize('words', [3, 9, 60])
-@mutation(
-  'xlnet: a step takes the whole row',
-  '  start_E = step_E * reuse',
-  '  start_E = step_E * spec.length',
-)
-@mutation(
-  'xlnet: A is cut of two equal segments',
-  'pairs.truncated(a_E, b_E, room)[0]',
-  'pairs.truncated(b_E, a_E, room)[1]',
-)
-@mutation(
-  'xlnet: backward sentences start where forward ones do',
-  '    place_c = place_c - ~ahead_E[owner_c]',
-  '    place_c = place_c - 0',
-)
-@mutation(
-  'xlnet: documents keep their order',
-  '  if epoch is not None:',
-  '  if epoch is not None and epoch < 0:',
-  file='bertjax/examples/column_stream.py',
-)
+@mutation('  start_E = step_E * reuse', '  start_E = step_E * spec.length')
+@mutation('pairs.truncated(a_E, b_E, room)[0]', 'pairs.truncated(b_E, a_E, room)[1]')
+@mutation('    place_c = place_c - ~ahead_E[owner_c]', '    place_c = place_c - 0')
+@mutation('  if epoch is not None:', '  if epoch is not None and epoch < 0:')
 def test_equals_the_original(words, both):
   """Short sentences, which give many places to cut, and long ones, which give none."""
   config, store = xlnet(plan__both_directions=both), xlnet_store(words=words)
@@ -136,12 +117,7 @@ def test_a_batch_follows_from_its_number():
   assert later[0]['start_B'].tolist() == [0] * 4 and later[1]['start_B'].tolist() == [1] * 4
 
 
-@mutation(
-  'xlnet: evaluation skips steps of a column',
-  '(examples.rows if evenly else rows)',
-  'examples.rows',
-  file='bertjax/examples/loader.py',
-)
+@mutation('(examples.rows if evenly else rows)', 'examples.rows')
 def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   store = xlnet_store()
   examples = examples_lib.examples_in_memory(store, xlnet(), LENGTH, SEED, rows=LANES)

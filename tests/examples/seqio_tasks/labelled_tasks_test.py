@@ -14,8 +14,6 @@ from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import choice, glue, tagging, text
 
-MUTATED = 'bertjax/examples/seqio_tasks/labelled_tasks.py'
-
 LENGTH = 24
 LINES = ['the film was good', 'bad and long ' * 9, 'i saw it', 'ada saw it in paris', 'it was']
 
@@ -53,9 +51,7 @@ def files(vocab, tmp_path_factory):
 
 
 @pytest.mark.parametrize('kind', ['classes', 'numbers', 'tags', 'choice'])
-@mutation(
-  'seqio: labelled rows are filled up with another word', "vocabulary.special['pad'] or 0", '1'
-)
+@mutation("vocabulary.special['pad'] or 0", '1')
 def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   task, path = files[kind]
   made = labelled_tasks.labelled_task('t', task, dict(train=str(path)), vocab, LENGTH)
@@ -108,11 +104,7 @@ def test_what_is_wrong_is_said_before_anything_is_read(files, vocab, tmp_path):
     make(dict(train=str(tmp_path / 'none.tsv')))
 
 
-@mutation(
-  'seqio: labelled texts are cut as in English',
-  'vocabulary = vocabulary.of_language(language)',
-  'vocabulary = vocabulary',
-)
+@mutation('vocabulary = vocabulary.of_language(language)', 'vocabulary = vocabulary')
 def test_texts_are_cut_by_the_rules_of_their_language(shared, tmp_path):
   text, vocab = "L'homme qu'il a vu.", shared / 'tokenizers/xlm-xnli15'
   (tmp_path / 'a.tsv').write_text(f'sentence\tlabel\n{text}\t1\n')

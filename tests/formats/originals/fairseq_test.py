@@ -28,8 +28,6 @@ from bertjax.train import opening
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import roberta
 
-MUTATED = 'bertjax/formats/originals/fairseq.py'
-
 VOCAB, WIDTH, LAYERS, POSITIONS = cases.VOCAB, 48, 2, 42
 ARGS = dict(
   arch='roberta_base', encoder_layers=LAYERS, encoder_embed_dim=WIDTH, encoder_attention_heads=3,
@@ -111,9 +109,11 @@ NEW = dict(
   ],
   ids=['2019', 'fused', 'since 2020'],
 )
-@mutation('fairseq: keys and values change places', '"qkv".index', '"qvk".index', case='fused')
-@mutation('fairseq: positions begin at 0', 'OFFSET = 2', 'OFFSET = 0', case='2019')
-@mutation('fairseq: the eps of BERT', 'norm_eps=1e-5', 'norm_eps=1e-3', case='2019')
+@mutation('"qkv".index', '"qvk".index', case='fused')
+@mutation('OFFSET = 2', 'OFFSET = 0', case='2019')
+@mutation(
+  'norm_eps=1e-5', 'norm_eps=1e-3', file='bertjax/formats/originals/fairseq.py', case='2019'
+)
 def test_roberta(names, more, tmp_path):
   state = state_of(oracle(), **names)
   state[names.get('prefix', 'encoder.') + 'sentence_encoder.version'] = torch.tensor([3.0])
@@ -147,12 +147,7 @@ class Trap:
     return os.mkdir, (str(self.path),)
 
 
-@mutation(
-  'fairseq: pickles may name any function',
-  'bertjax/formats/originals/torch_files.py',
-  'weights_only=True',
-  'weights_only=False',
-)
+@mutation('weights_only=True', 'weights_only=False')
 def test_a_pickle_that_carries_more_is_refused_and_does_not_run(tmp_path):
   sprung = tmp_path / 'sprung'
   file = save(tmp_path, state_of(oracle()), extra_state=Trap(sprung))

@@ -12,29 +12,12 @@ from bertjax.formats import tokenizer
 from bertjax.formats.originals import fairseq_vocabulary
 from bertjax.vocab.vocabulary import load_vocabulary
 
-MUTATED = 'bertjax/formats/originals/fairseq_vocabulary.py'
-
 
 def dictionary(path, symbols) -> None:
   (path / 'dict.txt').write_text(''.join(f'{s} {9 - i % 9}\n' for i, s in enumerate(symbols)))
 
 
-def test_a_dictionary_of_letters(tmp_path):
-  dictionary(tmp_path, 'ACDE')
-  file, said = fairseq_vocabulary.write(tmp_path, 9, tmp_path)
-  vocabulary = load_vocabulary(file)
-  assert said == [] and vocabulary.size == 9
-  assert vocabulary.special == dict(cls=0, sep=2, pad=1, mask=8, unk=3)
-  assert [ids.tolist() for ids in vocabulary.encode_batch(['EAC', 'E A C', 'AX'])] == [
-    [7, 4, 5], [7, 4, 5], [4, 3],
-  ]  # fmt: skip
-
-
-@mutation(
-  'fairseq: the dictionary has the ids of GPT-2',
-  'index = {piece_of.get(symbol, symbol): i',
-  'index = {symbol: i',
-)
+@mutation('index = {piece_of.get(symbol, symbol): i', 'index = {symbol: i')
 def test_a_dictionary_of_byte_level_bpe(shared, tmp_path):
   """The published dict.txt of RoBERTa has GPT-2's ids by falling frequency."""
   ours = json.loads((shared / 'tokenizers/roberta/vocab.json').read_text())
@@ -55,8 +38,6 @@ def test_a_dictionary_of_byte_level_bpe(shared, tmp_path):
 
 
 @mutation(
-  'fairseq: a blank at the end is a piece',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   r"normalizers.Replace(Regex(rf'\A +|[ {SPACE}]+\z'), '')",
   r"normalizers.Replace(Regex(rf'\A +'), '')",
 )
@@ -131,24 +112,16 @@ LACKING = dict(
 
 
 @mutation(
-  'fairseq: pieces that the dictionary lacks change the cut',
   'scored |= {piece: score for piece, score in scores.items() if piece not in scored}',
   'pass',
   case='pieces_that_are_not_there',
 )
 @mutation(
-  'fairseq: a symbol that comes again keeps its first id',
   '    index[symbol] = len(symbols)',
   '    index.setdefault(symbol, len(symbols))',
   case='symbols_again',
 )
-@mutation(
-  'vocabulary: pieces from max_vocab on have ids',
-  'bertjax/vocab/formats.py',
-  "known[most:] = index['<unk>']",
-  'pass',
-  case='rounded_up',
-)
+@mutation("known[most:] = index['<unk>']", 'pass', case='rounded_up')
 @pytest.mark.parametrize('change', LACKING.values(), ids=LACKING)
 def test_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_path, change):
   """And the text is cut as sentencepiece cuts it."""
@@ -176,9 +149,7 @@ def test_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_path, change):
     tokenizer.write(vocabulary, tmp_path / 'x', 'roberta', 64)
 
 
-@mutation(
-  'fairseq: <pad> and <unk> that come again are others', "KEPT = ('<pad>', '<unk>')", 'KEPT = ()'
-)
+@mutation("KEPT = ('<pad>', '<unk>')", 'KEPT = ()')
 def test_the_dictionary_of_camembert(shared, tmp_path):
   """transformers has its ids: those of the model, four further."""
   with gzip.open(shared / 'multilingual/parallel/laser_tatoeba/fra-eng.tsv.gz', 'rt') as file:
@@ -205,11 +176,7 @@ def test_the_dictionary_of_camembert(shared, tmp_path):
   assert exported(lines, add_special_tokens=False)['input_ids'] == got
 
 
-@mutation(
-  'fairseq: byte-level pieces that the dictionary lacks are none',
-  'index.setdefault(piece, len(index))',
-  'pass',
-)
+@mutation('index.setdefault(piece, len(index))', 'pass')
 def test_byte_level_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_path):
   gpt2 = json.loads((shared / 'tokenizers/gpt2/vocab.json').read_text())
   lines = [f'{number} 5' for number in list(gpt2.values())[::-3]]
@@ -240,12 +207,3 @@ def test_a_dictionary_that_is_none_is_refused(lines, message, tmp_path):
   (tmp_path / 'dict.txt').write_text(lines)
   with pytest.raises(ValueError, match=message):
     fairseq_vocabulary.write(tmp_path, 7, tmp_path)
-
-
-def test_why_there_is_no_vocabulary(tmp_path):
-  why = lambda: fairseq_vocabulary.write(tmp_path, 7, None)[1][0]
-  assert 'no dict.txt' in why()
-  dictionary(tmp_path, ['12', '13', '14'])
-  assert 'has 8 ids with the special ones, the word table 7 rows' in why()
-  dictionary(tmp_path, ['ab@@', 'c'])
-  assert 'pieces of words' in why()

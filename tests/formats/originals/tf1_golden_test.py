@@ -43,16 +43,8 @@ def read(path, file: goldens.Golden, prefix: str):
 
 
 @pytest.mark.parametrize('name', ['bi_memory', 'odd_clamp', 'tied_bias'])
+@mutation("untie_r=len(shape(state, f'{NET}/r_w_bias')) == 3", 'untie_r=True', case='tied_bias')
 @mutation(
-  'tf1: tied biases of XLNet are read as those of each layer',
-  'bertjax/formats/originals/xlnet.py',
-  "untie_r=len(shape(state, f'{NET}/r_w_bias')) == 3",
-  'untie_r=True',
-  case='tied_bias',
-)
-@mutation(
-  'xlnet: text that runs backwards counts its distances forwards',
-  'bertjax/models/xlnet.py',
   "direction_B = batch.get('direction_B')",
   "direction_B = abs(batch['direction_B']) if 'direction_B' in batch else None",
   case='bi_memory',

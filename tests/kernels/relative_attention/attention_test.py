@@ -13,122 +13,45 @@ from bertjax.kernels.relative_attention import relative_attention, xla_chunked
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
-MUTATED = 'bertjax/kernels/relative_attention/reference.py'
-
+mutation('- (plan.tile.queries - 1)\n  distance =', '- plan.tile.queries\n  distance =')
 mutation(
-  'gpu: a tile lies one row further in the table',
-  '- (plan.tile.queries - 1)\n  distance =',
-  '- plan.tile.queries\n  distance =',
-  file='bertjax/kernels/relative_attention/gpu/tile.py',
+  'kept, grow = tile_lib.kept(x, plan, t0, s0),', 'kept, grow = tile_lib.kept(x, plan, t0, s0 + 1),'
 )
+mutation('total = total * fade + jnp', 'total = total + jnp')
+mutation('pad(flat(x[:, block:]), block, 0)', 'pad(flat(x[:, block:]), 0, block)')
+mutation('jnp.where(back_B, 0.0, part_BXNR)', 'part_BXNR')
 mutation(
-  'gpu: the backward pass drops other probabilities than the forward pass',
-  'kept, grow = tile_lib.kept(x, plan, t0, s0),',
-  'kept, grow = tile_lib.kept(x, plan, t0, s0 + 1),',
-  file='bertjax/kernels/relative_attention/gpu/backward.py',
-)
-mutation(
-  'gpu: the sum is not faded when a larger score comes',
-  'total = total * fade + jnp',
-  'total = total + jnp',
-  file='bertjax/kernels/relative_attention/gpu/forward.py',
-)
-mutation(
-  'gpu: neighbouring diagonals do not overlap',
-  'pad(flat(x[:, block:]), block, 0)',
-  'pad(flat(x[:, block:]), 0, block)',
-  file='bertjax/kernels/relative_attention/gpu/backward.py',
-)
-mutation(
-  'gpu: rows that run backwards give their slopes to the others',
-  'jnp.where(back_B, 0.0, part_BXNR)',
-  'part_BXNR',
-  file='bertjax/kernels/relative_attention/gpu/backward.py',
-)
-mutation(
-  'attention: the shift starts a column early',
   'flat[..., queries - 1 : queries - 1 + queries * (width - 1)]',
   'flat[..., queries - 2 : queries - 2 + queries * (width - 1)]',
-  file='bertjax/kernels/relative_attention/distance_tables.py',
 )
 mutation(
-  'attention: rows that run backwards keep their distances',
   'reverse_B = direction_B.reshape((-1,) + (1,) * table.ndim) < 0',
   'reverse_B = direction_B.reshape((-1,) + (1,) * table.ndim) < -1',
-  file='bertjax/kernels/relative_attention/distance_tables.py',
 )
 mutation(
-  'attention: same and other segment swapped',
   'jnp.where(other_BTS[:, None], either_2BNT1[1], either_2BNT1[0])',
   'jnp.where(other_BTS[:, None], either_2BNT1[0], either_2BNT1[1])',
 )
 mutation(
-  'attention: blocks of queries drop as if they were the first',
   'query += jnp.asarray(place.first).astype(jnp.uint32)',
   'query += jnp.asarray(0).astype(jnp.uint32)',
 )
+mutation('key += jnp.uint32(place.low)', 'key += jnp.uint32(0)')
+mutation('* jnp.uint32(place.keys) + key', '* jnp.uint32(shape[2]) + key')
+mutation('found, relative = [0] if self.mask.causal', 'found, relative = [1] if self.mask.causal')
+mutation('min(high, last - near + 1)', 'min(high, last - near)')
+mutation('max(first - window + 1, 0)', 'max(first - window + 2, 0)')
+mutation('jnp.abs(distance_TS) < mask.window', 'jnp.abs(distance_TS) <= mask.window')
+mutation('found += [last] if last > 1 - self.q_BTNH.shape[1] else []', 'found += []')
+mutation('pltpu.roll(x, width - block + 1, 1, stride=1', 'pltpu.roll(x, width - block, 1, stride=1')
+mutation('y_scr[...] = y_scr[...] * fade + dot', 'y_scr[...] = y_scr[...] + dot')
 mutation(
-  'attention: a run of keys drops as if it were the first',
-  'key += jnp.uint32(place.low)',
-  'key += jnp.uint32(0)',
-)
-mutation(
-  'attention: dropout counts the keys of a run alone',
-  '* jnp.uint32(place.keys) + key',
-  '* jnp.uint32(shape[2]) + key',
-)
-mutation(
-  'attention: causal queries do not see themselves',
-  'found, relative = [0] if self.mask.causal',
-  'found, relative = [1] if self.mask.causal',
-  file='bertjax/kernels/relative_attention/operands.py',
-)
-mutation(
-  'attention: a run of keys ends too early',
-  'min(high, last - near + 1)',
-  'min(high, last - near)',
-  file='bertjax/kernels/relative_attention/xla_chunked.py',
-)
-mutation(
-  'attention: the keys of a window begin too late',
-  'max(first - window + 1, 0)',
-  'max(first - window + 2, 0)',
-  file='bertjax/kernels/relative_attention/xla_chunked.py',
-)
-mutation(
-  'attention: a window one wider',
-  'jnp.abs(distance_TS) < mask.window',
-  'jnp.abs(distance_TS) <= mask.window',
-)
-mutation(
-  'attention: a table that ends at 0 does not hide later keys',
-  'found += [last] if last > 1 - self.q_BTNH.shape[1] else []',
-  'found += []',
-  file='bertjax/kernels/relative_attention/operands.py',
-)
-mutation(
-  'tpu kernel: tiles turned by one row less',
-  'pltpu.roll(x, width - block + 1, 1, stride=1',
-  'pltpu.roll(x, width - block, 1, stride=1',
-  file='bertjax/kernels/relative_attention/tpu/tile.py',
-)
-mutation(
-  'tpu kernel: what was kept is not scaled when a larger score comes',
-  'y_scr[...] = y_scr[...] * fade + dot',
-  'y_scr[...] = y_scr[...] + dot',
-  file='bertjax/kernels/relative_attention/tpu/forward.py',
-)
-mutation(
-  'tpu kernel: dropout counts padded keys',
   '(head * shape.queries + t_bb) * shape.keys + s_bb',
   '(head * shape.queries + t_bb) * (shape.keys + 1) + s_bb',
-  file='bertjax/kernels/relative_attention/tpu/tile.py',
 )
 mutation(
-  'tpu kernel: no gradient of the distance through the queries',
   'parts[layout.W] = dot(by_distance, tile.r_2b, (1, 0))',
   'parts[layout.W] = 0 * dot(by_distance, tile.r_2b, (1, 0))',
-  file='bertjax/kernels/relative_attention/tpu/backward.py',
 )
 
 # Largest error over the largest value: some roundings of float32, and of bfloat16 (2^-8).
@@ -174,10 +97,8 @@ PAIRS = [
 
 @pytest.mark.parametrize('impl, name', PAIRS, indirect=['impl'])
 @mutation(
-  'gpu: columns behind a head of 41 are read',
   'inside = jnp.broadcast_to(column < plan.size,',
   'inside = jnp.broadcast_to(column < plan.padded,',
-  file='bertjax/kernels/relative_attention/gpu/tile.py',
   case='gpu-transformer_xl_head41',
 )
 def test_equals_the_formula_in_float64(impl, name):

@@ -10,26 +10,12 @@ from mutation import mutation
 from bertjax.kernels.relative_attention import block_sparsity
 from bertjax.kernels.relative_attention.operands import Mask
 
-MUTATED = 'bertjax/kernels/relative_attention/block_sparsity.py'
+mutation('of_k(jnp.min, mask.order_k_BS, _FAR)\n', 'of_k(jnp.min, mask.order_k_BS, _FAR) + 1\n')
+mutation('(least_IJ < mask.window))[None]', '(least_IJ < 2 * mask.window))[None]')
+mutation('(least_IJ < mask.window))[None]', '(least_IJ < mask.window - block_k))[None]')
 
-mutation(
-  'blocks: the last block of a causal row is not visited',
-  'of_k(jnp.min, mask.order_k_BS, _FAR)\n',
-  'of_k(jnp.min, mask.order_k_BS, _FAR) + 1\n',
-)
-mutation(
-  'blocks: blocks behind the window are visited',
-  '(least_IJ < mask.window))[None]',
-  '(least_IJ < 2 * mask.window))[None]',
-)
-mutation(
-  'blocks: a block of the window is left out',
-  '(least_IJ < mask.window))[None]',
-  '(least_IJ < mask.window - block_k))[None]',
-)
-
-mutation('blocks: a window hides nothing', 'may_BIJ &= inside_BIJ', 'pass')
-mutation('blocks: blocks of later keys are visited', 'may_BIJ &= (most_IJ >= near)[None]', 'pass')
+mutation('may_BIJ &= inside_BIJ', 'pass')
+mutation('may_BIJ &= (most_IJ >= near)[None]', 'pass')
 
 TIDY = ('bert', 'transformer_xl', 'alibi')
 

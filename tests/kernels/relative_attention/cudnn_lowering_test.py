@@ -79,13 +79,7 @@ def test_lowers_to_cudnn_and_holds_no_scores(said):
   assert not [shape for shape in shapes if shape.count(210) > 1]
 
 
-@mutation(
-  'cudnn: axes of one device are left to XLA',
-  'bertjax/kernels/relative_attention/api.py',
-  'single=impl not in KERNELS',
-  'single=False',
-  case='True-sizes2',
-)
+@mutation('single=impl not in KERNELS', 'single=False', case='True-sizes2')
 @pytest.mark.parametrize('sizes', [
   dict(data=4), dict(data=4, tensor=2), dict(data=4, fsdp=1, tensor=1),
 ])  # fmt: skip

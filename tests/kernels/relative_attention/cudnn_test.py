@@ -16,8 +16,6 @@ from bertjax.kernels import relative_attention as ra
 from bertjax.kernels.relative_attention.gpu import cudnn
 from bertjax.kernels.relative_attention.operands import Operands
 
-MUTATED = 'bertjax/kernels/relative_attention/gpu/cudnn.py'
-
 KINDS: dict[str, dict[str, Any]] = {
   'bidirectional': {},
   'causal': dict(causal=True),
@@ -64,16 +62,17 @@ def check(built: cases.Built) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize('kind', KINDS)
-@mutation('cudnn: the scale is always that of the head size', 'scale=x.scale,', '', case='scaled')
 @mutation(
-  'cudnn: keys are as long as queries',
+  'scale=x.scale,', '', file='bertjax/kernels/relative_attention/gpu/cudnn.py', case='scaled'
+)
+@mutation(
   'key_value_seq_lengths=jnp.maximum(keys_B, 1)',
   'key_value_seq_lengths=jnp.maximum(queries_B, 1)',
   case='another text',
 )
-@mutation('cudnn: a window one wider', '(mask.window - 1, 0)', '(mask.window, 0)')
-@mutation('cudnn: a causal mask is forgotten', 'is_causal=mask.causal,', 'is_causal=False,')
-@mutation('cudnn: padding is attended to', 'key_value_seq_lengths=jnp.maximum(keys_B, 1),', '')
+@mutation('(mask.window - 1, 0)', '(mask.window, 0)')
+@mutation('is_causal=mask.causal,', 'is_causal=False,')
+@mutation('key_value_seq_lengths=jnp.maximum(keys_B, 1),', '')
 def test_the_call_means_what_the_mask_says(monkeypatch, kind):
   monkeypatch.setattr(cudnn, 'LIBRARY', 'xla')
   for dtype in (jnp.float32, jnp.bfloat16)[: 1 if kind == 'itself' else 2]:
@@ -110,13 +109,9 @@ def careless(lengths: list):
   return attention
 
 
-@mutation(
-  'cudnn: what the library leaves in padding is returned',
-  'return _only(y_BTNH, real_BT)',
-  'return y_BTNH',
-)
-@mutation('cudnn: gradients of padded keys go on', '_only(x.k_BSNH, real_BS),', 'x.k_BSNH,')
-@mutation('cudnn: gradients of padded queries go on', '_only(x.q_BTNH, real_BT),', 'x.q_BTNH,')
+@mutation('return _only(y_BTNH, real_BT)', 'return y_BTNH')
+@mutation('_only(x.k_BSNH, real_BS),', 'x.k_BSNH,')
+@mutation('_only(x.q_BTNH, real_BT),', 'x.q_BTNH,')
 def test_what_the_library_leaves_in_padding_goes_nowhere(monkeypatch):
   built, lengths = build(**KINDS['window']), []
   monkeypatch.setattr(jax.nn, 'dot_product_attention', careless(lengths))
@@ -157,7 +152,7 @@ VECTOR = np.ones((1, 8), np.int32)
   (dict(window=3), 'got 3 to both sides'),
   (dict(causal=True, memory=4), 'no memory under a causal mask, got 8 queries and 12 keys'),
 ])  # fmt: skip
-@mutation('cudnn: packed rows are taken for whole ones', 'if not mask.whole:', 'if False:')
+@mutation('if not mask.whole:', 'if False:')
 def test_refuses_what_the_library_cannot_say(operands, why):
   assert refused() is None
   assert refused(relative=ra.Relative(scale=1.0)) is None
@@ -174,12 +169,7 @@ def test_what_a_gpu_takes(monkeypatch, capability, size, taken):
   assert (refused(size=size) is None) == taken
 
 
-@mutation(
-  'cudnn: chosen without being named',
-  "gpu='gpu.forward', cudnn",
-  "gpu='gpu.cudnn', cudnn",
-  file='bertjax/kernels/relative_attention/api.py',
-)
+@mutation("gpu='gpu.forward', cudnn", "gpu='gpu.cudnn', cudnn")
 def test_it_is_named_or_not_used(monkeypatch):
   """The name runs it or says why not; without one a GPU has our kernel."""
   from bertjax.kernels.relative_attention.gpu import forward

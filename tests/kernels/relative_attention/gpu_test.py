@@ -18,8 +18,6 @@ from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tuning import Entry, Tile, using
 
-MUTATED = 'bertjax/kernels/relative_attention/gpu/tile.py'
-
 ONES = ra.Mask(np.ones((1, 4), np.int32), np.ones((1, 4), np.int32))
 
 
@@ -47,7 +45,6 @@ def lowered(case: cases.Case) -> str:
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('name', ['bert', 'transformer_xl_head41', 't5', 'longformer', 'all'])
 @mutation(
-  'gpu: scores of a whole row in memory',
   'shape = (batch, heads, programs, tile.queries, tile.keys + 4)',
   'shape = (batch, heads, plan.queries, tile.queries, plan.keys)',
 )
@@ -71,18 +68,8 @@ def tiles(stages: int) -> Entry:
   [('bert', [3, 3, 3]), ('t5', [3, 3, 3, 1]), ('transformer_xl_head41', [1, 1, 1, 1])],
   ids=['bert', 't5', 'transformer_xl'],
 )
-@mutation(
-  'gpu: loads of the buffer are moved ahead of the stores that they wait for',
-  'num_stages=1 if buffer else tile.stages',
-  'num_stages=tile.stages',
-  case='t5',
-)
-@mutation(
-  'gpu: no kernel is pipelined as deep as its tile says',
-  'num_stages=1 if buffer else tile.stages',
-  'num_stages=1 if buffer else 2',
-  case='bert',
-)
+@mutation('num_stages=1 if buffer else tile.stages', 'num_stages=tile.stages', case='t5')
+@mutation('num_stages=1 if buffer else tile.stages', 'num_stages=1 if buffer else 2', case='bert')
 def test_kernels_are_pipelined_but_those_that_read_what_they_stored(name, ahead):
   """Triton's pipelining moves loads across the barrier that orders them after stores to the buffer
   of distances: a kernel that has one must not be pipelined. In this order: forward, queries, keys,
@@ -112,24 +99,9 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
   assert reason is None if taken else f'8.0 or above, got {capability}' in str(reason)
 
 
-@mutation(
-  'gpu: a GPU does not get its kernel',
-  'if kernel in KERNELS:',
-  "if kernel == 'tpu':",
-  file='bertjax/kernels/relative_attention/api.py',
-)
-@mutation(
-  'attention: a declined kernel is silent',
-  '_say_fallback(impl, str(declined))',
-  'pass',
-  file='bertjax/kernels/relative_attention/api.py',
-)
-@mutation(
-  'attention: a declined kernel is said in every layer',
-  '@functools.cache\ndef _say_fallback',
-  'def _say_fallback',
-  file='bertjax/kernels/relative_attention/api.py',
-)
+@mutation('if kernel in KERNELS:', "if kernel == 'tpu':")
+@mutation('_say_fallback(impl, str(declined))', 'pass')
+@mutation('@functools.cache\ndef _say_fallback', 'def _say_fallback')
 def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch, caplog):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
 

@@ -18,8 +18,6 @@ from bertjax.kernels.relative_attention import (
   visible,
 )
 
-MUTATED = 'bertjax/kernels/relative_attention/reference.py'
-
 
 def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | None]:
   """Any mask that `Mask` can say, and any `near`."""
@@ -42,18 +40,11 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
 
 @pytest.mark.parametrize('queries, memory', [(11, 0), (8, 7), (1, 5)])
 @mutation(
-  'mask: global keys are not seen from afar',
   'near_BTS | mask.global_q_BT[:, :, None] | mask.global_k_BS[:, None, :]',
   'near_BTS | mask.global_q_BT[:, :, None]',
 )
-@mutation(
-  'mask: a causal one hides nothing', '    near = 0 if near is None else max(near, 0)', '    pass'
-)
-@mutation(
-  'mask: a key of the same order is seen',
-  'mask.order_q_BT[:, :, None] > mask',
-  'mask.order_q_BT[:, :, None] >= mask',
-)
+@mutation('    near = 0 if near is None else max(near, 0)', '    pass')
+@mutation('mask.order_q_BT[:, :, None] > mask', 'mask.order_q_BT[:, :, None] >= mask')
 def test_random_vectors_equal_brute_force(queries, memory):
   rng, shares = np.random.default_rng(queries), []
   for _ in range(40):
@@ -98,9 +89,7 @@ def original_mask(rng, half: int, perm: int, memory: int):
 
 @pytest.mark.parametrize('half, perm, memory', [(16, 16, 0), (16, 16, 9), (16, 4, 9), (24, 8, 5)])
 @mutation(
-  'mask: a query sees itself in every example',
-  'ahead_BTS |= (distance_TS == 0)[None]',
-  'ahead_BTS = ahead_BTS & (distance_TS != 0)[None]',
+  'ahead_BTS |= (distance_TS == 0)[None]', 'ahead_BTS = ahead_BTS & (distance_TS != 0)[None]'
 )
 def test_xlnet_permutations_are_orders(half, perm, memory):
   for seed in range(5):
@@ -115,10 +104,8 @@ def test_xlnet_permutations_are_orders(half, perm, memory):
 
 @pytest.mark.parametrize('name', arg_specs.SHAPES)
 @mutation(
-  'shapes: halves of a permutation see each other',
   'return order + half * (reuse + 1), before + half * (reuse + 1)',
   'return order + half * reuse // 2, before + half * reuse // 2',
-  file='bertjax/kernels/relative_attention/arg_specs.py',
 )
 def test_shapes_hold_what_their_sources_say(name):
   """The operation takes it; every query sees a key; the share of the visible ones is that of the
@@ -148,17 +135,10 @@ def test_shapes_hold_what_their_sources_say(name):
 
 @pytest.mark.parametrize('both_ways', [True, False])
 @pytest.mark.parametrize('buckets, furthest', [(32, 128), (16, 300), (64, 2048)])
+@mutation('np.where(distance < 0, buckets, 0)', 'np.where(distance > 0, buckets, 0)')
 @mutation(
-  'tables: later keys in the lower half of the buckets',
-  'np.where(distance < 0, buckets, 0)',
-  'np.where(distance > 0, buckets, 0)',
-  file='bertjax/kernels/relative_attention/distance_tables.py',
-)
-@mutation(
-  'tables: buckets a little narrower',
   'np.float32(math.log(furthest / exact)) * np.float32(buckets - exact)',
   'math.log(furthest / exact) * (buckets - exact + 0.01)',
-  file='bertjax/kernels/relative_attention/distance_tables.py',
 )
 def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
   distance_R = distance_tables.distances(3000, 4000)
@@ -170,12 +150,7 @@ def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
 
 
 @pytest.mark.parametrize('heads', [1, 8, 12, 16, 20, 71, 112])
-@mutation(
-  'tables: extra slopes of ALiBi are not every second one',
-  'range(1, 2 * (heads - power), 2)',
-  'range(1, 1 + heads - power)',
-  file='bertjax/kernels/relative_attention/distance_tables.py',
-)
+@mutation('range(1, 2 * (heads - power), 2)', 'range(1, 1 + heads - power)')
 def test_alibi_equals_transformers(heads):
   """Theirs is slope * column, which differs from -slope * distance by a constant of the query."""
   queries, keys = 6, 40

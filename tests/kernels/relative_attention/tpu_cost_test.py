@@ -15,12 +15,7 @@ from mutation import mutation
 from bertjax.kernels.relative_attention import arg_specs
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
-mutation(
-  'tpu kernel: the estimate forgets that heads read the vectors again',
-  'bertjax/kernels/relative_attention/tpu/tile.py',
-  'shape.groups * bytes_of(q_info)',
-  'bytes_of(q_info)',
-)
+mutation('shape.groups * bytes_of(q_info)', 'bytes_of(q_info)')
 
 
 def pallas_calls(jaxpr):

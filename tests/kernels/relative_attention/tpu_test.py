@@ -39,12 +39,7 @@ def test_rotation_without_the_strided_one():
 
 
 @pytest.mark.full
-@mutation(
-  'tpu kernel: every device drops as the first one',
-  'bertjax/kernels/relative_attention/sharded.py',
-  'first = jax.lax.axis_index(across) * x.q_BTNH.shape[2]',
-  'first = 0',
-)
+@mutation('first = jax.lax.axis_index(across) * x.q_BTNH.shape[2]', 'first = 0')
 @pytest.mark.parametrize('sizes', [(2, 1, 2, 1), (1, 1, 2, 2)], ids=['tensor', 'sequence'])
 def test_a_mesh_changes_nothing(sizes):
   """Rows over two axes, heads over two; dropout counts rows and heads of the whole operation."""

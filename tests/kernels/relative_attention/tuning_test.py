@@ -11,8 +11,6 @@ from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
 from bertjax.tools.bench.parts import kernel_tune
 
-MUTATED = 'bertjax/tools/bench/parts/kernel_tune.py'
-
 TPU = {'timed': None, 'entries': [{'kernels': {'both': {'queries': 128, 'keys': 128}}}]}
 
 
@@ -23,12 +21,7 @@ def test_every_table_can_be_read_and_written(file):
   assert tuning.dump(tuning.parse(impl, data), data['timed']) == data
 
 
-@mutation(
-  'tiles: the length of a call is not looked at',
-  'in pairs[2:])',
-  'in pairs[2:3])',
-  file='bertjax/kernels/relative_attention/tuning/__init__.py',
-)
+@mutation('in pairs[2:])', 'in pairs[2:3])')
 def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(tuning, 'FOLDER', tmp_path)
   tuning.load.cache_clear()
@@ -80,12 +73,8 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
     tuning.load.__wrapped__('tpu', 'TPU v9')
 
 
-@mutation(
-  'tiles: the tuner leaves the depth as it is',
-  'for tile in depths(impl, best[kernel])',
-  'for tile in ()',
-)
-@mutation('tiles: the tuner keeps the slowest', 'if seconds < least:', 'if seconds > least:')
+@mutation('for tile in depths(impl, best[kernel])', 'for tile in ()')
+@mutation('if seconds < least:', 'if seconds > least:')
 def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
   start = dict.fromkeys(tuning.KERNELS['gpu'], Tile(32, 32))
   goal = dict(forward=(128, 64), queries=(64, 128), keys=(16, 64), diagonals=(64, 64))

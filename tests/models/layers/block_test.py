@@ -110,33 +110,15 @@ def layer(case, row, x, other, p, table):
 
 
 @pytest.mark.parametrize('case', CASES)
+@mutation('  if gated:\n', '  if not gated and False:\n', case='geglu')
+@mutation("if self.kind == 'layer_norm':", 'if True:', case='rms')
 @mutation(
-  'block: the gate is left out',
-  'bertjax/models/layers/block.py',
-  '  if gated:\n',
-  '  if not gated and False:\n',
-  case='geglu',
-)
-@mutation(
-  'norm: a root mean square takes the mean off',
-  'bertjax/models/layers/basic.py',
-  "if self.kind == 'layer_norm':",
-  'if True:',
-  case='rms',
-)
-@mutation(
-  'rotary: pairs are neighbours',
-  'bertjax/models/layers/attention.py',
   'first, second = jnp.split(x_BTNH.astype(jnp.float32), 2, -1)',
   'x = x_BTNH.astype(jnp.float32)\n  first, second = x[..., ::2], x[..., 1::2]',
   case='rotary',
 )
 @mutation(
-  'positions: the nearest bias first',
-  'bertjax/models/layers/positions.py',
-  '(BUCKETS, heads), init)[bucket_R].T',
-  '(BUCKETS, heads), init)[bucket_R[::-1]].T',
-  case='buckets',
+  '(BUCKETS, heads), init)[bucket_R].T', '(BUCKETS, heads), init)[bucket_R[::-1]].T', case='buckets'
 )
 def test_equals_a_plain_layer(case):
   rng = np.random.default_rng(0)

@@ -9,10 +9,8 @@ from mutation import mutation
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers import positions
 
-MUTATED = 'bertjax/models/layers/positions.py'
 
-
-@mutation('positions: sines and cosines in turn', 'if in_turn else', 'if not in_turn else')
+@mutation('if in_turn else', 'if not in_turn else')
 def test_sinusoids_are_those_of_the_originals():
   found = positions.sinusoids(np.array([3, 0, -2]), 8)
   assert found.shape == (3, 8)
@@ -26,9 +24,9 @@ def test_sinusoids_are_those_of_the_originals():
 
 @pytest.mark.parametrize('rate', [0.0, 0.5])
 @mutation(
-  'positions: the table is dropped by row',
   'row_B=jnp.zeros(1, jnp.uint32)',
   'row_B=noise.row_B[:1]',
+  file='bertjax/models/layers/positions.py',
 )
 def test_the_table_is_dropped_alike_for_all_rows_of_a_batch(rate):
   table = positions.DistanceTable(rate)

@@ -12,14 +12,10 @@ from bertjax.objectives import mlm
 from bertjax.train.step import accumulate, with_rows
 from bertjax.types import Context
 
-MUTATED = 'bertjax/models/layers/remat.py'
-
 
 @pytest.mark.parametrize('policy, products', [('none', 4), ('light', 4), ('dots', 5), ('full', 6)])
-@mutation(
-  'remat: light computes attention again', "light=('product', 'attention')", "light=('product',)"
-)
-@mutation('remat: dots keeps attention', "dots=('product',)", "dots=('product', 'attention')")
+@mutation("light=('product', 'attention')", "light=('product',)")
+@mutation("dots=('product',)", "dots=('product', 'attention')")
 def test_what_is_computed_again(policy, products):
   w = jnp.ones((8, 8))
 
@@ -35,10 +31,8 @@ def test_what_is_computed_again(policy, products):
 
 
 @mutation(
-  'remat: a product is not marked',
   "y_2d = keep(x_2d @ kernel.astype(self.dtype).reshape(rows, -1), 'product')",
   'y_2d = x_2d @ kernel.astype(self.dtype).reshape(rows, -1)',
-  file='bertjax/models/layers/basic.py',
 )
 def test_a_model_keeps_less_and_less():
   """The memory of a gradient, by XLA's analysis, and the products that it takes."""

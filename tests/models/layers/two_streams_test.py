@@ -6,15 +6,10 @@ import numpy as np
 from mutation import mutation
 from xlnet_cases import LENGTH, ROWS, SLOTS, make_batch
 
-from bertjax.models.layers.two_streams import make_slots, pick, seen_pairs, spread
+from bertjax.models.layers.two_streams import make_slots, pick, spread
 
 
-@mutation(
-  'xlnet: unused slots stand at column 0',
-  'bertjax/models/layers/two_streams.py',
-  '  at_BP = jnp.where(used_BP, column_BP, length)',
-  '  at_BP = column_BP',
-)
+@mutation('  at_BP = jnp.where(used_BP, column_BP, length)', '  at_BP = column_BP')
 def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
   rng = np.random.default_rng(0)
   batch = make_batch()
@@ -31,18 +26,3 @@ def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
   transpose = lambda f, at, d: jax.vjp(lambda z: f(z, slots), at)[1](d)[0]
   np.testing.assert_array_equal(transpose(spread, x, y), pick(y, slots))
   np.testing.assert_array_equal(transpose(pick, y, x), spread(x, slots))
-
-
-def test_pairs_are_counted_as_the_masks_say():
-  batch = make_batch()
-  hidden = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
-  real = batch['example_BT'] > 0
-  sees = ~hidden & real[:, :, None] & real[:, None, :]
-  content = sees | (np.eye(LENGTH, dtype=bool) & real[:, :, None])
-  query = sum(
-    sees[b, batch['target_pos_BP'][b, p]].sum()
-    for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True)
-  )
-  used = int(batch['weight_BP'].sum())
-  assert seen_pairs(batch, 0) == (content.sum(), query)
-  assert seen_pairs(batch, 10) == (content.sum() + 10 * real.sum(), query + 10 * used)

@@ -33,13 +33,7 @@ def batch_of(name: str):
 
 @pytest.mark.full
 @pytest.mark.parametrize('name', SYSTEMS)
-@mutation(
-  'model: the padding of the vocabulary has random vectors',
-  'bertjax/models/layers/basic.py',
-  '.at[size:].set(0)',
-  '',
-  case='bert',
-)
+@mutation('.at[size:].set(0)', '', case='bert')
 def test_rows_that_pad_begin_at_zero_and_have_no_gradient(name):
   """So that LAMB's trust ratio is that of the vocabulary alone."""
   module, model, path = SYSTEMS[name]

@@ -8,21 +8,10 @@ from bertjax.machine import malloc
 
 
 @pytest.mark.parametrize('name', bench.BENCHES)
-@mutation(
-  'bench: the threads of the collator share one arena',
-  'bertjax/bench.py',
-  "words and words[0] != 'input'",
-  'words',
-  case='input',
-)
+@mutation("words and words[0] != 'input'", 'words', case='input')
 def test_only_what_xla_computes_has_one_arena(name, monkeypatch):
   asked = []
   monkeypatch.setattr(malloc, 'huge_pages', lambda: asked.append('pages'))
   monkeypatch.setattr(malloc, 'one_arena', lambda: asked.append('arena'))
   bench.prepare_memory([name, '--calls=1'])
   assert asked == ['pages', 'arena'] * (name in ('kernel', 'step'))
-
-
-def test_help_asks_for_nothing(monkeypatch):
-  monkeypatch.setattr(malloc, 'huge_pages', lambda: pytest.fail('asked'))
-  bench.prepare_memory([])

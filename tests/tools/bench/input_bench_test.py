@@ -8,12 +8,7 @@ import pytest
 from mutation import mutation
 
 
-@mutation(
-  'bench input: every masking has a rate',
-  'bertjax/tools/bench/input.py',
-  "mask.rate if 'rate' in mask else recipes.BERT_MASK['rate']",
-  'mask.rate',
-)
+@mutation("mask.rate if 'rate' in mask else recipes.BERT_MASK['rate']", 'mask.rate')
 @pytest.mark.full
 @pytest.mark.parametrize('config', ['transformer_xl', 'xlnet'])
 def test_times_rows_that_follow_each_other(config):

@@ -35,12 +35,7 @@ def test_every_float_has_a_gradient():
   assert all(float(jnp.abs(s).max()) > 0 for s in slopes)
 
 
-@mutation(
-  'bench: a wrong implementation is timed',
-  'bertjax/tools/bench/parts/kernel_time.py',
-  'if not errors[impl] < TOLERANCE[dtype]:',
-  'if False:',
-)
+@mutation('if not errors[impl] < TOLERANCE[dtype]:', 'if False:')
 def test_a_wrong_implementation_is_not_timed(monkeypatch):
   monkeypatch.setitem(kernel_time.PRODUCT, 'cpu', 64)
   rate, first, second = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)

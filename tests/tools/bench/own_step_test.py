@@ -17,12 +17,7 @@ QUICK = ('bert', 'electra', 'ernie', 'xlnet')
 
 
 @pytest.mark.parametrize('name', in_tiers(systems.NAMES, set(systems.NAMES) - set(QUICK)))
-@mutation(
-  'bench: made-up text has no units, which ERNIE masks',
-  'bertjax/tools/bench/parts/synthetic.py',
-  'units=(starts[token_n].astype(np.uint8),)',
-  'units=()',
-)
+@mutation('units=(starts[token_n].astype(np.uint8),)', 'units=()')
 def test_a_synthetic_batch_has_all_that_the_step_reads(name):
   config = own_step.sized(systems.tiny(name), 2, 32)
   batch = synthetic_batch(config)
@@ -39,8 +34,3 @@ def test_the_vocabulary_is_the_configs_the_recipes_or_the_published_one():
   wide = importlib.import_module('configs.transformer_xl').get_config('wt103_base')
   sections.complete(wide)
   assert own_step.sized(wide, 2, 32).model.vocab_size == 267_736
-
-
-def test_refuses_rows_that_are_longer_than_the_position_table():
-  with pytest.raises(ValueError, match='at most .*, what the model has room for; got 9999'):
-    own_step.sized(systems.tiny('bert'), 2, 9999)

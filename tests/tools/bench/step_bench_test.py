@@ -20,12 +20,7 @@ def measured(store, *flags):
 
 
 @pytest.mark.full
-@mutation(
-  'bench step: padding counts as real tokens',
-  'bertjax/tools/bench/step.py',
-  "int(np.count_nonzero(batch['example_BT']))",
-  "batch['example_BT'].size",
-)
+@mutation("int(np.count_nonzero(batch['example_BT']))", "batch['example_BT'].size")
 def test_real_tokens_are_those_that_are_no_padding(rich_store):
   alone, packed = measured(rich_store), measured(rich_store, '--config.data.pack=8')
   assert alone['text'] == str(rich_store)

@@ -7,8 +7,6 @@ from mutation import mutation
 from bertjax.tools.preflight import buffers
 from bertjax.tools.preflight.buffers import Buffer
 
-MUTATED = 'bertjax/tools/preflight/buffers.py'
-
 # ruff: noqa: E501  (lines of a compiler)
 PROGRAM = textwrap.dedent("""\
   HloModule jit_train_step
@@ -60,15 +58,12 @@ ALL = [
 ]
 
 
+@mutation("    if f'/{_OURS}' in file:\n", '    if file:\n')
 @mutation(
-  'buffers: the line of a library is named', "    if f'/{_OURS}' in file:\n", '    if file:\n'
-)
-@mutation(
-  'buffers: values that take the place of others count too',
   'if any(offset < end and start < offset + size for start, end in taken):',
   'if (offset, offset + size) in taken:',
 )
-@mutation('buffers: the memory on the chip counts as HBM', 'size \\d+, page', 'size \\d+,.* page')
+@mutation('size \\d+, page', 'size \\d+,.* page')
 def test_the_largest_places_are_named_by_the_code_that_fills_them():
   """Of equal ones the number; without what lies over a larger one, arguments and fast memory."""
   assert buffers.largest(PROGRAM, ASSIGNMENT, 9) == ALL

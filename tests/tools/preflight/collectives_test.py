@@ -10,8 +10,6 @@ from bertjax import sharding
 from bertjax.tools.preflight import traffic
 from bertjax.tools.preflight.collectives import Collective, collectives
 
-MUTATED = 'bertjax/tools/preflight/collectives.py'
-
 MESH = dict(data=2, fsdp=2, tensor=2)
 PROGRAM = """HloModule test
 
@@ -52,9 +50,8 @@ ENTRY %main (a: f32[64], b: bf16[8,8]) -> f32[64] {
 """
 
 
-@mutation('collectives: a loop counts once', 'counts[key] += times', 'counts[key] += 1')
+@mutation('counts[key] += times', 'counts[key] += 1')
 @mutation(
-  'collectives: the order of the chips is not looked at',
   'ids = ids.transpose([int(n) for n in counted[4].split',
   "ids = ids.transpose([int(n) for n in '0,1,2'.split",
 )
@@ -108,16 +105,8 @@ ENTRY %main (w: bf16[8,64], x: bf16[64,64]) -> bf16[64,16] {
 """  # noqa: E501
 
 
-@mutation(
-  'collectives: one that runs beside computations counts in each of them',
-  "elif 'async_collective_fusion_config' in x.rest and not starts:",
-  'elif False:',
-)
-@mutation(
-  'collectives: axes that a program names are not looked at',
-  'slice(None) if axis in within else 0',
-  'slice(None)',
-)
+@mutation("elif 'async_collective_fusion_config' in x.rest and not starts:", 'elif False:')
+@mutation('slice(None) if axis in within else 0', 'slice(None)')
 def test_counts_what_runs_beside_computations_where_it_starts():
   gathered = Collective('all-gather', ('tensor',), 4, 'bf16', 1, 64 * 64 * 2)
   scattered = Collective('reduce-scatter', ('tensor',), 4, 'bf16', 1, 64 * 64 * 2)

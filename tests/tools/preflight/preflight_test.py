@@ -17,8 +17,6 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.tools.preflight import checking, topology
 from configs import bert
 
-MUTATED = 'bertjax/tools/preflight/topology.py'
-
 
 @pytest.mark.parametrize('name', ['v99:2x2', 'v5e', 'v5e:4', '4x4', 'v5e:4x4x4x4'])
 def test_an_unknown_slice_is_refused(name):
@@ -27,9 +25,9 @@ def test_an_unknown_slice_is_refused(name):
 
 
 @mutation(
-  'preflight: an error of ours is shown as a missing libtpu',
   'except RuntimeError as error:',
   'except Exception as error:',
+  file='bertjax/tools/preflight/topology.py',
 )
 def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeypatch):
   pytest.importorskip('libtpu')
@@ -41,9 +39,9 @@ def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeyp
 
 
 @mutation(
-  'preflight: without libtpu there is a traceback',
   'except RuntimeError as error:',
   'except NotImplementedError as error:',
+  file='bertjax/tools/preflight/topology.py',
 )
 def test_without_libtpu_it_is_asked_for(monkeypatch):
   def absent(**names):
@@ -70,10 +68,7 @@ def preflight(*flags: str) -> subprocess.CompletedProcess:
 
 
 @mutation(
-  'preflight: the mesh that is typed is not taken',
-  'bertjax/preflight.py',
-  'config.mesh.update(sharding.typed_mesh(_MESH.value))',
-  'sharding.typed_mesh(_MESH.value)',
+  'config.mesh.update(sharding.typed_mesh(_MESH.value))', 'sharding.typed_mesh(_MESH.value)'
 )
 def test_a_mesh_is_typed():
   size = ('--topology=v5e:4x4', '--estimate', '--batch_size=64', '--length=64')
@@ -96,8 +91,6 @@ def test_one_size_without_the_other_is_refused():
 
 @pytest.mark.full
 @mutation(
-  'preflight: the kernel is compiled for another kind of TPU',
-  'bertjax/tools/preflight/compiled_step.py',
   'relative_attention.default(impl), tpu_forward.compiled_for(kind):',
   'relative_attention.default(impl):',
 )
@@ -157,7 +150,6 @@ def test_the_estimate_is_within_a_tenth_of_the_compiler():
 
 
 @mutation(
-  'preflight: two compile at once',
   'with locks.in_turn(path, lambda holder: say(',
   'with locks.in_turn(path.with_suffix(str(os.getpid())), lambda holder: say(',
 )

@@ -7,8 +7,6 @@ from mutation import mutation
 
 from bertjax.tools.preflight import hlo, topology, traffic
 
-MUTATED = 'bertjax/tools/preflight/traffic.py'
-
 # Three runs of a body that reads one [1, 1024] slice of a stack, calls a kernel and keeps the rest
 # on the chip; then a copy to the chip.
 PROGRAM = """HloModule test
@@ -58,18 +56,12 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 """  # noqa: E501
 
 
-@mutation('traffic: a scanned body counts once', '{key: times * value for', '{key: value for')
+@mutation('{key: times * value for', '{key: value for')
 @mutation(
-  'traffic: a slice reads the whole',
   "if user.opcode in ('dynamic-slice', 'slice', 'gather') and",
   "if user.opcode in ('slice', 'gather') and",
 )
-@mutation(
-  'traffic: what stays on the chip counts',
-  'bertjax/tools/preflight/hlo.py',
-  ' if not array.on_chip)',
-  ')',
-)
+@mutation(' if not array.on_chip)', ')')
 def test_counts_a_program_by_hand():
   body = 4096 + 100 + 4096  # the slice, the kernel, the part that is updated
   outside = 2048 + 2048  # the copy's source and what tanh writes
@@ -108,17 +100,8 @@ ENTRY %main (q: bf16[16,64], m: s32[3], s: f32[4,256], i: s32[]) -> bf16[64,16] 
 """  # noqa: E501
 
 
-@mutation(
-  'traffic: tiles are not whole',
-  'bertjax/tools/preflight/hlo.py',
-  'sizes[axis] = -(-sizes[axis] // unit) * unit',
-  'pass',
-)
-@mutation(
-  'traffic: the estimate of a kernel stays as it is',
-  'rest = _ESTIMATE.sub(',
-  "rest = re.compile('(no)such').sub(",
-)
+@mutation('sizes[axis] = -(-sizes[axis] // unit) * unit', 'pass')
+@mutation('rest = _ESTIMATE.sub(', "rest = re.compile('(no)such').sub(")
 def test_counts_what_the_chip_stores():
   head, turned, vector, row = 16 * 64 * 2, 64 * 16 * 2, 3 * 4, 256 * 4
   found = traffic.account(PADDED)
@@ -166,12 +149,8 @@ ENTRY %main (x: bf16[4,8,128], w: bf16[4,8,128]) -> f32[32,8] {
 """
 
 
-@mutation(
-  'traffic: what a fusion within a fusion renames is free',
-  "user.opcode == 'bitcast' or _renames(computations, user)",
-  "user.opcode == 'bitcast'",
-)
-@mutation('traffic: what leaves a fusion as it came is free', 'if body[name].root:', 'if False:')
+@mutation("user.opcode == 'bitcast' or _renames(computations, user)", "user.opcode == 'bitcast'")
+@mutation('if body[name].root:', 'if False:')
 def test_a_fusion_within_a_fusion_reads_what_it_is_given():
   whole, part, product = 4 * 8 * 128 * 2, 8 * 128 * 2, 32 * 8 * 4
   assert traffic.account(NESTED).bytes == 2 * whole + whole + part + product

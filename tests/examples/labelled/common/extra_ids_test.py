@@ -7,8 +7,6 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import extra_ids
 
-MUTATED = 'bertjax/examples/labelled/common/extra_ids.py'
-
 
 def config(*extra, language='', languages=('de', 'en', 'fr')):
   data = dict(language=language, languages=languages)
@@ -16,7 +14,6 @@ def config(*extra, language='', languages=('de', 'en', 'fr')):
 
 
 @mutation(
-  'extra ids: an evaluation is in the language of training',
   "    said = language or config.data.get('language', '')",
   "    said = config.data.get('language', '')",
 )
@@ -44,25 +41,17 @@ def test_other_models_need_no_language_and_roles_are_0():
   ],
   ids=['none', 'unknown', 'number', 'unnamed'],
 )
-@mutation(
-  'extra ids: the table has rows for any number',
-  '  if int(said) >= rows:',
-  '  if False:',
-  case='number',
-)
+@mutation('  if int(said) >= rows:', '  if False:', case='number')
 def test_a_language_that_is_needed_or_unknown_is_said(fields, said):
   with pytest.raises(UserError, match=said):
     extra_ids.ids(config(('language', 3), **fields))
 
 
 @mutation(
-  'extra ids: words are cut by the rules of the language of training',
   "  said = language or config.data.get('language', '')\n  languages",
   "  said = config.data.get('language', '')\n  languages",
 )
-@mutation(
-  'extra ids: a number names no language', '    return languages[int(said)]', "    return 'en'"
-)
+@mutation('    return languages[int(said)]', "    return 'en'")
 def test_a_number_is_the_language_of_that_name():
   c = config(language='en')
   assert extra_ids.name(c) == 'en' and extra_ids.name(c, 'de') == extra_ids.name(c, '0') == 'de'

@@ -12,8 +12,6 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import text
 
-MUTATED = 'bertjax/examples/labelled/common/from_config.py'
-
 LANGUAGES = ('en', 'fr')
 TEXT = "L'homme qu'il a vu."
 
@@ -38,9 +36,7 @@ def config():
   return c
 
 
-@mutation(
-  'labelled: a model is judged without labels', "if judged and 'unlabelled' in given:", 'if False:'
-)
+@mutation("if judged and 'unlabelled' in given:", 'if False:')
 def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
   (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
   c = config()
@@ -52,9 +48,7 @@ def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
 
 
 @mutation(
-  'labelled: every language is cut by the rules of the one that is learned',
-  'vocabulary = vocabulary_of(config, store, language)',
-  'vocabulary = vocabulary_of(config, store)',
+  'vocabulary = vocabulary_of(config, store, language)', 'vocabulary = vocabulary_of(config, store)'
 )
 def test_texts_of_a_file_are_cut_by_its_language(vocabulary, store, tmp_path):
   (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))

@@ -9,8 +9,6 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import questions
 from bertjax.examples.labelled.common.questions import Question, Where
 
-MUTATED = 'bertjax/examples/labelled/common/questions.py'
-
 ONE = Where('text', 'ask', ('list',), 'right')
 
 
@@ -20,7 +18,6 @@ def read(path, text, form='columns', where=ONE):
 
 
 @mutation(
-  'questions: of several columns the first alone is read',
   'choices = [value(name) for name in where.choices]',
   'choices = [value(name) for name in where.choices[:1]]',
 )
@@ -46,9 +43,8 @@ def test_pairs_are_context_and_question_with_choice():
   assert questions.pairs(cloze)[1] == whole
 
 
-@mutation("questions: a choice of RACE follows the question's blank", "right, blank='_')", 'right)')
+@mutation("right, blank='_')", 'right)')
 @mutation(
-  'questions: an article of RACE has one question',
   'enumerate(zip(questions, options, answers, strict=True), 1)',
   'enumerate([*zip(questions, options, answers, strict=True)][:1], 1)',
 )

@@ -13,8 +13,6 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import records
 
-MUTATED = 'bertjax/examples/labelled/common/records.py'
-
 NAMES = ('id', 'text', 'label')
 ROWS = [('1', 'a "b", c', 'good'), ('2', "d'e\u4e2d", 'bad'), ('3', '', 'good')]
 
@@ -47,7 +45,6 @@ FILES = {
 
 @pytest.mark.parametrize('name', FILES)
 @mutation(
-  'labelled: TSV has quotes',
   "(n, line.rstrip('\\r\\n').split('\\t'))",
   "(n, line.rstrip('\\r\\n').replace('\"', '').split('\\t'))",
   case='a.tsv',
@@ -68,11 +65,7 @@ def test_a_table_without_a_header_is_given_one(tmp_path):
 COLA = ('source', 'label', 'mark', 'sentence')
 
 
-@mutation(
-  'labelled: a header that a file has of its own is a line of it',
-  'own = not header or {*columns} <= {*row}',
-  'own = not header',
-)
+@mutation('own = not header or {*columns} <= {*row}', 'own = not header')
 def test_a_file_with_a_header_of_its_own_is_read_by_it(tmp_path):
   (tmp_path / 'train.tsv').write_text('gj04\t1\t\tKim sleeps.\nbc01\t0\t*\tSleeps Kim.\n')
   (tmp_path / 'test.tsv').write_text('index\tsentence\n0\tKim slept.\n1\tA sentence.\n')
@@ -133,11 +126,7 @@ def test_what_is_wrong_is_named(tmp_path, name):
     list(records.read(str(tmp_path / name), ('text', 'label')))
 
 
-@mutation(
-  'records: half of a surrogate pair is text',
-  'json.dumps(value, ensure_ascii=False).encode()',
-  'json.dumps(value)',
-)
+@mutation('json.dumps(value, ensure_ascii=False).encode()', 'json.dumps(value)')
 @pytest.mark.parametrize('kind', [str, str.encode], ids=['text', 'bytes'])
 def test_a_whole_surrogate_pair_is_a_character(kind):
   text = r'["\uD83D\ude00", "\u00e9"]'
@@ -147,12 +136,7 @@ def test_a_whole_surrogate_pair_is_a_character(kind):
 
 
 @pytest.mark.parametrize('name, data', [('a.csv', 'text\nx\n""\ny\n'), ('a.tsv', 'text\nx\n\ny\n')])
-@mutation(
-  'records: an empty text alone in its row is left out',
-  'len(names) != 1)',
-  'True)',
-  case='a.csv-text\\nx\\n""\\ny\\n',
-)
+@mutation('len(names) != 1)', 'True)', case='a.csv-text\\nx\\n""\\ny\\n')
 def test_an_empty_text_is_a_row_where_it_is_the_only_column(tmp_path, name, data):
   (tmp_path / name).write_text(data)
   found = [record.values['text'] for record in records.read(str(tmp_path / name), ('text',))]

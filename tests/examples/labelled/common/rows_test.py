@@ -12,8 +12,6 @@ from bertjax.examples import loader
 from bertjax.examples.labelled.common.parts import with_cls_last
 from bertjax.examples.labelled.common.rows import Rows
 
-MUTATED = 'bertjax/examples/labelled/common/rows.py'
-
 
 class Store:
   special = dict(pad=7)
@@ -39,11 +37,7 @@ def labels(batch):
   return batch['label_BG'][:, 0].tolist()
 
 
-@mutation(
-  'labelled: rows have no language',
-  'position=0, **self.extra_ids)',
-  'position=0)',
-)
+@mutation('position=0, **self.extra_ids)', 'position=0)')
 def test_all_tokens_have_the_id_of_a_further_table_that_their_file_has(rows):
   served = dataclasses.replace(rows, extra_ids=dict(language=2, role=0))
   for batch in (served.batch(np.arange(8), True), served.template()):
@@ -53,11 +47,7 @@ def test_all_tokens_have_the_id_of_a_further_table_that_their_file_has(rows):
   assert (served.batch(np.arange(8), True)['language_BT'] == 2).all()
 
 
-@mutation(
-  'labelled: every epoch has the same order',
-  'counter_rng.root(self.seed, _SITE), epoch)',
-  'counter_rng.root(self.seed, _SITE), 0)',
-)
+@mutation('counter_rng.root(self.seed, _SITE), epoch)', 'counter_rng.root(self.seed, _SITE), 0)')
 def test_an_epoch_has_every_example_once_in_an_order_of_its_own(rows):
   alone = dataclasses.replace(rows, together=1)  # batches of one row have no order of their own
   first, second = (labels(alone.batch(np.arange(37) + 37 * epoch, True)) for epoch in (0, 1))
@@ -66,16 +56,8 @@ def test_an_epoch_has_every_example_once_in_an_order_of_its_own(rows):
 
 
 @pytest.mark.parametrize('length_block', [2, 50])
-@mutation(
-  'labelled: rows in order of length cross the end of their epoch',
-  'first = -epoch * self.rows % self.together',
-  'first = 0',
-)
-@mutation(
-  'labelled: batches come from the shortest to the longest',
-  'reshape(-1, self.together)[batch_n]',
-  'reshape(-1, self.together)[np.sort(batch_n)]',
-)
+@mutation('first = -epoch * self.rows % self.together', 'first = 0')
+@mutation('reshape(-1, self.together)[batch_n]', 'reshape(-1, self.together)[np.sort(batch_n)]')
 def test_examples_of_like_lengths_share_a_batch(rows, length_block):
   """Of each block of whole batches none reaches into another's lengths; the order is drawn."""
   grouped = dataclasses.replace(rows, length_block=length_block)
@@ -96,18 +78,7 @@ def test_examples_of_like_lengths_share_a_batch(rows, length_block):
   assert not all(orders)
 
 
-def test_rows_by_length_are_the_same_rows(rows):
-  ordered, number_n = rows.by_length()
-  assert (np.diff(ordered.size_n) >= 0).all() and sorted(number_n.tolist()) == list(range(37))
-  batch = ordered.batch(np.arange(37), False)
-  assert labels(batch) == number_n.tolist() and (batch['token_BT'][:, 0] == 100 + number_n).all()
-
-
-@mutation(
-  'labelled: the label of another example',
-  'own = label_n[number_n]',
-  'own = label_n[row_n % self.rows]',
-)
+@mutation('own = label_n[number_n]', 'own = label_n[row_n % self.rows]')
 def test_a_row_is_an_example_with_its_label_and_padding(rows):
   batch = rows.batch(np.arange(8), True)
   for b, label in enumerate(labels(batch)):
@@ -118,13 +89,8 @@ def test_a_row_is_an_example_with_its_label_and_padding(rows):
     np.testing.assert_array_equal(batch['position_BT'][b, :size], np.arange(size))
 
 
+@mutation('np.arange(size) - starts[part_T - 1]', 'np.arange(size)')
 @mutation(
-  'labelled: positions of a part go on from the part before it',
-  'np.arange(size) - starts[part_T - 1]',
-  'np.arange(size)',
-)
-@mutation(
-  'labelled: the labels of the tokens of another example',
   "batch[f'{name}_BT'] = _columns([value_n[number]",
   "batch[f'{name}_BT'] = _columns([value_n[len(number_n) - 1]",
 )
@@ -148,11 +114,7 @@ def test_parts_of_a_row_and_labels_of_tokens():
   assert rows.template()['tag_BT'].shape == (1, 20)
 
 
-@mutation(
-  'labelled: each host pads its own rows',
-  'whole_n = np.arange(first, stop) if shuffle else row_n',
-  'whole_n = row_n',
-)
+@mutation('whole_n = np.arange(first, stop) if shuffle else row_n', 'whole_n = row_n')
 def test_hosts_read_the_rows_of_one_batch(rows):
   for index in range(12):
     whole = loader.batch_at(rows, index, 8)
@@ -172,9 +134,7 @@ def test_rows_are_as_long_as_their_batch_asks_for(rows):
 
 
 @mutation(
-  'labelled: the lengths of rows are not those with the least padding',
-  'tokens_u + (below_u[:, None] - below_u) *',
-  'tokens_u + 0 * (below_u[:, None] - below_u) +',
+  'tokens_u + (below_u[:, None] - below_u) *', 'tokens_u + 0 * (below_u[:, None] - below_u) +'
 )
 @pytest.mark.parametrize('seed', range(20))
 def test_lengths_have_the_least_padding(seed):
@@ -190,29 +150,8 @@ def test_lengths_have_the_least_padding(seed):
   assert tokens(lengths) == min(tokens((*found, top)) for found in others)
 
 
-def test_the_longest_rows_are_no_longer_than_the_run_has_them():
-  examples = Labelled([np.zeros(n) for n in (3, 30, 58)], [], {}, 0)
-  assert Rows(Store(), examples, 60, 0, 8).lengths == [8, 32, 60]
-
-
-def test_every_example_is_judged_once(rows):
-  batches = list(loader.eval_batches(rows, 8))
-  weight = np.concatenate([b['example_weight_BG'][:, 0] for b in batches])
-  label = np.concatenate([b['label_BG'][:, 0] for b in batches])
-  assert sorted(label[weight > 0].tolist()) == list(range(37)) and len(weight) == 40
-
-
-@mutation(
-  'labelled: segment 2 is that of the first token',
-  'type_T[ends(part_T)] = 2',
-  'type_T[0] = 2',
-  file='bertjax/examples/labelled/common/parts.py',
-)
-@mutation(
-  'labelled: the first token stands for a row that ends in [CLS]',
-  'parts.ends(part_T) if self.cls_last else starts',
-  'starts',
-)
+@mutation('type_T[ends(part_T)] = 2', 'type_T[0] = 2')
+@mutation('parts.ends(part_T) if self.cls_last else starts', 'starts')
 def test_the_cls_of_each_part_may_stand_last():
   """[CLS] a [SEP], [CLS] b [SEP] c [SEP] as XLNet reads them, with the tags where the words are."""
   examples = with_cls_last(

@@ -22,12 +22,7 @@ def file_of(tmp_path, *questions, context='bob sat'):
   return path
 
 
-@mutation(
-  'squad: what is marked as impossible has answers',
-  'bertjax/examples/labelled/common/squad_json.py',
-  "known = answers and not said.get('is_impossible', False)",
-  'known = answers',
-)
+@mutation("known = answers and not said.get('is_impossible', False)", 'known = answers')
 def test_a_question_has_its_context_and_its_answers(tmp_path):
   path = file_of(
     tmp_path, question(), question('q2', answers=[]), question('q3', is_impossible=True)
@@ -56,17 +51,6 @@ def test_a_question_has_its_context_and_its_answers(tmp_path):
 def test_other_forms_are_refused_with_their_place(tmp_path, questions, said):
   with pytest.raises(UserError, match=said):
     list(squad_json.read(str(file_of(tmp_path, *questions))))
-
-
-def test_other_files_are_refused(tmp_path):
-  with pytest.raises(UserError, match='there is no file'):
-    list(squad_json.read(str(tmp_path / 'nowhere.json')))
-  (tmp_path / 'lines.json').write_text('{"id": 1}\n{"id": 2}\n')
-  with pytest.raises(UserError, match='expected one JSON object in the form of SQuAD'):
-    list(squad_json.read(str(tmp_path / 'lines.json')))
-  (tmp_path / 'a.tsv').write_text('id\tquestion\n')
-  with pytest.raises(UserError, match='expected questions in the form of SQuAD'):
-    list(squad_json.read(str(tmp_path / 'a.tsv')))
 
 
 def test_the_real_files_are_read(shared):

@@ -10,8 +10,6 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import tagged
 from bertjax.examples.labelled.common.tagged import Where
 
-MUTATED = 'bertjax/examples/labelled/common/tagged.py'
-
 WHERE = Where(('tokens', 'tags'), (1, -1), ' ')
 
 
@@ -21,18 +19,12 @@ def read(path, text, where=WHERE):
 
 
 @mutation(
-  'tagged: lines of blanks are words', 'if not line.strip():', "if not line.rstrip('\\r\\n'):"
+  'if not line.strip():',
+  "if not line.rstrip('\\r\\n'):",
+  file='bertjax/examples/labelled/common/tagged.py',
 )
-@mutation(
-  'tagged: a line that begins with # is a comment anywhere',
-  "if conllu and line.startswith('#'):",
-  "if line.startswith('#'):",
-)
-@mutation(
-  'tagged: blanks part fields beside TABs',
-  "line.split('\\t') if '\\t' in line else _BLANKS.split(line.strip(' '))",
-  'line.split()',
-)
+@mutation("if conllu and line.startswith('#'):", "if line.startswith('#'):")
+@mutation("line.split('\\t') if '\\t' in line else _BLANKS.split(line.strip(' '))", 'line.split()')
 def test_columns(tmp_path):
   found = read(
     tmp_path / 'a.conll',
@@ -51,7 +43,6 @@ def test_columns(tmp_path):
 
 
 @mutation(
-  'tagged: documents do not end sentences',
   "line = '' if line.lstrip().startswith('-DOCSTART-') else line",
   "if line.lstrip().startswith('-DOCSTART-'):\n      continue",
 )
@@ -67,11 +58,7 @@ def test_a_document_ends_a_sentence(tmp_path, document, end, name):
     assert read(tmp_path / name, end.join([*each, '']), where) == want
 
 
-@mutation(
-  'tagged: ranges of CoNLL-U are words',
-  'if conllu and not fields[0].isdecimal():',
-  "if conllu and '.' in fields[0]:",
-)
+@mutation('if conllu and not fields[0].isdecimal():', "if conllu and '.' in fields[0]:")
 def test_conllu(tmp_path):
   text = (
     '# text = vámonos al mar\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\n2\tnos\tnosotros\tPRON\n'
@@ -85,9 +72,7 @@ def test_conllu(tmp_path):
   assert [(s.words, s.tags) for s in found] == want and found[0].at(2).endswith('line 7')
 
 
-@mutation(
-  'tagged: a field of a table is one word', 'return value.split(separator)', 'return [value]'
-)
+@mutation('return value.split(separator)', 'return [value]')
 def test_tables_and_json_lines(tmp_path):
   record = dict(tokens=['a', 'b c'], tags=['O', 'B-X'])
   want = [(['a', 'b c'], ['O', 'B-X'])]

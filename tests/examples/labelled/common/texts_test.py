@@ -5,12 +5,9 @@ import pytest
 from mutation import mutation
 from slow_imports import transformers
 
-from bertjax.errors import UserError
 from bertjax.examples.labelled.common import texts
 from bertjax.text import sentences
 from bertjax.vocab.vocabulary import load_vocabulary
-
-MUTATED = 'bertjax/examples/labelled/common/texts.py'
 
 SAID = [
   ('The cat sat.', 'It was on the mat, was it not?'),
@@ -21,11 +18,7 @@ SAID = [
 ]
 
 
-@mutation(
-  'labelled: the shorter text is cut',
-  'size if size == small else room - small',
-  'room - size if size == small else size',
-)
+@mutation('size if size == small else room - small', 'room - size if size == small else size')
 def test_the_longer_text_loses_token_by_token():
   for first in range(13):
     for second in range(13):
@@ -38,9 +31,9 @@ def test_the_longer_text_loses_token_by_token():
 
 @pytest.mark.parametrize('single', [True, False], ids=['single', 'pair'])
 @mutation(
-  'labelled: the second text is in the first segment',
   'np.repeat(np.arange(2, dtype=np.int32)',
   'np.repeat(np.zeros(2, np.int32)',
+  file='bertjax/examples/labelled/common/texts.py',
   case='pair',
 )
 def test_rows_are_those_of_berts_tokenizer(shared, single):
@@ -57,28 +50,7 @@ def test_rows_are_those_of_berts_tokenizer(shared, single):
     assert row.cut == 0
 
 
-def test_robertas_pairs_have_two_separators(shared):
-  folder = shared / 'tokenizers' / 'roberta'
-  theirs = transformers.RobertaTokenizerFast.from_pretrained(folder)
-  (row,) = texts.rows([['The cat'], ['sat down']], load_vocabulary(folder), 64, 2)
-  np.testing.assert_array_equal(row.id_n, theirs('The cat', 'sat down')['input_ids'])
-
-
-def test_no_row_is_longer_than_asked(shared):
-  vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')
-  rows = texts.rows(list(zip(*SAID, strict=True)), vocabulary, 16, 1)
-  assert max(len(row.id_n) for row in rows) == 16
-  assert [row.cut > 0 for row in rows] == [True, True, False, False, True]
-  with pytest.raises(UserError, match='leaves no room'):
-    texts.rows([['a'], ['b']], vocabulary, 4, 1)
-
-
-@mutation(
-  'sentences: the second text of a pair is in the first segment',
-  'row.second or width : width] = 1',
-  'width : width] = 1',
-  file='bertjax/text/sentences.py',
-)
+@mutation('row.second or width : width] = 1', 'width : width] = 1')
 def test_a_used_pair_has_the_segments_of_a_trained_one(shared):
   vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')
   frame = sentences.bert_frame(vocabulary.special)

@@ -1,0 +1,189 @@
+"""AWD-LSTM beside fastai's: states and scores, and steps of training with the masks it drew."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels.dropout import Noise
+from bertjax.models import awd_lstm
+from bertjax.objectives import lm
+from bertjax.optim import optimizer
+from bertjax.train.step import trained_loss
+from bertjax.types import Context
+
+
+@pytest.fixture(scope='module')
+def golden(shared):
+  return np.load(shared / 'golden' / 'family' / 'ulmfit_fastai.npz')
+
+
+def ours(theirs, prefix):
+  """The parameters of fastai's model, or their gradients, as ours."""
+  gates = lambda leaf: leaf.reshape(4, -1, *leaf.shape[1:])[np.array([0, 2, 1, 3])]  # i, f, g, o
+  kernel = lambda leaf: np.moveaxis(gates(leaf), -1, 0)
+  params: dict = {}
+  for number in range(3):
+    at = lambda name, n=number: theirs[f'{prefix}0.rnns.{n}.{name}']
+    params[f'lstm_{number}'] = dict(
+      input=kernel(at('module.weight_ih_l0')), state=kernel(at('weight_hh_l0_raw')),
+      bias=gates(at('module.bias_ih_l0')), state_bias=gates(at('module.bias_hh_l0')),
+    )  # fmt: skip
+  pad = lambda leaf: np.pad(leaf, [(0, 128 - len(leaf)), *[(0, 0)] * (leaf.ndim - 1)])
+  params['word'] = pad(theirs[f'{prefix}0.encoder.weight'])
+  params['word_bias'] = pad(theirs[f'{prefix}1.decoder.bias'])
+  return params
+
+
+def config_of(golden):
+  found = json.loads(str(golden['config']))['lm']
+  rates = dict(
+    word_dropout='embed_p', input_dropout='input_p', weight_dropout='weight_p',
+    hidden_dropout='hidden_p', dropout='output_p',
+  )  # fmt: skip
+  model = dict(
+    name='awd_lstm', family='none', size='test', vocab_size=len(golden['lm/param/1.decoder.bias']),
+    layers=found['n_layers'], width=found['emb_sz'], cells=found['n_hid'], word_bias=True,
+    activation=2.0, slowness=1.0, activation_of='dropped', init_range=0.1,
+    **{ours: found[theirs] for ours, theirs in rates.items()},
+  )  # fmt: skip
+  objective = dict(name='lm', unit='word', memory='empty')
+  return ConfigDict(dict(model=model, objective=objective, length=9))
+
+
+def batch_of(golden, segment):
+  token_BT, target_BP = (golden[f'lm/{name}_SBT'][segment] for name in ('input', 'target'))
+  return dict(
+    token_BT=token_BT, example_BT=np.ones_like(token_BT), target_BP=target_BP,
+    weight_BP=np.ones(token_BT.shape, np.float32), row_B=np.arange(len(token_BT)),
+  )  # fmt: skip
+
+
+def draw(monkeypatch, golden, step):
+  """Lets dropout drop what fastai dropped in a step."""
+  at = lambda name: golden[f'lm/train_adam/{step}/mask/{name}']
+  gates = lambda leaf: np.moveaxis(
+    leaf.reshape(4, -1, leaf.shape[-1])[np.array([0, 2, 1, 3])], -1, 0
+  )
+  rows = np.ones((1, 128), np.float32)
+  rows[0, : len(at('embedding'))] = at('embedding')[:, 0]
+  masks = {('word_dropout',): rows}
+  names = dict(input='input', hidden_0='hidden0', hidden_1='hidden1', output='output')
+  masks |= {(f'{mine}_dropout',): at(name)[:, 0] for mine, name in names.items()}
+  masks |= {(f'lstm_{n}', 'weight_dropout'): gates(at(f'weight{n}'))[None] for n in range(3)}
+  found = {int(dropout_lib.site(path)): mask for path, mask in masks.items()}
+  given = lambda x, rate, noise, site: x if noise is None else x * found[int(site)]
+  monkeypatch.setattr(dropout_lib, 'dropout', given)
+
+
+@mutation(
+  'word = Scores(dropped_BTD, word_VD, bias_V,',
+  'word = Scores(dropped_BTD, word_VD, 0 * bias_V,',
+)
+def test_segments_have_the_scores_and_states_of_fastai(golden):
+  config = config_of(golden)
+  objective, variables = lm.make(config), dict(params=ours(golden, 'lm/param/'))
+  carry = objective.carry(batch_of(golden, 0))
+  for segment in range(4):
+    out = objective.predict(variables, carry, batch_of(golden, segment))
+    carry, words = out['carry'], config.model.vocab_size
+    want = golden[f'lm/eval/logits/{segment}']
+    np.testing.assert_allclose(out['logits_BPV'][..., :words], want, atol=5e-7)
+    np.testing.assert_allclose(out['last_BTD'], golden[f'lm/eval/last/{segment}'], atol=3e-7)
+  for number, state in enumerate(carry):
+    np.testing.assert_allclose(state.hidden_BP, golden[f'lm/eval/state/h{number}'][0], atol=3e-7)
+    np.testing.assert_allclose(state.cell_BC, golden[f'lm/eval/state/c{number}'][0], atol=3e-7)
+
+
+@mutation(
+  "dropped_BTD if self.activation_of == 'dropped' else x_BTD",
+  'x_BTD',
+)
+@mutation('word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
+@mutation(
+  'self.hidden_dropout, noise, f',
+  '0.0, None, f',
+)
+def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
+  config = config_of(golden)
+  objective, params = lm.make(config), ours(golden, 'lm/param/')
+  carry, noise = (
+    objective.carry(batch_of(golden, 0)),
+    Context(jax.random.key(0), jnp.int32(0), True),
+  )
+  rates = golden['lm/lrs']
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch_of(golden, 0))['params']
+  axes = jax.tree.map(
+    lambda box: box.names, boxed, is_leaf=lambda x: isinstance(x, meta.AxisMetadata)
+  )
+  groups = [(f'lstm_{number}/.*', float(rates[number])) for number in range(3)]
+  tx, _ = optimizer.make(
+    ConfigDict(
+      dict(
+        name='adamw', b1=0.8, b2=0.99, eps=1e-8, clip=0.3, decay=((r'.*', 1.0),),
+        lr_scale=(*groups, ('.*', float(rates[3]))), schedule=dict(name='constant', peak=1.0),
+      )  # fmt: skip
+    ),
+    params, axes,
+  )  # fmt: skip
+  state = tx.init(params)
+  for step in range(3):
+    draw(monkeypatch, golden, step)
+    at = lambda name, step=step: golden[f'lm/train_adam/{step}/{name}']
+
+    def loss(params, step=step, carry=carry):
+      out = objective.loss(dict(params=params), carry, batch_of(golden, step), noise)
+      weights = {name: term.weight for name, term in out.terms.items()}
+      return trained_loss(out.terms, weights), out
+
+    (total, out), grads = jax.value_and_grad(loss, has_aux=True)(params)
+    means = {name: term.total / term.weight for name, term in out.terms.items()}
+    for name, theirs in dict(lm='ce', activation='ar', slowness='tar').items():
+      scale = out.terms[name].scale
+      np.testing.assert_allclose(scale * means[name], at(theirs), rtol=3e-6, err_msg=theirs)
+    np.testing.assert_allclose(total, at('loss'), rtol=3e-6)
+    if not step:
+      want = ours(golden, 'lm/train_adam/0/grad/')
+      jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=3e-7), grads, want)
+    updates, state = tx.update(grads, state, params, rate=1.0)
+    params, carry = jax.tree.map(jnp.add, params, updates), out.carry
+  want = ours(golden, 'lm/train_adam/param_after/')
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), params, want)
+
+
+def test_padding_changes_no_state_and_is_in_no_penalty(golden):
+  config = config_of(golden)
+  config.model.update({key: 0.0 for key in config.model if key.endswith('dropout')})
+  objective, variables = lm.make(config), dict(params=ours(golden, 'lm/param/'))
+  batch, ctx = batch_of(golden, 0), Context(jax.random.key(0), jnp.int32(0), True)
+  cut = {key: x[:, :6] if x.ndim > 1 else x for key, x in batch.items()}
+  real_BT = (np.arange(9) < 6)[None]
+  padded = batch | {key: batch[key] * real_BT for key in ('example_BT', 'weight_BP')}
+  first, second = (objective.loss(variables, objective.carry(x), x, ctx) for x in (cut, padded))
+  jax.tree.map(np.testing.assert_array_equal, first.carry, second.carry)
+  for name, term in first.terms.items():
+    np.testing.assert_allclose(term.total, second.terms[name].total, rtol=1e-6)
+    assert term.weight == second.terms[name].weight
+
+
+def test_units_are_dropped_for_a_row_and_words_for_a_step():
+  model = awd_lstm.AWDLSTM(
+    vocab_size=40, layers=2, width=8, cells=16, word_bias=False, word_dropout=0.5,
+    input_dropout=0.5, weight_dropout=0.0, hidden_dropout=0.0, dropout=0.0, activation=0.0,
+    slowness=0.0, activation_of='whole', init_range=0.1,
+  )  # fmt: skip
+  batch = dict(token_BT=np.tile(np.arange(10), (4, 1)), example_BT=np.ones((4, 10), np.int32))
+  variables = model.init(jax.random.key(0), batch)
+  noise = Noise(jnp.uint32(3), jnp.arange(4, dtype=jnp.uint32))
+  found_BTD = np.asarray(model.apply(variables, batch, (), noise, True)['embedded_BTD']) != 0
+  word_T = found_BTD.any((0, 2))
+  assert 0 < word_T.sum() < 10
+  unit_BD = found_BTD[:, word_T][:, 0]
+  np.testing.assert_array_equal(found_BTD, word_T[None, :, None] & unit_BD[:, None])
+  assert len({tuple(row) for row in unit_BD}) > 1
