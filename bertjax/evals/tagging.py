@@ -18,7 +18,7 @@ from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
 from bertjax.examples.labelled.common import tag_sets
 from bertjax.objectives.tag import TAG
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Evaluation, Evaluator, Subject
 
 
 class Tagged(NamedTuple):
@@ -66,18 +66,9 @@ def names(scheme: tag_sets.Scheme) -> frozenset[str]:
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the scores of a file of tagged sentences; errors as `labelled.open_rows`."""
-  rows, task = labelled.open_rows(subject, options), subject.config.data.task
-
-  def function(variables: Variables, batch):
-    return subject.objective.predict(variables, (), batch)['token_label_BTC'][TAG]
-
-  logits = labelled.outputs(subject, rows, options.batch_size, function)
-
-  def run(variables: Variables, step: int) -> Report:
-    del step
-    return Report(judged(logits(variables), rows.examples, task.scheme, task.classes))
-
-  return Evaluation(names(task.scheme), run)
+  task, read = subject.config.data.task, lambda out: out['token_label_BTC'][TAG]
+  scores = lambda found, examples: judged(found, examples, task.scheme, task.classes)
+  return labelled.judge(subject, options, read, names(task.scheme), scores)
 
 
 def judged(

@@ -5,13 +5,11 @@ run_classifier.py:create_model). Numbers: their mean squared error (transformers
 `problem_type='regression'`; STS-B).
 """
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -19,15 +17,10 @@ LABEL = 'label'
 SOFT_LABELS = 'soft_labels'  # the objective
 
 
-class Options(NamedTuple):
-  """The objective has no fields."""
-
-
 def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
   """Returns the squared error of the numbers, `label_BG` of the batch."""
-  weight_BG = batch['example_weight_BG']
   error_BG = jnp.square(found_BG - batch[f'{LABEL}_BG'])
-  return {LABEL: Term(jnp.sum(weight_BG * error_BG), jnp.sum(weight_BG), scale=1.0)}
+  return {LABEL: Term.mean(error_BG, batch['example_weight_BG'], 1.0)}
 
 
 def classes_of(config) -> int:
@@ -78,4 +71,4 @@ def make(config) -> Objective:
   return of_heads(model, terms, ('classification',))
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(NoOptions, make)

@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-import jax.numpy as jnp
-
 from bertjax.errors import UserError
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
@@ -77,11 +75,9 @@ def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
     out = model.apply(variables, batch, before(model, carry, batch, start), noise)
     weight_BP = batch['weight_BP']
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
-    weight = jnp.sum(weight_BP)
     terms = {
-      name: Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
-      f'{name}_accuracy': Term(jnp.sum(weight_BP * right_BP), weight),
-    }
+      name: Term.mean(nll_BP, weight_BP, 1.0), f'{name}_accuracy': Term.mean(right_BP, weight_BP)
+    }  # fmt: skip
     return Out(terms | out.get('penalties', {}), out['carry'])
 
   return loss
