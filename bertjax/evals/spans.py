@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
 from bertjax.examples.labelled import spans as spans_data
-from bertjax.examples.labelled.common import extra_ids, from_config, parts
+from bertjax.examples.labelled.common import extra_ids, from_config
 from bertjax.examples.labelled.common import rows as rows_lib
 from bertjax.examples.labelled.common.records import Record
 from bertjax.field_types import Count, Natural
@@ -73,7 +73,7 @@ def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -
   _, task = from_config.task_of(config.data.task)
   vocabulary = read_vocabulary(store.path / 'vocab')
   found = spans_data.contexts(records, vocabulary)
-  cls_last = parts.is_cls_last(config.model)
+  cls_last = rows_lib.is_cls_last(config.model)
   return Questions(
     records, found, spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
   )
@@ -87,7 +87,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   questions = open_questions(config, path, key, options.examples, subject.store)
   rows = rows_lib.Rows(
     subject.store, spans_data.labelled(questions.windows, {}), config.length, config.seed,
-    options.batch_size, cls_last=parts.is_cls_last(config.model),
+    options.batch_size, cls_last=rows_lib.is_cls_last(config.model),
     extra_ids=extra_ids.ids(config, options.language),
   )  # fmt: skip
 

@@ -16,7 +16,7 @@ from bertjax.data_contracts import Labelled
 from bertjax.evals.classification import nll
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
-from bertjax.examples.labelled.common import tag_sets
+from bertjax.examples.labelled.common import tagged as tag_lib
 from bertjax.objectives.tag import TAG
 from bertjax.types import Evaluation, Evaluator, Subject
 
@@ -35,7 +35,7 @@ def entity_scores(
 ) -> dict[str, float]:
   """Precision, recall and F1 of the entities of some sentences, by their tags."""
   entities = lambda said: {
-    (number, *each) for number, tags in enumerate(said) for each in tag_sets.entities(tags)
+    (number, *each) for number, tags in enumerate(said) for each in tag_lib.entities(tags)
   }
   expected, got = entities(true), entities(found)
   right = len(expected & got)
@@ -58,7 +58,7 @@ def word_scores(sentences: Sequence[Tagged]) -> dict[str, float]:
   )
 
 
-def names(scheme: tag_sets.Scheme) -> frozenset[str]:
+def names(scheme: tag_lib.Scheme) -> frozenset[str]:
   """Returns the names of the scores."""
   entities = ('precision', 'recall', 'f1') if scheme == 'iob2' else ()
   return frozenset(('loss', 'accuracy', 'majority', 'cut', *entities))
@@ -74,7 +74,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
 def judged(
   logits: Iterable[np.ndarray],
   examples: Labelled,
-  scheme: tag_sets.Scheme,
+  scheme: tag_lib.Scheme,
   classes: Sequence[str],
 ) -> dict[str, float]:
   """Returns the scores of what a head gave.
@@ -84,7 +84,7 @@ def judged(
     examples: the sentences.
     scheme, classes: of `tags.Options`.
   """
-  tags, unread = tag_sets.tags(scheme, classes), tag_sets.unread(scheme)
+  tags, unread = tag_lib.tags(scheme, classes), tag_lib.unread(scheme)
   weight = examples.token_label[f'{TAG}_weight']
 
   def tagged(number: int, logits_TC: np.ndarray) -> Tagged:

@@ -4,7 +4,7 @@
   -> frozen ones to 0
 
 The direction is that of a module of `directions/`, with weight decay: p -= lr * lr_scale *
-direction. Every rule sees a stacked leaf as one tensor per layer (param_rules.py, stacked.py). What
+direction. Every rule sees a stacked leaf as one tensor per layer (param_rules.py, leaves.py). What
 is switched off keeps its place in the state, so phases that freeze or clip differently share it.
 """
 

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.config.combined import Combined
+from bertjax.config.timeline import Combined
 from bertjax.data_contracts import PREFIX
 from bertjax.examples import loader, readers
 from bertjax.objectives import combine

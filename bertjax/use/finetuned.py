@@ -12,11 +12,11 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.evals.squad import decoding
 from bertjax.examples.labelled import spans
-from bertjax.examples.labelled.common import questions, tag_sets, words
+from bertjax.examples.labelled.common import questions, tagged
 from bertjax.examples.labelled.common import texts as pairs
 from bertjax.examples.labelled.common.questions import Question
 from bertjax.text.sentences import Row
-from bertjax.use import labelled, nets
+from bertjax.use import answers, nets
 from bertjax.use.answers import Answer, Choice, Label, Tag
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts, listed
@@ -54,8 +54,8 @@ class FineTuned:
         f'{self.source} was fine-tuned on {parts} texts an example '
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
-    answers = self._label_logits('label', said, cut, first)
-    return [labelled.label(logits_C, self.task['classes']) for logits_C in answers]
+    found = self._label_logits('label', said, cut, first)
+    return [answers.label(logits_C, self.task['classes']) for logits_C in found]
 
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
@@ -70,17 +70,17 @@ class FineTuned:
     if not self.net.can('token') or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
     room, sentences = self._room, [listed(sentence) for sentence in sentences]
-    found = words.rows(sentences, self._texts.vocabulary, room)
+    found = pairs.word_rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
     rows = [self._row(row.id_n) for row in found]
     before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
     scores = lambda v, batch: self.net.read(v, batch)['token_label_BTC']['tag']
-    answers = self.runner.run('tag', scores, rows)
+    logits = self.runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
-    tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
+    tags, unread = tagged.tags(scheme, classes), Tag(tagged.unread(scheme), None)
     read = [
-      labelled.tags(x_TC[row.first_n - before], tags)
-      for x_TC, row in zip(answers, found, strict=True)
+      answers.tags(x_TC[row.first_n - before], tags)
+      for x_TC, row in zip(logits, found, strict=True)
     ]
     return [
       each + [unread] * (len(sentence) - len(each))
@@ -104,7 +104,7 @@ class FineTuned:
       raise UserError(f'{odd.place}: expected {parts} choices, got {len(odd.choices)}')
     logits = self._label_logits('right', questions.pairs(asked), cut, first, parts)
     grouped = [np.concatenate(logits[n : n + parts]) for n in range(0, len(logits), parts)]
-    return [labelled.choice(logits_G) for logits_G in grouped]
+    return [answers.choice(logits_G) for logits_G in grouped]
 
   def answer(
     self,
@@ -141,7 +141,7 @@ class FineTuned:
     said = self.runner.run('answer', self.net.spans, rows)
     decoded = decoding.decode(windows, found, said, limits)
     odds = odds if self.task['no_answer'] else None
-    return [labelled.answer(each, odds) for each in decoded]
+    return [answers.answer(each, odds) for each in decoded]
 
   def _limit(self, name: str, given: Any) -> Any:
     """Returns the given limit, or that of the run's evaluation if None is given."""

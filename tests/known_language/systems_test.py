@@ -112,7 +112,9 @@ QUICK = dict(
   case='electra_generator',
 )
 @mutation(
-  'name: Term.mean(nll_BP, weight_BP, 1.0)', 'name: Term.mean(nll_BP, weight_BP, 0.0)', case='transformer_xl'
+  'name: Term.mean(nll_BP, weight_BP, 1.0)',
+  'name: Term.mean(nll_BP, weight_BP, 0.0)',
+  case='transformer_xl',
 )
 @mutation(
   "score(out['word'], batch['target_BP'])",

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 
 from bertjax.data_contracts import Labelled, Task
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import from_config, parts, rows
+from bertjax.examples.labelled.common import from_config, rows
 from bertjax.examples.seqio_tasks.loaded import seqio, tf
 from bertjax.examples.seqio_tasks.windows import feature_name
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -99,7 +99,7 @@ def _encoded(
 def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[Row]:
   """Each example as a batch of one row of the full length."""
   served: Any = vocabulary  # of a store they read the ids of special tokens alone
-  found = rows.Rows(served, examples, length * parts.count(examples), seed=0, together=1)
+  found = rows.Rows(served, examples, length * rows.parts_of(examples), seed=0, together=1)
   padding = {'token_BT': vocabulary.special['pad'] or 0}
   for number in range(found.rows):
     row = found.batch(np.array([number]), shuffle=False)

@@ -8,8 +8,7 @@ from typing import Any
 from bertjax import registry
 from bertjax.data_contracts import Task
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import extra_ids, parts
-from bertjax.examples.labelled.common.rows import Rows
+from bertjax.examples.labelled.common import extra_ids, rows
 from bertjax.options import read
 from bertjax.store.reader import Store
 from bertjax.vocab import kept
@@ -25,7 +24,7 @@ def open_rows(
   together: int,
   language: str = '',
   judged: bool = False,
-) -> Rows:
+) -> rows.Rows:
   """Opens a file of labelled examples. Raises UserError: a file that is not there, of another kind,
   without examples or a column, or with a label that is wrong; an encoder that does not fit the
   task, or no language where one is needed.
@@ -45,16 +44,16 @@ def open_rows(
   if judged and 'unlabelled' in given:
     given['unlabelled'] = False
   task, options = task_of(given)
-  cls_last = parts.is_cls_last(config.model)
+  cls_last = rows.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language)
   records = list(_read(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
-    examples = parts.with_cls_last(examples)
-  length, block = config.length * parts.count(examples), config.data.length_block
-  return Rows(store, examples, length, config.seed, together, block, cls_last, more)
+    examples = rows.with_cls_last(examples)
+  length, block = config.length * rows.parts_of(examples), config.data.length_block
+  return rows.Rows(store, examples, length, config.seed, together, block, cls_last, more)
 
 
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:

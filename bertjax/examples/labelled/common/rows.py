@@ -17,7 +17,6 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Labelled
-from bertjax.examples.labelled.common import parts
 from bertjax.examples.shuffle import order
 from bertjax.store.reader import Store
 
@@ -87,12 +86,12 @@ class Rows:
     for row, number in enumerate(number_n):
       size, part_n = int(self.size_n[int(number)]), self.examples.part_n
       part_T = part_n[number] if part_n else np.ones(size, np.int32)
-      starts = parts.starts(part_T)
-      first_n.append(parts.ends(part_T) if self.cls_last else starts)
+      start_p = starts(part_T)
+      first_n.append(ends(part_T) if self.cls_last else start_p)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
-      batch['position_BT'][row, :size] = np.arange(size) - starts[part_T - 1]
+      batch['position_BT'][row, :size] = np.arange(size) - start_p[part_T - 1]
     batch['first_BG'] = np.stack(first_n).astype(np.int32)
     batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
@@ -182,6 +181,46 @@ class Rows:
       found.add(min(last * UNIT, self.length))
       last = int(before_u[last])
     return sorted(found - {0})
+
+
+def parts_of(examples: Labelled) -> int:
+  """Returns the number of parts of a row: an example, or the choices of one."""
+  return int(examples.part_n[0].max()) if examples.part_n else 1
+
+
+def is_cls_last(model: Any) -> bool:
+  """Returns True if a `config.model` reads rows in which [CLS] ends each part."""
+  return 'pooling' in model and model.pooling == 'last'
+
+
+def with_cls_last(examples: Labelled) -> Labelled:
+  """Returns the examples as XLNet reads them: the [CLS] that begins a part ends it, in segment 2.
+  [CLS] a [SEP] b [SEP] becomes a [SEP] b [SEP] [CLS] (zihangdai/xlnet, classifier_utils.py). The
+  original pads on the left, which tells a model nothing that knows distances alone."""
+  part_n = examples.part_n or [np.ones(len(id_n), np.int32) for id_n in examples.id_n]
+  turned = lambda found: [_turned(x_T, p_T) for x_T, p_T in zip(found, part_n, strict=True)]
+  type_n = turned(examples.type_n)
+  for type_T, part_T in zip(type_n, part_n, strict=True):
+    type_T[ends(part_T)] = 2
+  tokens = {name: turned(found) for name, found in examples.token_label.items()}
+  return examples._replace(id_n=turned(examples.id_n), type_n=type_n, token_label=tokens)
+
+
+def _turned(x_T: np.ndarray, part_T: np.ndarray) -> np.ndarray:
+  """Returns the first entry of each part behind its others."""
+  column_T = np.arange(1, len(x_T) + 1)
+  column_T[ends(part_T)] = starts(part_T)
+  return x_T[column_T]
+
+
+def starts(part_T: np.ndarray) -> np.ndarray:
+  """Returns the first column of each part."""
+  return np.flatnonzero(np.diff(part_T, prepend=0))
+
+
+def ends(part_T: np.ndarray) -> np.ndarray:
+  """Returns the last column of each part."""
+  return np.flatnonzero(np.diff(part_T, append=0))
 
 
 def _columns(value_n: list[np.ndarray], columns: int, empty: int = 0) -> np.ndarray:
