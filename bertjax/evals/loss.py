@@ -42,21 +42,13 @@ def evaluate(
   counts_V: np.ndarray,
   finish: Callable[[dict], dict[str, float]],
 ) -> dict[str, float]:
-  """Runs the eval step over the batches. Returns what finish makes of every term's global sums, and
-  `unigram_entropy`: the cross-entropy, under the smoothed training unigram, of the targets that the
-  input shows as the mask token (those of `mlm_masked`), unless that is not known. Beside every
-  accuracy of a label, `<label>_majority`: the share of its most frequent class among the same
-  examples. Where tokens are detected, `rtd_auc_unigram`: see `frequency_auc`.
-
-  Args:
-    eval_step: (variables, carry, batch) -> (sums, carry), compiled.
-    variables: the model's.
-    carry: the carry before the first batch.
-    batches: host batches; rows beyond the last example have weight 0.
-    put: host batch -> device batch.
-    counts_V: unigram counts of the training store; all 0 where they are not known.
-    finish: of the objective.
-  """
+  """Runs a compiled (variables, carry, batch) -> (sums, carry) over host batches, whose rows beyond
+  the last example have weight 0. Returns what `finish` of the objective makes of every term's
+  global sums, and `unigram_entropy`: the cross-entropy, under the smoothed unigram of the training
+  store (counts_V, all 0 where it is not known), of the targets that the input shows as the mask
+  token (those of `mlm_masked`). Beside every accuracy of a label, `<label>_majority`: the share of
+  its most frequent class among the same examples. Where tokens are detected, `rtd_auc_unigram`: see
+  `frequency_auc`."""
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}
   unigram, classes = [0.0, 0.0], {}

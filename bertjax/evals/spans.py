@@ -51,13 +51,8 @@ class Questions(NamedTuple):
   windows: list[spans_data.Window]  # rows, in the order of the questions
 
   def judged(self, said: Sequence[Any], options: Any, no_answer: bool) -> dict[str, float]:
-    """Returns the scores of what a head gave.
-
-    Args:
-      said: of each window, see `objectives/spans.said`; it may be longer than the window.
-      options: `Options`, or a config with its fields.
-      no_answer: whether questions may have no answer.
-    """
+    """Returns the scores of what a head gave of each window, see `objectives/spans.said`; it may be
+    longer than the window. `options` has the limits of `Options`."""
     limits = decoding.Limits(options.best, options.longest)
     decoded = decoding.decode(self.windows, self.contexts, said, limits)
     answered = [

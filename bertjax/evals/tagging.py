@@ -77,13 +77,8 @@ def judged(
   scheme: tag_lib.Scheme,
   classes: Sequence[str],
 ) -> dict[str, float]:
-  """Returns the scores of what a head gave.
-
-  Args:
-    logits: of each sentence, float32 [T, C]; T may be more than it has tokens.
-    examples: the sentences.
-    scheme, classes: of `tags.Options`.
-  """
+  """Returns the scores of what a head gave of each sentence, float32 [T, C]; T may be more than it
+  has tokens. scheme and classes are of `tags.Options`."""
   tags, unread = tag_lib.tags(scheme, classes), tag_lib.unread(scheme)
   weight = examples.token_label[f'{TAG}_weight']
 

@@ -179,17 +179,9 @@ class Bert(Base, AttendingModel):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """Runs the encoder and the heads. Returns dict with word (the vocabulary's `Scores` at the
-    targets), last_BTD, and label_BGC and token_label_BTC, dicts of float32 logits by label;
-    answers, where there is that head; hidden_LBTD and embedded_BTD if asked, pooled_BGD where there
-    is a pooler.
-
-    Args:
-      batch: see types.py; reads token, position, type, example, the extra tables' ids, with words
-        target_pos and, with labels or a pooler, first.
-      noise: keys of the dropout; None in evaluation.
-      hidden: static; also return every layer's output.
-    """
+    """Runs the encoder and the heads, see `TargetModel`; pooled_BGD where there is a pooler. Reads
+    token, position, type, example, the extra tables' ids, with words target_pos and, with labels or
+    a pooler, first."""
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(

@@ -57,13 +57,9 @@ def state_error(wanted_LBTD: Array, found_LBTD: Array) -> Array:
 def score_error(
   teacher: Mapping[str, Array], student: Mapping[str, Array], example_BT: Array, length: int
 ) -> Array:
-  """Returns the sum over layers of the mean squared error of each token's scores: float32 [B, T].
-
-  Args:
-    teacher, student: query and key, [L, B, T, N, H].
-    example_BT: equal ids see each other.
-    length: columns that the mean is over; what is missing from T to it is padding.
-  """
+  """Returns the sum over layers of the mean squared error of each token's scores, float32 [B, T],
+  by query and key [L, B, T, N, H] of both. The mean is over `length` columns; what is missing from
+  T to it is padding."""
   error = lambda wanted_BNTS, found_BNTS: jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length
   of = lambda found, layer: (found['query'][layer], found['key'][layer])
   found = [

@@ -35,14 +35,8 @@ class Options(NamedTuple):
 
 
 def terms(ours_BGC: Array, theirs_BGC: Array, batch: Batch, given: Any) -> dict[str, Term]:
-  """Returns the losses of classes, or where C is 1, of a number.
-
-  Args:
-    ours_BGC: logits of the student.
-    theirs_BGC: logits of its teacher, up to a constant of each example.
-    batch: its labels, if it has any, and the weights of the examples.
-    given: hard, soft, temperature and kl.
-  """
+  """Returns the losses of classes, or where C is 1, of a number, by the logits of the student, and
+  of its teacher up to a constant of each example; `given` has hard, soft, temperature and kl."""
   weight_BG, classes = batch['example_weight_BG'], ours_BGC.shape[-1]
   found: dict[str, Term] = {}
   if given.hard or classify.has_labels(batch):

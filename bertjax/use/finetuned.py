@@ -35,15 +35,10 @@ class FineTuned:
   def label(
     self, texts: Sequence[str], seconds: Sequence[str] = (), cut: bool = False, first: int = 1
   ) -> list[Label]:
-    """Returns the class or number of each text, or pair of texts, by the task of a fine-tuned run.
-    Raises UserError: a model that was not fine-tuned, pairs where its task has single texts or the
-    other way round, or a text that is too long.
-
-    Args:
-      texts: any number.
-      seconds: of pairs the second texts, as many.
-      cut, first: see `bertjax.Model`; of a pair the longer text is cut.
-    """
+    """Returns the class or number of each text, or pair of texts with as many `seconds`, by the
+    task of a fine-tuned run; cut and first are as of `bertjax.Model`, and of a pair the longer text
+    is cut. Raises UserError: a model that was not fine-tuned, pairs where its task has single texts
+    or the other way round, or a text that is too long."""
     if not self.net.can('text') or 'text' not in self.task:
       raise self._unlearned('labelled texts', 'configs/finetune')
     texts, seconds = listed(texts, first), listed(seconds, first)
@@ -60,13 +55,9 @@ class FineTuned:
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
   ) -> list[list[Tag]]:
-    """Returns the tag of each word of each sentence, by the task of a fine-tuned run. Raises
-    UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
-
-    Args:
-      sentences: of words.
-      cut, first: see `bertjax.Model`.
-    """
+    """Returns the tag of each word of each sentence, by the task of a fine-tuned run; cut and first
+    are as of `bertjax.Model`. Raises UserError: a model that was not fine-tuned on tags, or a
+    sentence that is too long."""
     if not self.net.can('token') or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
     room, sentences = self._room, [listed(sentence) for sentence in sentences]
@@ -88,14 +79,10 @@ class FineTuned:
     ]
 
   def choose(self, asked: Sequence[Question], cut: bool = False, first: int = 1) -> list[Choice]:
-    """Returns the likeliest choice of each question, by the task of a fine-tuned run. Raises
-    UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
-    text that is too long.
-
-    Args:
-      asked: each with as many choices as the first.
-      cut, first: see `bertjax.Model`; of context and choice the longer is cut.
-    """
+    """Returns the likeliest choice of each question, by the task of a fine-tuned run; cut and first
+    are as of `bertjax.Model`, and of context and choice the longer is cut. Raises UserError: a
+    model that was not fine-tuned on multiple choice, another number of choices than the first
+    question has, or a text that is too long."""
     if not self.net.can('text') or 'choices' not in self.task:
       raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
     parts = len(asked[0].choices) if asked else 1
@@ -114,17 +101,12 @@ class FineTuned:
     best: int | None = None,
     threshold: float | None = None,
   ) -> list[Answer]:
-    """Returns the answer to each question in its text, which may be of any length, by a fine-tuned
-    run. Raises UserError: a model that was not fine-tuned on questions, other than one text for
-    each, limits below 1, or none where the run has no evaluation of questions.
-
-    Args:
-      questions: any number; what is longer than the task says is cut.
-      texts: as many; the same one may be given again.
-      longest: tokens of an answer at most; None, here and below: that of the run's own evaluation.
-      best: first and last tokens that are paired, see `evals/squad/decoding.py`.
-      threshold: odds above which there is no answer, where that may be.
-    """
+    """Returns the answer to each question, cut where it is longer than the task says, in its text,
+    which may be of any length, by a fine-tuned run. `longest` are tokens of an answer, `best` first
+    and last tokens that are paired (`evals/squad/decoding.py`), `threshold` the odds above which
+    there is no answer, where that may be; None: as the run's own evaluation. Raises UserError: a
+    model that was not fine-tuned on questions, other than one text for each, limits below 1, or
+    none where the run has no evaluation of questions."""
     if not self.net.answers or self.task.get('name') != 'spans':
       raise self._unlearned('questions', 'configs/finetune/squad.py')
     limits = decoding.Limits(self._limit('best', best), self._limit('longest', longest))

@@ -34,11 +34,7 @@ class CharCNN(nn.Module):
 
   @nn.compact
   def __call__(self, character_BTC: Array) -> Array:
-    """Returns x_BTD.
-
-    Args:
-      character_BTC: ids of CHARACTERS, as `characters` gives them.
-    """
+    """Returns x_BTD of ids of CHARACTERS, as `characters` gives them."""
     flat = lambda bound: (
       lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
     )
@@ -83,15 +79,9 @@ class Carry(nn.Module):
 
 
 def characters(words: Sequence[str], most: int = 50) -> tuple[np.ndarray, int]:
-  """The characters of words: begin, the bytes of the word, end, padding.
-
-  Args:
-    words: '<S>' and '</S>' are the marks of a text's ends.
-    most: C; of longer words the first C - 2 bytes are read.
-
-  Returns:
-    int32 [n, C], and the number of words that were cut.
-  """
+  """Returns the characters of words, begin, the bytes of the word, end, padding, int32 [n, C=most],
+  and the number of words that were cut: of longer ones the first C - 2 bytes are read. '<S>' and
+  '</S>' are the marks of a text's ends."""
   found, cut = np.full((len(words), most), PADDING, np.int32), 0
   marks = {'<S>': [BEGIN_TEXT], '</S>': [END_TEXT]}
   for row, word in zip(found, words, strict=True):

@@ -171,14 +171,10 @@ class WritingModel(Model):
   """Writes a text token by token: the model of `use/generate.py`."""
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
-    """Reads what a text begins with, all at once. Returns float32 logits_BV of the next token, -inf
-    where it is no word; and the text so far.
-
-    Args:
-      batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
-        it is the prompt, padded in front; of one with a second text the text that is read.
-      room: static; tokens that may be written.
-    """
+    """Reads what a text begins with, all at once: token_BT and example_BT, 1 where a token is and 0
+    for padding. Of a model of one text it is the prompt, padded in front; of one with a second text
+    the text that is read. Returns float32 logits_BV of the next token, -inf where it is no word;
+    and the text so far, with room, which is static, for so many tokens."""
     raise NotImplementedError
 
   def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:

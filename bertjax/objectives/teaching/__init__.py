@@ -107,14 +107,10 @@ def compared(
   example_BT: Array,
   unseen: float,
 ) -> Array:
-  """Returns an error of the attention scores of each token, the mean over heads: float32 [B, T].
-
-  Args:
-    error: (the teacher's scores, the student's) [B, N, T, S] -> [B, N, T].
-    teacher, student: two of query, key and value, [B, T, N, H]; N must agree.
-    example_BT: equal ids see each other; padding sees itself, and is for others to leave out.
-    unseen: as of `scores`.
-  """
+  """Returns an error, (scores of the teacher, of the student) [B, N, T, S] -> [B, N, T], of each
+  token, the mean over heads: float32 [B, T]. Both give two of query, key and value, [B, T, N, H]; N
+  must agree. Equal ids of example_BT see each other; padding sees itself, and is for others to
+  leave out."""
   (wanted_BTNH, wanted_BSNH), (found_BTNH, found_BSNH) = teacher, student
 
   def part(wanted_BTNH: Array, found_BTNH: Array, own_BT: Array) -> Array:

@@ -25,21 +25,12 @@ def open_rows(
   language: str = '',
   judged: bool = False,
 ) -> rows.Rows:
-  """Opens a file of labelled examples. Raises UserError: a file that is not there, of another kind,
-  without examples or a column, or with a label that is wrong; an encoder that does not fit the
-  task, or no language where one is needed.
-
-  Args:
-    config: of the run; `data.task` says what its columns mean.
-    path: of the file.
-    key: of the config that names it, for messages.
-    store: of `open_vocabulary`.
-    limit: examples from the first one on; 0: all.
-    together: rows of a batch.
-    language: as of `extra_ids.ids`.
-    judged: True where the labels are what a model is judged by; `config.data.task.unlabelled` is of
-      what it learns from.
-  """
+  """Opens a file of labelled examples, which `key` of the config names, as `data.task` says. Takes
+  the first `limit`, 0: all; `together` rows are a batch; `language` is as of `extra_ids.ids`. With
+  judged the labels are what a model is judged by: `config.data.task.unlabelled` is of what it
+  learns from. Raises UserError: a file that is not there, of another kind, without examples or a
+  column, or with a label that is wrong; an encoder that does not fit the task, or no language where
+  one is needed."""
   given = dict(config.data.task.items())
   if judged and 'unlabelled' in given:
     given['unlabelled'] = False
