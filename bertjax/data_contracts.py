@@ -173,6 +173,8 @@ class Labelled(NamedTuple):
   # name -> what each column of the second text of each has, [U]; becomes the batch's `<name>_BU`:
   # out_token, target, weight
   second: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
+  # U of rows that are as long as any, where there are second texts
+  columns: int = 0
 
   def take(self, number_n: np.ndarray) -> 'Labelled':
     """Returns the examples of these numbers, in this order."""
@@ -181,6 +183,7 @@ class Labelled(NamedTuple):
     return Labelled(
       chosen(self.id_n), chosen(self.type_n), {k: v[number_n] for k, v in self.label.items()},
       self.cut, each(self.token_label), chosen(self.part_n), chosen(self.truth), each(self.second),
+      self.columns,
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def main() -> None:
   """Prints what the model writes."""
   # jax comes after the flags, so that --help is quick
   from bertjax.models.layers.contracts import PairModel
-  from bertjax.use.decoding import Beams, Sampling
+  from bertjax.models.layers.decoding import Beams, Sampling
 
   draws = _TOP_K.value or _TOP_P.value < 1
   temperature = float(bool(draws)) if _TEMPERATURE.value is None else _TEMPERATURE.value

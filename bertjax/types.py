@@ -37,9 +37,11 @@ objective reads, always in these shapes:
                    texts too. It alone tells padding: the first column may hold id 0 and be real
   out_position_BU  position within the example's second text, from 0
   target_BU, weight_BU  the token to predict at each column of the second text, and 1.0 there
+  target_BT, weight_BT  the same of the first text, where two directions each read one (ELMo)
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
   start_B          1 where the row does not go on where this row of the last batch stopped
+  second_B         token of the row before the noise with which its second text begins (ELMo)
   direction_B      -1 where the row's text runs backwards, else 1
   row_B            global row number within the step; added by the train step, keys the dropout
 """

@@ -60,7 +60,7 @@ def get_config(arg: str | None = None):
 
   c.model = model(size)
   c.objective = cited(f'{T5X}/t5_1_0/base.gin:Z_LOSS', name='seq2seq', z_loss=1e-4)
-  c.optimizer = _adafactor()
+  c.optimizer = adafactor()
   c.optimizer.schedule = cited(
     't5x/t5x/configs/runs/pretrain.gin:create_learning_rate_scheduler',
     name='rsqrt', peak=0.01, warmup_steps=10_000,
@@ -93,7 +93,7 @@ def get_config(arg: str | None = None):
   return c
 
 
-def _adafactor() -> Recipe:
+def adafactor() -> Recipe:
   """Adafactor as t5x has it."""
   return Recipe(
     cited(

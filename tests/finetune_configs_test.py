@@ -6,7 +6,7 @@ from mutation import mutation
 
 from bertjax.config import sections, timeline
 from bertjax.errors import UserError
-from bertjax.evals import choice, classification, tagging
+from bertjax.evals import choice, classification, generated, tagging
 from bertjax.evals.squad import scores
 from bertjax.examples.labelled import classify, tags
 from bertjax.examples.labelled.common import from_config
@@ -24,6 +24,7 @@ RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
   'text:classes',
   'text:number',
+  'write:t5',
   'tagging:ner',
   'tagging:pos',
   'chinese:chnsenticorp',
@@ -57,8 +58,9 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
   if recipe == 'text:classes':  # which the user names
     config.data.task.classes = ('a', 'b')
   task, options = from_config.task_of(config.data.task)
-  (classes,) = task.classes(options).values()
+  (classes,) = task.classes(options).values() or (0,)
   names = dict(
+    write=lambda: generated.NAMES,
     classify=lambda: classification.names(classes),
     tags=lambda: tagging.names(options.scheme),
     choice=lambda: choice.NAMES,

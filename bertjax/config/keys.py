@@ -172,7 +172,9 @@ class TrainVocab(NamedTuple):
     size: its pieces, special ones included; 0: none is trained.
   """
 
-  type: Literal['', 'wordpiece', 'bpe', 'unigram', 't5', 'words', 'characters', 'bytes'] = ''
+  type: Literal[
+    '', 'wordpiece', 'bpe', 'unigram', 't5', 'words', 'marked_words', 'characters', 'bytes'
+  ] = ''  # fmt: skip
   size: Literal[0] | Annotated[int, Bounds(LEAST_PIECES)] = 0
 
 

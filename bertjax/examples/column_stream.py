@@ -36,6 +36,7 @@ class ColumnStream:
   columns: int  # number of columns
   ends: int | None  # id of the token behind each document, or None
   seed: int  # of the orders
+  name: str = 'documents'  # of their draws
 
   @property
   def size(self) -> int:
@@ -112,7 +113,7 @@ def _order(stream: ColumnStream, epoch: int | None) -> Order:
   store, documents = stream.store, len(stream.store.documents) - 1
   document_D = np.arange(documents)
   if epoch is not None:
-    key = counter_rng.fold(counter_rng.root(stream.seed, 'documents'), epoch)
+    key = counter_rng.fold(counter_rng.root(stream.seed, stream.name), epoch)
     document_D = shuffle.order(key, documents)
   bound_D = store.sentences[store.documents]
   size_D = np.diff(bound_D)[document_D] + (stream.ends is not None)

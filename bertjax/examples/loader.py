@@ -154,7 +154,7 @@ def batch_sha256(batch: Mapping[str, Any]) -> str:
 def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
   """Takes dropped_B, which is for the ledger alone, out of the batch."""
   texts = [x for k, prefix in PREFIX.items() for x in each(batch, f'{prefix}example_B{k}')]
-  weights = each(batch, 'weight_BP') + each(batch, 'weight_BU')  # of tokens; else of labels
+  weights = [x for letter in 'PTU' for x in each(batch, f'weight_B{letter}')]  # of tokens
   weights = weights or each(batch, 'example_weight_BG')
   real = sum(int(np.count_nonzero(example)) for example in texts)
   counts = dict(

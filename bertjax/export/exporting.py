@@ -1,6 +1,7 @@
 """A run as a directory of transformers: what `python -m bertjax.convert --to=hf` does."""
 
 import pathlib
+import shutil
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from bertjax.formats.families import electra_net
 from bertjax.sources import head_classes, runs
 
 
-class Part(NamedTuple):
+class Net(NamedTuple):
   """A net that is written to a directory of its own."""
 
   folder: str  # below the output; '' the output itself
@@ -23,16 +24,16 @@ class Part(NamedTuple):
   select: Any  # whole parameters -> its own
 
 
-def parts_of(model: Any) -> list[Part]:
+def parts_of(model: Any) -> list[Net]:
   """Splits a model into those to write: ELECTRA into discriminator and generator, others not."""
-  whole = Part('', model, lambda params: params)
+  whole = Net('', model, lambda params: params)
   if 'generator' not in model or model.generator not in ('own', 'shared'):
     return [whole]
   generator = electra_net.model_of(model)
-  return [whole, Part('generator', generator, lambda params: electra_net.select(params, model))]
+  return [whole, Net('generator', generator, lambda params: electra_net.select(params, model))]
 
 
-def behind_pad(part: Part, pad: int | None) -> Part:
+def behind_pad(part: Net, pad: int | None) -> Net:
   """Returns the part with its positions where its class counts them from: behind the vocabulary's
   [PAD]. The rows of the position table move along, and no number that the model says changes."""
   fields = family_lib.find(part.model.family).fields
@@ -66,17 +67,15 @@ def export(
   the two sides say something else, and what was written is at OUTPUT.failed.
 
   Args:
-    workdir: of the run, or one of its checkpoints.
+    workdir, step, task: see `runs.open_run`.
     output: directory; must not exist, or be empty.
-    step: of the checkpoint; 'best'; None: the newest.
     dtype: of the tensors, float32 or bfloat16.
     shard_bytes: of a file of tensors, at most.
     sentence_transformers: pooling of the modules of that library, mean or first; '': none.
     tokenizer: whether the vocabulary is written too.
-    task: whose head is written, of a run on several.
   """
   started = time.perf_counter()
-  target = runs.Output(pathlib.Path(output))
+  target = runs.require_free(output)
   run = runs.open_run(workdir, step, task)
   if run.tasks:
     raise UserError(
@@ -89,11 +88,13 @@ def export(
   for part in parts:
     directory.check(part.model, run.vocabulary)
   whole = run.params()
-  if run.task:
-    whole = _own(whole, run.config.model)
+  if run.task:  # without what other tasks alone read: the pooler, of tags
+    rows = family_lib.find(run.config.model.family).layout(run.config.model).rows
+    own = {row.ours.partition('/')[0] for row in rows}
+    whole = {key: tree for key, tree in whole.items() if key in own}
   size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
   ours = {path: tables.digest(x) for path, x in tables.flat(whole)}
-  with target as partial:
+  with runs.output(target) as partial:
     receipts = {}
     for part in parts:
       folder = partial / part.folder
@@ -118,20 +119,14 @@ def export(
     receipt.write(partial / receipt.NAME, said)
     wrong = receipt.faults(said)
     if wrong:
-      kept = target.keep_failed()
+      kept = target.with_name(target.name + '.failed')
+      shutil.rmtree(kept, ignore_errors=True)
+      partial.rename(kept)
       raise UserError(
         f'transformers does not say what the run says: {"; ".join(wrong)}. What was written is at '
         f'{kept}, with its {receipt.NAME}'
       )
   return said
-
-
-def _own(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """Returns the parameters that the model of one of several tasks has, without what others alone
-  read: the pooler, of tags."""
-  rows = family_lib.find(model.family).layout(model).rows
-  own = {row.ours.partition('/')[0] for row in rows}
-  return {key: tree for key, tree in params.items() if key in own}
 
 
 def _write_part(

@@ -22,13 +22,13 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
   FORMAT:PATH, and its receipt. Returns the receipt. Raises UserError: what cannot be read or
   computed, or outputs that differ; nothing is left at `output`."""
   started = time.perf_counter()
-  target = runs.Output(pathlib.Path(output))
+  target = runs.require_free(output)
   with tempfile.TemporaryDirectory() as made:
     opened = open_source(source, '--input', pathlib.Path(made))
     return _import(source, target, opened, started)
 
 
-def _import(source: str, target: runs.Output, opened: Opening, started: float) -> dict[str, Any]:
+def _import(source: str, target: pathlib.Path, opened: Opening, started: float) -> dict[str, Any]:
   config = runs.recipe_of(opened.recipe)
   config.model = model = whole_model(opened, config.model)
   config.name, config.phases = opened.path.name, {}
@@ -60,7 +60,7 @@ def _import(source: str, target: runs.Output, opened: Opening, started: float) -
     model_class=model_class, tensors=arrays, made=taken.made, assumed=assumed,
     left_out=taken.left_out, sha256=dict(theirs=digests),
   )  # fmt: skip
-  with target as directory:
+  with runs.output(target) as directory:
     classes = {head: [*names] for head, names in opened.classes.items()}
     meta = dict(opened.meta, source=source, classes=classes)
     runs.write_run(directory, config, taken.params, vocabulary, meta)

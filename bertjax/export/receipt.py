@@ -6,7 +6,6 @@ import pathlib
 import platform
 import resource
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
@@ -99,9 +98,12 @@ def resources(started: float, bytes_of_model: int) -> dict[str, float]:
 
 
 def table(receipt: dict[str, Any]) -> Table:
-  """Returns the receipt for people."""
+  """Returns the receipt for people: the worst hidden state and every head."""
   shown = Table('what', 'absolute', 'relative', 'allowed', title=receipt['title'])
-  for each in _rows(receipt['outputs'].get('differences', ())):
+  differences = receipt['outputs'].get('differences', ())
+  layers = [each for each in differences if each['of'].startswith('hidden state')]
+  worst = sorted(layers, key=lambda each: each['relative'])[-1:]
+  for each in [*worst, *(each for each in differences if each not in layers)]:
     shown.add_row(
       each['of'], f'{each["absolute"]:.1e}', f'{each["relative"]:.1e}', f'{each["tolerance"]:.0e}'
     )
@@ -111,10 +113,3 @@ def table(receipt: dict[str, Any]) -> Table:
   if 'differences' in receipt['tokenizer']:
     shown.add_row(f'tokenizer: {len(receipt["tokenizer"]["differences"])} texts with other ids')
   return shown
-
-
-def _rows(differences: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-  """Returns the worst hidden state and every head."""
-  layers = [d for d in differences if d['of'].startswith('hidden state')]
-  worst = max(layers, key=lambda d: d['relative'], default=None)
-  return [*([worst] if worst else []), *(d for d in differences if d not in layers)]

@@ -83,28 +83,21 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   class, the names of the tensors tell it. Raises UserError for a class that no family has and for
   an option that our model does not compute."""
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
-  found = [each for each, family in _all().items() if _is(family, given, name)]
+  of_kind = {each: f for each, f in _all().items() if f.model_type == kind}
+  twin = lambda f: given.get('attn_type', 'bi') in f.theirs.get('attn_type', ('bi',))
+  found = [each for each, f in of_kind.items() if name in f.classes and twin(f)]
   if not found:
-    families = [f for f in _all().values() if f.model_type == kind] or _all().values()
-    known = sorted({c for f in families for c in f.classes})
+    known = sorted({c for f in (of_kind or _all()).values() for c in f.classes})
     raise UserError(
       f'config.json is of model_type={kind!r} and of the class {name!r}, which no family holds: '
       f'expected one of {", ".join(known)}'
     )
-  family = family_lib.find(found[0])
-  wrong = {
-    key: given[key]
-    for key, values in family.theirs.items()
-    if given.get(key, values[0]) not in values
-  }
+  family = of_kind[found[0]]
+  theirs = family.theirs.items()
+  wrong = {key: given[key] for key, values in theirs if given.get(key, values[0]) not in values}
   if wrong:
-    expected = {key: family.theirs[key][0] for key in wrong}
-    raise UserError(
-      f'config.json has {wrong}, which our model does not compute: expected {expected}'
-    )
-  fields = dict(family.fixed)
-  for field in family.fields:
-    fields[field.ours] = _to_ours(field, given)
+    raise family_lib.uncomputed(wrong, {key: family.theirs[key][0] for key in wrong})
+  fields = dict(family.fixed) | {field.ours: _to_ours(field, given) for field in family.fields}
   fields |= family.read(given)
   if 'embedding_width' in fields and fields['embedding_width'] == fields['width']:
     fields['embedding_width'] = 0
@@ -172,14 +165,6 @@ def _all() -> dict[str, Family]:
   return {name: family for name, family in found.items() if not family.read_as}
 
 
-def _is(family: Family, given: Mapping[str, Any], kind: str) -> bool:
-  """Returns whether a config.json is of this family: by class, model_type and attn_type."""
-  if given.get('model_type') != family.model_type or kind not in family.classes:
-    return False
-  twins = dict(attn_type='bi')
-  return all(given.get(key, d) in family.theirs.get(key, (d,)) for key, d in twins.items())
-
-
 def _class_name(given: Mapping[str, Any], names: set[str]) -> str:
   """Returns the class that config.json names; else the one that the tensors tell."""
   said = given.get('architectures') or ()
@@ -221,9 +206,6 @@ def _to_ours(field: Field, given: Mapping[str, Any]) -> Any:
     found = [ours for ours, theirs in field.values.items() if value in theirs]
     if not found:
       known = ', '.join(repr(each) for theirs in field.values.values() for each in theirs)
-      raise UserError(
-        f'config.json has {field.theirs}={value!r}, which our model does not compute: expected one '
-        f'of {known}'
-      )
+      raise family_lib.uncomputed(f'{field.theirs}={value!r}', f'one of {known}')
     return found[0]
   return field.import_(value) if field.import_ else value

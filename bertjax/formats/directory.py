@@ -102,15 +102,6 @@ def check(model: Any, vocabulary: Vocabulary | None) -> None:
     )
 
 
-def check_kind(source: Mapping[str, Any], model: Any, where: str) -> None:
-  """Refuses a source, named by the key `where`, whose model is of another module of `models/`."""
-  if source['name'] != model.name:
-    raise UserError(
-      f'{where} is a model of config.model.name={source["name"]!r}, the config has '
-      f'{model.name!r}: begin with the config file of the former, or name the subtrees'
-    )
-
-
 def max_length(model: Any) -> int:
   """Tokens that a text may have, special ones included."""
   return models.build(model).room or 512

@@ -89,6 +89,13 @@ class Family(NamedTuple):
   read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
 
 
+def uncomputed(found: object, expected: object) -> UserError:
+  """Returns the error for what a config.json has."""
+  return UserError(
+    f'config.json has {found}, which our model does not compute: expected {expected}'
+  )
+
+
 def find(name: str, where: str = WHERE) -> Family:
   """Returns the family of that name. Raises UserError: no class of transformers holds it."""
   return registry.find('bertjax.formats.families', name, where).FAMILY

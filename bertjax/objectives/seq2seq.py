@@ -17,6 +17,8 @@ from bertjax.models.layers.contracts import PairModel
 from bertjax.objectives import lm, model_of
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
+EVALS = ('loss', 'generated')
+
 
 class Options(NamedTuple):
   """The fields of `config.objective`.
@@ -54,7 +56,7 @@ def make(config) -> Objective:
       found |= lm.in_unit(found['seq2seq'], 'word')
     return found
 
-  return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish)
+  return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish, evals=EVALS)
 
 
 OBJECTIVE = Factory(Options, make)

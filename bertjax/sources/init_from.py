@@ -29,12 +29,14 @@ import jax
 from bertjax import models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config
 from bertjax.formats import directory, huggingface
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
-from bertjax.sources import encoders, head_classes, model_fields, runs, subtrees, vocab_rows
 from bertjax.sources import foreign as sources
+from bertjax.sources import head_classes, model_fields, runs, subtrees, vocab_rows
 from bertjax.sources.subtrees import Rows
+from bertjax.types import Part
 from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
 
 KEY = 'config.init_from'
@@ -51,6 +53,11 @@ class Source(NamedTuple):
   # head -> those that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   foreign: bool = False  # whether these are the names of somebody else
+
+  def part(self, way: Part) -> 'Source':
+    """Returns a part of the model, as its module of models/ takes it from the whole: a run of
+    ELECTRA leaves its discriminator, which is a BERT."""
+    return self._replace(model=way.model(self.model), params=lambda: way.select(self.params()))
 
 
 def whole(init_from: Any) -> str:
@@ -105,8 +112,11 @@ def brought(config: Any) -> Brought:
     fields, said = model_fields.of_parts(config.init_from, _fields)
     return Brought(fields, said=said)
   source = _for_run(name, config)
-  if config.data.reader != 'labelled':
-    directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
+  if config.data.reader != 'labelled' and (kind := source.model['name']) != config.model.name:
+    raise UserError(
+      f'{KEY}={name!r} is a model of config.model.name={kind!r}, the config has '
+      f'{config.model.name!r}: begin with the config file of the former, or name the subtrees'
+    )
   return Brought(dict(source.model), source.languages, other_names(source, config), source)
 
 
@@ -123,13 +133,23 @@ def _fields(name: str) -> Mapping[str, Any]:
 
 
 def _for_run(name: str, config: Any) -> Source:
-  """Opens a whole model as a run takes it: where that learns from labelled examples, its
-  encoder."""
+  """Opens a whole model as a run takes it: where that learns labels of examples, its encoder."""
   source = open_source(name)
-  if config.data.reader != 'labelled':
-    return source
-  encoder = encoders.of(source.model, f'{KEY}={name!r}')
-  return source._replace(model=encoder.model, params=lambda: encoder.select(source.params()))
+  labelled = config.data.reader == 'labelled' and from_config.has_labels(config.data.task)
+  return encoder_of(source) if labelled else source
+
+
+def encoder_of(source: Source) -> Source:
+  """Returns the part with which fine-tuning begins. UserError: a kind without heads for labels."""
+  factory = models.factory(source.model)
+  found = source.part(factory.tuned or factory.encoder)
+  if 'labels' not in found.model:
+    raise UserError(
+      f'{KEY}={source.name!r} is a model of config.model.name={source.model["name"]!r}, which has '
+      'no heads for labels: expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT or '
+      'XLNet'
+    )
+  return found
 
 
 def other_classes(source: Source, config: Any) -> set[str]:

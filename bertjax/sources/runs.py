@@ -4,11 +4,12 @@ A converted model is a workdir with one checkpoint, of step 0 and without optimi
 takes a run, `predict`, `embed`, `init_from`, takes it too.
 """
 
+import contextlib
 import importlib
 import json
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -26,25 +27,18 @@ from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 
 class Run(NamedTuple):
-  """A run that is read.
-
-  Attributes:
-    workdir: of the run.
-    checkpoint: directory of the one that is taken.
-    config: the run's, resolved, with the model of the last step's phase; of one of several tasks as
-      a run on it alone would have it.
-    vocabulary: None where the run has none.
-    tasks: of a run on several of which none was chosen: then the config has no heads and no task,
-      and the parameters those of all.
-    task: that was chosen.
-  """
+  """A run that is read."""
 
   workdir: pathlib.Path
-  checkpoint: pathlib.Path
+  checkpoint: pathlib.Path  # directory of the one that is taken
+  # resolved, with the model of the last step's phase; of one of several tasks as a run on it alone
+  # would have it
   config: Any
   vocabulary: Vocabulary | None
+  # of a run on several of which none was chosen: then the config has no heads and no task, and the
+  # parameters those of all
   tasks: tuple[str, ...] = ()
-  task: str = ''
+  task: str = ''  # that was chosen
 
   @property
   def step(self) -> int:
@@ -102,17 +96,11 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
     config = line.drawn[names.index(task)].config
     return Run(workdir, checkpoint, config, vocabulary, task=task)
   config.model = model_at(config, int(checkpoint.name))
-  if names:
-    config = _without_heads(config)
+  if names:  # the config of its encoder
+    model, none = config.model, heads.fields(False, ())
+    model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
+    config.data.task = ConfigDict()
   return Run(workdir, checkpoint, config, vocabulary, names)
-
-
-def _without_heads(config: Any) -> Any:
-  """Returns the config of a run on several tasks as that of its encoder."""
-  model, none = config.model, heads.fields(False, ())
-  model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
-  config.data.task = ConfigDict()
-  return config
 
 
 def model_at(config: Any, step: int) -> ConfigDict:
@@ -161,7 +149,9 @@ def write_run(
 ) -> None:
   """Writes a workdir, an empty directory, with one checkpoint of step 0: the whole config with the
   model of the parameters, its vocabulary, and `meta`. UserError: parameters are not finite."""
-  state = dict(variables=dict(params=jax.tree.map(_on_device, dict(params))))
+  # Without a copy, where the memory of an array allows it.
+  put = lambda x: jax.device_put(x, jax.devices()[0], may_alias=True)
+  state = dict(variables=dict(params=jax.tree.map(put, dict(params))))
   finite.require(state, 'the model', ': nothing is written, take another one')
   saver = checkpoints_lib.Checkpoints(output / 'checkpoints', 1, config.best)
   try:
@@ -175,37 +165,25 @@ def write_run(
   resume.claim_workdir(output, config, {})
 
 
-def _on_device(x: Any) -> Any:
-  """Without a copy, where the memory of the array allows it."""
-  return jax.device_put(x, jax.devices()[0], may_alias=True)
+def require_free(path: pathlib.Path | str) -> pathlib.Path:
+  """Returns an absolute path. UserError: there is something, and no empty directory."""
+  path = pathlib.Path(path).absolute()
+  if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    raise UserError(f'{path} exists and is not empty: give another --output, or remove it')
+  return path
 
 
-class Output:
-  """A directory that is there whole or not at all: written as NAME.partial, renamed at the end."""
-
-  def __init__(self, path: pathlib.Path):
-    """Makes NAME.partial. UserError: the directory exists and is not empty."""
-    self.path = path.absolute()
-    if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-      raise UserError(f'{path} exists and is not empty: give another --output, or remove it')
-    self.partial = self.path.with_name(self.path.name + '.partial')
-    self.failed = self.path.with_name(self.path.name + '.failed')
-
-  def __enter__(self) -> pathlib.Path:
-    shutil.rmtree(self.partial, ignore_errors=True)
-    self.partial.mkdir(parents=True)
-    return self.partial
-
-  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-    if kind is None:
-      if self.path.exists():
-        self.path.rmdir()
-      self.partial.rename(self.path)
-    elif self.partial.exists():
-      shutil.rmtree(self.partial)
-
-  def keep_failed(self) -> pathlib.Path:
-    """Moves what was written aside, to be looked at; its name says what it is."""
-    shutil.rmtree(self.failed, ignore_errors=True)
-    self.partial.rename(self.failed)
-    return self.failed
+@contextlib.contextmanager
+def output(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields NAME.partial, an empty directory that gets its name at the end, and goes where an error
+  comes; it may be moved before."""
+  partial = path.with_name(path.name + '.partial')
+  shutil.rmtree(partial, ignore_errors=True)
+  partial.mkdir(parents=True)
+  try:
+    yield partial
+    if path.exists():
+      path.rmdir()
+    partial.rename(path)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)

@@ -15,7 +15,7 @@ import numpy as np
 from bertjax import dotted, models, sharding
 from bertjax.errors import UserError
 from bertjax.objectives.combine import task_heads
-from bertjax.sources import encoders, head_classes, init_from, vocab_rows
+from bertjax.sources import head_classes, init_from, vocab_rows
 from bertjax.types import TEACHER
 from bertjax.vocab.vocabulary import Vocabulary, check_rows
 
@@ -43,19 +43,14 @@ def brought(
       f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
       'expected a teacher that was fine-tuned on one, as its student is'
     )
-  _check_classes(config, source)
-  said = f'The teacher {source.name} has {parameters(params):,} parameters'
-  return found, source, [said, *init_from.other_names(source, config)]
-
-
-def _check_classes(config: Any, source: init_from.Source) -> None:
-  """Refuses a teacher whose answers are those of other classes, or in another order."""
   for head in init_from.other_classes(source, config):
     raise UserError(
       f'{KEY}={source.name} tells {source.classes[head]!r} apart, in this order, the student '
       f'{head_classes.of(config)[head]!r}: expected the classes that the teacher learned, '
       'config.data.task.classes'
     )
+  said = f'The teacher {source.name} has {parameters(params):,} parameters'
+  return found, source, [said, *init_from.other_names(source, config)]
 
 
 def without(variables: Any) -> Any:
@@ -108,5 +103,4 @@ def _source(config: Any) -> init_from.Source:
   if not name:
     raise UserError(f'{KEY} is empty: expected the teacher, a run or hf:DIR')
   source = init_from.open_source(name, KEY)
-  encoder, whole = encoders.teaching(source.model), source.params
-  return source._replace(model=encoder.model, params=lambda: encoder.select(whole()))
+  return source.part(models.factory(source.model).encoder)

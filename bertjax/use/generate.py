@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.models.layers import decoding
 from bertjax.models.layers.contracts import PairModel, WritingModel
-from bertjax.types import Array, Batch, Variables
-from bertjax.use import batches, decoding
-from bertjax.use.decoding import Beams, Sampling, Written
+from bertjax.models.layers.decoding import Beams, Sampling, Written
+from bertjax.use import batches
 from bertjax.use.texts import listed
 
 AT_ONCE = 64  # rows of a batch at most
@@ -48,7 +47,7 @@ def texts(
   found: list[Any] = [None] * len(rows)
   length_n = np.array([len(ids) for ids in rows], np.int64)
   ways = model.runner.devices.ways
-  function = functools.partial(_written, model.net.model, model.vocabulary.size, how)
+  function = functools.partial(decoding.written, model.net.model, model.vocabulary.size, how)
   function = functools.partial(function, new_tokens, -1 if end is None else end)
   key = ('generate', how, new_tokens, end)
   for cut in batches.cuts(length_n, ways, None, AT_ONCE * max(int(length_n.max(initial=1)), 1)):
@@ -70,19 +69,7 @@ def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> Non
     raise UserError(f'new_tokens: expected 1 at least, got {new_tokens}')
   if not 0 <= seed < 1 << 31:
     raise UserError(f'seed: expected from 0 to 2^31 - 1, got {seed}')
-  size = model.vocabulary.size
-  if isinstance(how, Beams) and not 1 <= how.count <= size // 2:
-    raise UserError(
-      f'beams: expected from 1 to half of the {size} words of the vocabulary, got {how.count}'
-    )
-  if isinstance(how, Sampling):
-    if not 0 <= how.temperature < np.inf or not 0 < how.top_p <= 1 or how.top_k < 0:
-      raise UserError(
-        'expected temperature >= 0, 0 < top_p <= 1 and top_k >= 0, got '
-        f'{how.temperature}, {how.top_p} and {how.top_k}'
-      )
-    if not how.temperature and (how.top_k or how.top_p < 1):
-      raise UserError('top_k and top_p say what is drawn from: set temperature, 1.0 for instance')
+  decoding.check(how, model.vocabulary.size)
 
 
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
@@ -117,31 +104,8 @@ def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut) -> dict[str, np.nd
   return dict(token_BT=token_BT, example_BT=example_BT, row_B=row_B)
 
 
-def _written(
-  module: Any, words: int, how: Sampling | Beams, new_tokens: int, end: int,
-  variables: Variables, batch: Batch,
-) -> Written:  # fmt: skip
-  """Runs the model; compiled once for each shape."""
-
-  def known(logits_BV: Array) -> Array:
-    return jnp.where(jnp.arange(logits_BV.shape[1])[None] < words, logits_BV, decoding.FAR)
-
-  def step(token_B: Array, text: Any) -> tuple[Array, Any]:
-    logits_BV, text = module.apply(variables, token_B, text, method='step')
-    return known(logits_BV), text
-
-  logits_BV, text = module.apply(variables, batch, new_tokens, method='start')
-  if isinstance(how, Beams):
-    return decoding.search(known(logits_BV), text, step, new_tokens, end, how)
-  keys = jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))
-  key_B = keys(batch['seed_B'], batch['row_B'])
-  return decoding.write(known(logits_BV), text, step, new_tokens, end, how, key_B)
-
-
 def _text(model: Any, written: Written, place: int, end: int | None) -> Text:
-  ids = written.token_BKN[place, 0].tolist()
-  if end is not None and end in ids:
-    ids = ids[: ids.index(end) + 1]
+  ids = decoding.until(written.token_BKN[place, 0], -1 if end is None else end)
   body = [i for i in ids if i != end]
   spell = model.vocabulary.pieces
   return Text(

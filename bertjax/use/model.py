@@ -25,6 +25,7 @@ from bertjax import registry, sharding
 from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
 from bertjax.models.layers.contracts import PairModel
+from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.objectives import lm
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import Row
@@ -34,7 +35,6 @@ from bertjax.use import load as load_lib
 from bertjax.use import vectors as vectors_lib
 from bertjax.use.answers import Candidate, Judged, Pool, Score
 from bertjax.use.batches import Runner
-from bertjax.use.decoding import Beams, Sampling
 from bertjax.use.finetuned import FineTuned
 from bertjax.use.texts import Texts, listed
 from bertjax.vocab.vocabulary import Vocabulary

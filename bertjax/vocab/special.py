@@ -18,8 +18,8 @@ from bertjax.vocab import refusals, whole_words
 
 CONFIG = 'tokenizer_config.json'
 ROLES = dict(
-  cls=('[CLS]', '<cls>', '<s>'),
-  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
+  cls=('[CLS]', '<cls>', '<s>', '<S>'),
+  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>', '</S>'),
   pad=('[PAD]', '<pad>'),
   mask=('[MASK]', '<mask>', '<special1>'),
   unk=('[UNK]', '<unk>'),

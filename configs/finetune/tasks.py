@@ -15,7 +15,7 @@ Scores are eval/NAME/dev/..; the best checkpoint is that with the best eval/mean
 tasks of the score that each is known by, or another: --config.best.metric=eval/sst2/dev/accuracy.
 Epochs are of all examples together. The recipe is that of MT-DNN (Liu et al. 2019), without Adamax
 and its answer modules: heads are BERT's. There an epoch shows each batch once; here the task of
-each step is drawn anew.
+each step is drawn anew. Tasks of write.py, which have no heads, are learned by its recipe, T5's.
 """
 
 from ml_collections import ConfigDict
@@ -23,13 +23,14 @@ from ml_collections import ConfigDict
 from bertjax.cited import Recipe, cited
 from bertjax.config import defaults, sections
 from bertjax.errors import UserError, choose
-from configs.finetune import choice, glue, squad, tagging, text, tfds, xnli
+from configs.finetune import choice, glue, squad, tagging, text, tfds, write, xnli
 
 PAPER = 'MT-DNN paper, section 4.2 (unverified)'
 OWN = "ours: what is a task's own"
 RECIPES = dict(
-  choice=choice, glue=glue, squad=squad, tagging=tagging, text=text, tfds=tfds, xnli=xnli
-)
+  choice=choice, glue=glue, squad=squad, tagging=tagging, text=text, tfds=tfds, write=write,
+  xnli=xnli,
+)  # fmt: skip
 HEADS = ('labels', 'token_labels')
 
 
@@ -40,10 +41,8 @@ def get_config(arg: str | None = None) -> Recipe:
     UserError: an unknown task or recipe, two tasks of one name, or a name that is none.
   """
   tasks = _tasks(arg or 'sst2,mrpc,stsb')
-  c = text.recipe(('text',), 'label', (), 'accuracy')
+  c = _shared(tasks)
   c.update(cited(defaults.NAMES, name=f'finetune-{"-".join(tasks)}'))
-  c.update(cited(PAPER, batch_size=32, epochs=5.0, length=512))
-  c.optimizer.schedule.update(cited(PAPER, peak=5e-5))
   c.update(cited('ours: by size, as the batches of MT-DNN', temperature=1.0))
   c.phases = ConfigDict()
   for name, task in tasks.items():
@@ -55,6 +54,22 @@ def get_config(arg: str | None = None) -> Recipe:
   return c
 
 
+def _shared(tasks: dict[str, Recipe]) -> Recipe:
+  """Returns what all tasks share: how is trained, and the kind of model."""
+  writes = [name for name, task in tasks.items() if task.data.task.name == 'write']
+  if writes and len(writes) < len(tasks):
+    raise UserError(
+      f'tasks.py: {", ".join(writes)} are written by a decoder and the others read off heads: '
+      'expected tasks of one kind; a class can be written, too, by its name'
+    )
+  if writes:
+    return write.get_config()
+  c = text.recipe(('text',), 'label', (), 'accuracy')
+  c.update(cited(PAPER, batch_size=32, epochs=5.0, length=512))
+  c.optimizer.schedule.update(cited(PAPER, peak=5e-5))
+  return c
+
+
 def _phase(c: Recipe, task: Recipe) -> Recipe:
   """Returns the values that the phase of a task changes."""
   sections.complete(task)
@@ -62,7 +77,8 @@ def _phase(c: Recipe, task: Recipe) -> Recipe:
   data['language'] = task.data.language or c.data.get_ref('language')
   phase = Recipe(cited(OWN, drawn=0, data=data))
   phase.data.task, phase.objective = task.data.task, task.objective
-  phase.model = Recipe(cited(OWN, **{key: task.model.get(key, ()) for key in HEADS}))
+  if task.objective.name != 'seq2seq':
+    phase.model = Recipe(cited(OWN, **{key: task.model.get(key, ()) for key in HEADS}))
   phase.evals = Recipe()
   for name, judged in task.evals.items():
     fields = dict(judged.items(), every=c.get_oneway_ref('eval_steps'))

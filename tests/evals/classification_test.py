@@ -52,7 +52,12 @@ def subject(label, classes, best='eval/dev/accuracy'):
   return types.SimpleNamespace(config=config)
 
 
-@mutation('CUT: float(rows.examples.cut)', 'CUT: 0.0', case='choice')
+@mutation(
+  'CUT: float(rows.examples.cut)',
+  'CUT: 0.0',
+  file='bertjax/evals/held_out/labelled.py',
+  case='choice',
+)
 @pytest.mark.parametrize(
   'module, name, label',
   [(classification, 'label', np.array([0, 1])), (choice, 'right', np.eye(2, dtype=np.float32))],

@@ -22,14 +22,15 @@ from bertjax.store.npy_files import join_columns
 SEED = 3
 # Masking -> plans that it does not go with, and why: rows without a direction have no walk, rows
 # side by side no blocks.
+COLUMNS = 'bilm_columns lm_columns xlnet_columns'
 REFUSED = {
   'xlnet_permutation': (
-    'blocks chunks dialogues electra_segments ernie_pairs lm_columns order_pairs pairs sequences '
-    'spanbert_blocks translation_pairs xlm_stream',
+    'bilm_columns blocks chunks dialogues electra_segments ernie_pairs lm_columns order_pairs '
+    'pairs sequences spanbert_blocks translation_pairs xlm_stream',
     'the masking reads direction_B, which this plan does not give',
   ),
-  'xlm, rare words first': ('lm_columns xlnet_columns', 'the masking draws over blocks of rows'),
-  'distilbert': ('lm_columns xlnet_columns', 'the masking draws over blocks of rows'),
+  'xlm, rare words first': (COLUMNS, 'the masking draws over blocks of rows'),
+  'distilbert': (COLUMNS, 'the masking draws over blocks of rows'),
 }
 TARGETS = {'token_BT', 'target_pos_BP', 'target_BP', 'weight_BP', 'masked_BP', 'dropped_B'}
 MORE_KEYS = dict(
@@ -52,8 +53,9 @@ def opened(store, plan, mask, **changes):
 def test_every_plan_and_every_masking_is_walked():
   names = lambda table: {value['name'] for value in table.values()}
   assert set(PLANS) == names(PLANS) == set(registry.names_in('bertjax.examples.plans'))
-  noises = set(registry.names_in('bertjax.examples.noise'))  # T5's make two texts: t5_test
-  assert names(MASKS) == {name for name in noises if not name.startswith('t5_')}
+  noises = set(registry.names_in('bertjax.examples.noise'))
+  two_texts = ('bilm', 't5_')  # bilm_columns_test, t5_test
+  assert names(MASKS) == {name for name in noises if not name.startswith(two_texts)}
 
 
 @pytest.mark.parametrize('mask', MASKS)

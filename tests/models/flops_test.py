@@ -56,6 +56,12 @@ RULES = {
     r'(encoder|decoder)_bias/buckets': '',
     r'word': '6 predicted',
   },
+  'bilm': {
+    r'forwards_\d/(input|state|projection)': '6 real',
+    r'backwards_\d/(input|state|projection)': '6 written',
+    r'word': '',
+    r'softmax': '6 predicted',
+  },
   'plm': {
     r'layers/attention/(query|out)/kernel|layers/ffn/(up|down)/kernel': '6 real + 6 predicted',
     r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
@@ -83,7 +89,9 @@ def tokens(config, batch) -> dict[str, float]:
   ahead = {'plm': length, 'lm': 0}.get(config.objective.name, 0)
   return dict(
     real=(batch['example_BT'] > 0).sum(),
-    predicted=sum(batch[key].sum() for key in ('weight_BP', 'weight_BU') if key in batch),
+    predicted=sum(
+      batch[key].sum() for key in ('weight_BP', 'weight_BT', 'weight_BU') if key in batch
+    ),
     written=(batch.get('out_example_BU', np.zeros(1)) > 0).sum(),
     examples=batch.get('example_weight_BG', np.zeros(1)).sum(),
     spanned=batch.get('pair_weight_BP', np.zeros(1)).sum(),
@@ -113,7 +121,7 @@ def by_parameter(config, batch, objective) -> float:
     found = [rule for pattern, rule in rules.items() if re.fullmatch(pattern, path)]
     assert len(found) == 1, f'{path}: {found}, say how many tokens it meets'
     size = float(np.prod(shape))
-    if path.endswith('word'):
+    if path.endswith(('word', 'softmax')):
       size *= config.model.vocab_size / shape[0]  # without the padding
     if path.startswith('encoder/shared'):
       size *= config.model.layers
@@ -126,6 +134,8 @@ def by_parameter(config, batch, objective) -> float:
 def by_pairs(config, batch, model) -> float:
   """FLOPs of attention, from the masks that the kernels get."""
   kind, m = config.objective.name, config.model
+  if kind == 'bilm':  # there is no attention
+    return 0.0
   sees = lambda mask: float(np.asarray(visible(mask)).sum())
   if config.model.name == 'awd_lstm':
     return 0.0

@@ -13,8 +13,8 @@ from mutation import mutation
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
+from bertjax.models.layers import decoding
 from bertjax.models.layers.basic import padded_rows
-from bertjax.use import decoding
 
 NO_DROPOUT = dict(embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0)
 FIELDS = dict(

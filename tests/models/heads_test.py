@@ -39,6 +39,7 @@ def test_every_head_has_its_parameters(name):
     'position',
     'decoder',
     *(f'{x}coder_{y}' for x in ('en', 'de') for y in ('bias', 'norm')),
+    *(f'{x}wards_{y}' for x in ('for', 'back') for y in (0, 1)),
   }
   rest = {key for key in tree if key not in of_encoder and 'generator' not in key}
   said = {head.path for head in net.heads} | {head.through for head in net.heads}

@@ -12,8 +12,8 @@ from mutation import mutation
 
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.models import t5
+from bertjax.models.layers import decoding
 from bertjax.models.layers.basic import padded_rows
-from bertjax.use import decoding
 
 
 @pytest.fixture(scope='module', params=['1_0', '1_1'])

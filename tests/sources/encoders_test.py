@@ -14,7 +14,7 @@ from mutation import mutation
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
-from bertjax.sources import encoders, init_from
+from bertjax.sources import init_from
 from configs import transformer_xl
 from configs.finetune import text
 
@@ -88,8 +88,9 @@ def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
 
 @mutation("if 'labels' not in found.model:", 'if False:')
 def test_a_kind_without_heads_is_refused():
+  model = dict(transformer_xl.get_config('test').model)
   with pytest.raises(UserError, match="name='transformer_xl', which has no heads for labels"):
-    encoders.of(transformer_xl.get_config('test').model, "config.init_from='runs/x'")
+    init_from.encoder_of(init_from.Source('runs/x', model, None, dict))
 
 
 @mutation('if found != own and set(found) == set(own)}', 'if False}')

@@ -9,6 +9,7 @@ from bertjax.store.reader import Store, open_store
 
 LENGTH, ROWS, REUSE = 48, 8, 24
 PLANS = dict(
+  bilm_columns=dict(name='bilm_columns', ends='sep'),
   blocks=recipes.ROBERTA_PLAN,
   chunks=dict(name='chunks', ends='sep', across=True),
   dialogues=DIALOGUES,

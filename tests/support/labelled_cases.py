@@ -36,6 +36,10 @@ CASES = {
   'questions, as ELECTRA': (
     'squad:v2', 'asked', ASKED | {'model.answers': 'electra', 'model.token_labels': ()},
   ),
+  'written': (
+    'write:t5', 'stars', {'data.task.read': 'stars: {text}', 'data.task.write': 'stars',
+    'data.task.target_length': 8, 'model.head_size': 8, 'model.tied': False},
+  ),
   'features of a frozen encoder': ('probe:ner', 'names', NAMES),
 }  # fmt: skip
 

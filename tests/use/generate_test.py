@@ -9,7 +9,7 @@ from used_models import XLNET
 import bertjax
 from bertjax import sharding
 from bertjax.errors import UserError
-from bertjax.use.decoding import Beams, Sampling
+from bertjax.models.layers.decoding import Beams, Sampling
 
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
 

@@ -8,6 +8,7 @@ from slow_imports import sentencepiece, transformers
 from tokenizers import AddedToken
 
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common.texts import word_rows
 from bertjax.formats import tokenizer
 from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS

@@ -32,6 +32,17 @@ def test_words_are_numbered_by_frequency_after_the_end_of_a_line_and_unknown(tmp
   assert found.special == dict(cls=None, sep=None, pad=11, mask=None, unk=1, eos=0)
 
 
+@mutation('marks = (_PAD, END[kind], *[_BEGIN] * (kind == MARKED))', 'marks = (_PAD, END[kind])')
+def test_marked_words_begin_with_three_marks_that_no_text_spells(tmp_path):
+  found = made(tmp_path, 'marked_words', lines=[*LINES, '<S> the </S>'])
+  assert list(found.pieces[:4]) == ['</S>', '<S>', '<unk>', 'the'] and found.pieces[-1] == '<pad>'
+  assert found.type == 'marked_words'
+  last = found.size - 1
+  assert found.special == dict(cls=1, sep=0, pad=last, mask=None, unk=2, eos=0)
+  (ids,) = found.encode_batch(['<S> the zebra </S>'])
+  assert ids.tolist() == [2, 3, 2, 2, 0]
+
+
 @mutation('    counts[end] += 1\n', '')
 def test_characters_are_numbered_by_frequency_with_spaces_and_newlines(tmp_path):
   found = made(tmp_path, 'characters')

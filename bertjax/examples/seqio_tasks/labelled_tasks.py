@@ -91,10 +91,14 @@ def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[R
   """Each example as a batch of one row of the full length."""
   served: Any = vocabulary  # of a store they read the ids of special tokens alone
   found = rows.Rows(served, examples, length * rows.parts_of(examples), seed=0, together=1)
-  padding = {'token_BT': vocabulary.special['pad'] or 0}
+  pad = vocabulary.special['pad'] or 0
+  padding, columns = (
+    dict(token_BT=pad, out_token_BU=pad),
+    dict(BT=found.length, BU=examples.columns),
+  )
   for number in range(found.rows):
     row = found.batch(np.array([number]), shuffle=False)
-    rest = found.length - row['token_BT'].shape[1]
-    for key in [key for key in row if key.endswith('_BT')]:
+    for key in [key for key in row if key[-2:] in columns]:
+      rest = columns[key[-2:]] - row[key].shape[1]
       row[key] = np.pad(row[key], ((0, 0), (0, rest)), constant_values=padding.get(key, 0))
     yield row

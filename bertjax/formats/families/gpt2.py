@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from bertjax.errors import UserError
-from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
+from bertjax.formats.family import ACTIVATIONS, Family, Layout, named
 from bertjax.formats.tables import Row, norm
 
 NAMES = dict(word='wte', position='wpe')
@@ -51,27 +50,12 @@ def write(model: Any) -> dict[str, Any]:
   return dict(n_inner=None if model.ffn == 4 * model.width else model.ffn)
 
 
-def read(given: Any) -> dict[str, Any]:
-  """Returns the width of the feed-forward. Raises UserError: scores that are scaled by layer."""
-  if given.get('scale_attn_by_inverse_layer_idx'):
-    raise UserError(
-      'config.json has scale_attn_by_inverse_layer_idx=True, which our model does not compute: '
-      'expected False'
-    )
-  return dict(ffn=given.get('n_inner') or 4 * given.get('n_embd', 768))
-
-
 # Of both generations.
-COMMON = (
-  Field('width', 'n_embd', 768),
-  Field('layers', 'n_layer', 12),
-  Field('heads', 'n_head', 12),
-  Field('dropout', 'resid_pdrop', 0.1),
-  Field('embedding_dropout', 'embd_pdrop', 0.1),
-  Field('attention_dropout', 'attn_pdrop', 0.1),
-  Field('norm_eps', 'layer_norm_epsilon', 1e-5),
-  Field('init_std', 'initializer_range', 0.02),
-)
+COMMON = named(
+  width=('n_embd', 768), layers=('n_layer', 12), heads=('n_head', 12), dropout=('resid_pdrop', 0.1),
+  embedding_dropout=('embd_pdrop', 0.1), attention_dropout=('attn_pdrop', 0.1),
+  norm_eps=('layer_norm_epsilon', 1e-5), init_std=('initializer_range', 0.02),
+)  # fmt: skip
 
 FAMILY = Family(
   model='gpt',
@@ -82,10 +66,12 @@ FAMILY = Family(
   layout=layout,
   fields=(
     *COMMON,
-    Field('vocab_size', 'vocab_size', 50_257),
-    Field('positions', 'n_positions', 1024),
-    Field('activation', 'activation_function', 'gelu_new', ACTIVATIONS),
-  ),
+    *named(
+      vocab_size=('vocab_size', 50_257),
+      positions=('n_positions', 1024),
+      activation=('activation_function', 'gelu_new', ACTIVATIONS),
+    ),
+  ),  # fmt: skip
   fixed=dict(norms='before', one_table=False),
   theirs=dict(
     scale_attn_weights=(True,),
@@ -96,6 +82,6 @@ FAMILY = Family(
     tie_word_embeddings=(True,),
   ),
   write=write,
-  read=read,
+  read=lambda given: dict(ffn=given.get('n_inner') or 4 * given.get('n_embd', 768)),
   vocab_size=50_257,
 )

@@ -6,9 +6,8 @@ A global layer and so many local ones stand in turn.
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.errors import UserError
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Layout, named
+from bertjax.formats.family import Family, Layout, named, uncomputed
 from bertjax.formats.tables import Row, dense, heads, norm
 
 
@@ -79,15 +78,10 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     every = found[1] if len(found) > 1 else len(kinds)
     wanted = ['sliding_attention' if i % every else 'full_attention' for i in range(len(kinds))]
     if kinds != wanted:
-      raise UserError(
-        'config.json has layer_types in an order that our model does not compute: expected '
-        f'every n-th to be full_attention, from the first on, got {kinds}'
-      )
+      raise uncomputed(f'layer_types={kinds}', 'every n-th full_attention, from the first on')
   scaled = given.get('rope_scaling') or {}
   if scaled.get('rope_type', scaled.get('type', 'default')) != 'default':
-    raise UserError(
-      f'config.json has rope_scaling={scaled}, which our model does not compute: expected none'
-    )
+    raise uncomputed(f'rope_scaling={scaled}', 'none')
   rope = given.get('rope_parameters') or {}
   thetas = {}
   for kind, old, usual in (
@@ -96,10 +90,7 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
   ):
     turns = rope.get(kind) or {}
     if turns.get('rope_type', 'default') != 'default':
-      raise UserError(
-        f'config.json has rope_parameters.{kind}={turns}, which our model does not compute: '
-        "expected rope_type='default'"
-      )
+      raise uncomputed(f'rope_parameters.{kind}={turns}', "rope_type='default'")
     thetas[kind] = float(turns.get('rope_theta') or given.get(old) or usual)
   window = 0 if every == 1 else int(given.get('local_attention', 128)) // 2
   rate = float(given.get('attention_dropout', 0.0))

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import gpt2
-from bertjax.formats.family import Family, Field, Layout
+from bertjax.formats.family import Family, Layout, named
 
 NAMES = dict(word='tokens_embed', position='positions_embed')
 
@@ -36,11 +36,13 @@ FAMILY = Family(
   layout=layout,
   fields=(
     *gpt2.COMMON,
-    Field('vocab_size', 'vocab_size', 40_478),
-    Field('positions', 'n_positions', 512),
-    Field('activation', 'afn', 'gelu', dict(gelu_tanh=('gelu',), relu=('relu',), silu=('silu',))),
-    Field('ffn', 'n_embd', 768, export=lambda ffn: ffn // 4, import_=lambda width: 4 * width),
-  ),
+    *named(
+      vocab_size=('vocab_size', 40_478),
+      positions=('n_positions', 512),
+      activation=('afn', 'gelu', dict(gelu_tanh=('gelu',), relu=('relu',), silu=('silu',))),
+      ffn=('n_embd', 768, {}, lambda ffn: ffn // 4, lambda width: 4 * width),
+    ),
+  ),  # fmt: skip
   fixed=dict(norms='after', one_table=False),
   theirs=dict(tie_word_embeddings=(True,), summary_type=('cls_index',)),
   write=write,

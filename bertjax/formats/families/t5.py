@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.family import Family, Field, Layout
+from bertjax.formats.family import Family, Layout, named, uncomputed
 from bertjax.formats.tables import Row, dense, norm
 from bertjax.models.layers.positions import BUCKETS, FURTHEST
 
@@ -73,16 +73,10 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
   depth, or a feed-forward that our model does not compute."""
   layers = given.get('num_layers', 6)
   if (deep := given.get('num_decoder_layers') or layers) != layers:
-    raise UserError(
-      f'config.json has num_layers={layers} and num_decoder_layers={deep}, which our model does '
-      'not compute: expected as many of both'
-    )
+    raise uncomputed(f'num_layers={layers} and num_decoder_layers={deep}', 'as many of both')
   kind = given.get('feed_forward_proj', 'relu')
   if kind not in FORMS:
-    raise UserError(
-      f'config.json has feed_forward_proj={kind!r}, which our model does not compute: expected one '
-      f'of {", ".join(FORMS)}'
-    )
+    raise uncomputed(f'feed_forward_proj={kind!r}', f'one of {", ".join(FORMS)}')
   activation, gated = FORMS[kind]
   tied = given.get('scale_decoder_outputs', given.get('tie_word_embeddings', True))
   return dict(activation=activation, gated=gated, tied=bool(tied))
@@ -95,16 +89,16 @@ FAMILY = Family(
   base='',
   classes={'T5ForConditionalGeneration': 'word'},
   layout=layout,
-  fields=(
-    Field('vocab_size', 'vocab_size', 32_128),
-    Field('width', 'd_model', 512),
-    Field('layers', 'num_layers', 6),
-    Field('heads', 'num_heads', 8),
-    Field('head_size', 'd_kv', 64),
-    Field('ffn', 'd_ff', 2048),
-    Field('dropout', 'dropout_rate', 0.1),
-    Field('norm_eps', 'layer_norm_epsilon', 1e-6),
-  ),
+  fields=named(
+    vocab_size=('vocab_size', 32_128),
+    width=('d_model', 512),
+    layers=('num_layers', 6),
+    heads=('num_heads', 8),
+    head_size=('d_kv', 64),
+    ffn=('d_ff', 2048),
+    dropout=('dropout_rate', 0.1),
+    norm_eps=('layer_norm_epsilon', 1e-6),
+  ),  # fmt: skip
   fixed={},
   theirs=dict(
     is_encoder_decoder=(True,),

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert, xlnet
-from bertjax.formats.family import Family, Layout, named
+from bertjax.formats.family import Family, Layout, named, uncomputed
 from bertjax.formats.tables import Row, heads, layer, norm
 
 SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
@@ -69,10 +69,7 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
     default = dict(ours, summary_use_proj=True)  # of transformers
     wrong = {key: x for key in ours if (x := given.get(key, default[key])) != ours[key]}
     if wrong:
-      raise UserError(
-        f'config.json has {wrong}, which our model does not compute: expected '
-        f'{ {key: ours[key] for key in wrong} }'
-      )
+      raise uncomputed(wrong, {key: ours[key] for key in wrong})
   # XLM-17 and XLM-100 say how many languages they have read, and have no table of them.
   return {} if given.get('use_lang_emb', True) else dict(extra=())
 

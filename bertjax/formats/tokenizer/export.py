@@ -95,7 +95,7 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
 def _as_python(vocabulary: Vocabulary, normalizer: Any) -> dict[str, Any]:
   """Adds to a normalizer what Python's split() and lower() do and the Rust library does not."""
   found = []
-  if vocabulary.type == whole_words.WORDS:
+  if vocabulary.type in whole_words.OF_WORDS:
     found.append(('[\\x1c-\\x1f]', ' '))
   if vocabulary.lowercase:
     found.append((sentencepiece_json.FINAL_SIGMA, 'ς'))

@@ -85,6 +85,6 @@ def names(vocabulary: Vocabulary, family: str) -> dict[str, str]:
     found |= dict(bos_token=sep, eos_token=sep, unk_token=sep)
   elif family in ('t5', *_GPT) and sep:
     found |= dict(eos_token=sep) | (dict(bos_token=cls) if cls else {})
-  elif vocabulary.type == whole_words.WORDS:
-    found['eos_token'] = whole_words.END[whole_words.WORDS]
+  elif vocabulary.type in whole_words.OF_WORDS:
+    found['eos_token'] = whole_words.END[vocabulary.type]
   return found

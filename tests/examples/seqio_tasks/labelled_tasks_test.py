@@ -12,7 +12,7 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs.finetune import choice, glue, tagging, text
+from configs.finetune import choice, glue, tagging, text, write
 
 LENGTH = 24
 LINES = ['the film was good', 'bad and long ' * 9, 'i saw it', 'ada saw it in paris', 'it was']
@@ -42,7 +42,11 @@ def files(vocab, tmp_path_factory):
   asked = [[['a: the film was long'], [dict(question=q, choice=LINES[:3], answer=LINES[i])], str(i)]
            for i, q in enumerate(('was it good', 'what was it', 'who saw it'))]  # fmt: skip
   (path / 'choice.json').write_text(json.dumps(asked))
+  table('written.tsv', ['good', 'bad', 'saw it', 'in paris', 'it was'])
+  written = write.get_config().data.task
+  written.update(read='see: {text}', write='label', target_length=30)
   return dict(
+    written=(written, path / 'written.tsv'),
     classes=(classes, path / 'classes.tsv'),
     numbers=(numbers, path / 'numbers.tsv'),
     tags=(tagging.get_config('ner').data.task, path / 'tags.conll'),
@@ -50,7 +54,8 @@ def files(vocab, tmp_path_factory):
   )
 
 
-@pytest.mark.parametrize('kind', ['classes', 'numbers', 'tags', 'choice'])
+@pytest.mark.parametrize('kind', ['classes', 'numbers', 'tags', 'choice', 'written'])
+@mutation('BU=examples.columns', 'BU=8', case='written')
 @mutation("vocabulary.special['pad'] or 0", '1')
 def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   task, path = files[kind]
@@ -65,10 +70,10 @@ def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   for key, value in expected.items():
     got = np.stack([example[windows.feature_name(key)] for example in found])
     assert got.dtype == value.dtype
-    columns = value.shape[1] if key.endswith('_BT') else None
+    columns = value.shape[1] if key[-2:] in ('BT', 'BU') else None
     np.testing.assert_array_equal(got[:, :columns] if columns else got, value)
     if columns:
-      assert got.shape[1] == served.length
+      assert got.shape[1] == (served.length if key.endswith('_BT') else 32)
       assert set(np.unique(got[:, columns:])) <= {0}
 
 

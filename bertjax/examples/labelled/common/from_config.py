@@ -89,6 +89,12 @@ def task_of(given: Any) -> tuple[Task, Any]:
   return module.TASK, options
 
 
+def has_labels(given: Any) -> bool:
+  """Returns whether the task that `config.data.task`, `given`, names has labels: heads for them."""
+  task, options = task_of(given)
+  return bool(task.classes(options))
+
+
 def fill_labels(model: Any, given: Any) -> None:
   """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
   the task has that `config.data.task`, `given`, names. Raises UserError: a head for another number

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bertjax.use import decoding
-from bertjax.use.decoding import Beams, Sampling
+from bertjax.models.layers import decoding
+from bertjax.models.layers.decoding import Beams, Sampling
 
 END, NEW = 1, 9
 

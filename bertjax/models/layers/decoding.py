@@ -5,13 +5,17 @@ next one and the new cache. Shapes are static, so each function compiles once fo
 and of new tokens. Draws are keyed by (seed, row, place): they are the same on every mesh.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-Array = jax.Array
+from bertjax.errors import UserError
+from bertjax.models.layers.contracts import WritingModel
+from bertjax.types import Array, Batch, Variables
+
 Cache = Any  # arrays with the rows first
 Step = Callable[[Array, Cache], tuple[Array, Cache]]
 
@@ -51,6 +55,61 @@ class Written(NamedTuple):
   score_BK: Array  # float32: log p of the text, or as `Beams.alpha` says
 
 
+def written(
+  model: WritingModel, words: int, how: Sampling | Beams, new_tokens: int, end: int,
+  variables: Variables, batch: Batch,
+) -> Written:  # fmt: skip
+  """Writes a text for each row of a batch with a model.
+
+  Args:
+    model: that writes.
+    words: V, the ids below which all are words; the table may have more rows.
+    how: tokens are chosen.
+    new_tokens, end: as of `write`.
+    variables: of the model.
+    batch: as of `WritingModel.start`; where tokens are drawn also row_B, the number of each text,
+      and seed_B, the seed.
+  """
+
+  def known(logits_BV: Array) -> Array:
+    return jnp.where(jnp.arange(logits_BV.shape[1])[None] < words, logits_BV, FAR)
+
+  def step(token_B: Array, text: Any) -> tuple[Array, Any]:
+    logits_BV, text = model.apply(variables, token_B, text, method='step')  # pyright: ignore
+    return known(logits_BV), text
+
+  logits_BV, text = model.apply(variables, batch, new_tokens, method='start')  # pyright: ignore
+  if isinstance(how, Beams):
+    return search(known(logits_BV), text, step, new_tokens, end, how)
+  key_B = None
+  if how.temperature:
+    keys = jax.vmap(lambda seed, row: jax.random.fold_in(jax.random.key(seed), row))
+    key_B = keys(batch['seed_B'], batch['row_B'])
+  return write(known(logits_BV), text, step, new_tokens, end, how, key_B)
+
+
+def check(how: Sampling | Beams, words: int) -> None:
+  """Refuses numbers that make no sense with so many words."""
+  if isinstance(how, Beams) and not 1 <= how.count <= words // 2:
+    raise UserError(
+      f'beams: expected from 1 to half of the {words} words of the vocabulary, got {how.count}'
+    )
+  if isinstance(how, Sampling):
+    if not 0 <= how.temperature < np.inf or not 0 < how.top_p <= 1 or how.top_k < 0:
+      raise UserError(
+        'expected temperature >= 0, 0 < top_p <= 1 and top_k >= 0, got '
+        f'{how.temperature}, {how.top_p} and {how.top_k}'
+      )
+    if not how.temperature and (how.top_k or how.top_p < 1):
+      raise UserError('top_k and top_p say what is drawn from: set temperature, 1.0 for instance')
+
+
+def until(ids: Iterable[Any], end: int) -> list[int]:
+  """Returns the tokens of a text up to its end, and that; all where there is none."""
+  ids = [int(i) for i in ids]
+  return ids[: ids.index(end) + 1] if end in ids else ids
+
+
 def kept(logits_BV: Array, sampling: Sampling) -> Array:
   """Returns the logits with FAR for tokens outside of top_k and top_p, in this order."""
   if sampling.top_k:
@@ -78,11 +137,11 @@ def write(
   new_tokens: int,
   end: int,
   sampling: Sampling,
-  key_B: Array,
+  key_B: Array | None,
 ) -> Written:
   """Writes a text of at most `new_tokens` for each row, token by token, from the logits of the
   first one and the cache behind the prompt; `end` is the id that ends a text, -1: none does; key_B
-  is of the draws."""
+  is of the draws, None where none are made."""
   rows = logits_BV.shape[0]
 
   def choose(logits_BV: Array, place: Array) -> Array:

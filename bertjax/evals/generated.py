@@ -1,0 +1,95 @@
+"""Texts that a model with a decoder writes for labelled ones, each judged once.
+
+All scores go from 0 to 1. `exact` and `f1` are SQuAD's, of words without capitals, punctuation and
+articles; `rouge_l` is the F-measure of Lin (2004) as rouge-score computes it, without stemming;
+`bleu` is that of the whole file as sacrebleu computes it, cut into words as T5's is (`intl`;
+t5/evaluation/metrics.py). `cut` counts the texts that are longer than a row.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.evals.held_out import labelled
+from bertjax.evals.held_out.labelled import CUT
+from bertjax.evals.squad import scores
+from bertjax.examples.labelled.common import from_config
+from bertjax.field_types import Count, Natural, NonNegative
+from bertjax.models.layers import decoding
+from bertjax.models.layers.contracts import PairModel
+from bertjax.models.layers.decoding import Beams, Sampling
+from bertjax.objectives import model_of
+from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+
+NAMES = frozenset(('exact', 'f1', 'rouge_l', 'bleu', CUT))
+
+
+class Options(NamedTuple):
+  """The labelled texts, and how the model writes.
+
+  Attributes:
+    file: file of the examples; '': config.data.dev.
+    examples: number of examples, from the first one on; 0: all.
+    batch_size: rows of a batch.
+    language: as of `labelled.Options`.
+    new_tokens: tokens of a text at most; 0: config.data.task.target_length.
+    beams: beams of a search; 0: the likeliest token is taken each time.
+    alpha: with beams, how much long texts are favoured.
+  """
+
+  file: str = ''
+  examples: Natural = 0
+  batch_size: Count = 64
+  language: str = ''
+  new_tokens: Natural = 0
+  beams: Natural = 0
+  alpha: NonNegative = 0.6
+
+
+def judged(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+  """Returns the scores of texts that were written, by those that people wrote."""
+  import sacrebleu
+  from rouge_score import rouge_scorer
+
+  rouge = rouge_scorer.RougeScorer(['rougeL'])
+  pairs = list(zip(wanted, found, strict=True))
+  bleu = sacrebleu.corpus_bleu(list(found), [list(wanted)], tokenize='intl')
+  return dict(
+    exact=float(np.mean([scores.exact(*pair) for pair in pairs])),
+    f1=float(np.mean([scores.f1(*pair) for pair in pairs])),
+    rouge_l=float(np.mean([rouge.score(*pair)['rougeL'].fmeasure for pair in pairs])),
+    bleu=bleu.score / 100,
+  )
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """Returns the scores of a file of texts. Raises UserError: as `labelled.open_rows`; a task
+  without texts to be written, or more beams than half of the words."""
+  task = subject.config.data.task
+  if task.name != 'write':
+    raise UserError(
+      f"{subject.key} judges texts that a model writes: expected config.data.task.name='write', "
+      f'got {task.name!r}'
+    )
+  rows = labelled.open_rows(subject, labelled.Options(*options[:4]))
+  vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
+  how = Beams(options.beams, options.alpha) if options.beams else Sampling()
+  decoding.check(how, vocabulary.size)
+  model = model_of(subject.config.model, subject.config.objective.name, PairModel)
+  new, end = options.new_tokens or task.target_length, subject.store.special['sep']
+  function = functools.partial(decoding.written, model, vocabulary.size, how, new, end)
+  written = labelled.outputs(subject, rows, options.batch_size, function)
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    ids = (decoding.until(each.token_BKN[0], end) for each in written(variables))
+    found = [vocabulary.decode(i for i in text if i != end) for text in ids]
+    return Report(judged(found, rows.examples.truth) | {CUT: float(rows.examples.cut)})
+
+  return Evaluation(NAMES, run)
+
+
+EVALUATOR = Evaluator(Options, make)

@@ -1,0 +1,192 @@
+"""ELMo: two language models of LSTMs, one in each direction, over the same words and softmax.
+
+Peters et al. 2018; allenai/bilm-tf, bilm/training.py:LanguageModel. In training each direction
+reads a text of its own, which goes on where it stopped, and keeps its state. A text that is read
+for its vectors alone is read by both.
+
+Difference from the original: a direction draws other dropout for each layer and step, as there, but
+from counters.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.field_types import Count, Fraction, Natural, NonNegative
+from bertjax.kernels.dropout import Noise, fork
+from bertjax.kernels.look_up import look_up
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import Dropout, Dtype, given_fields, options_of, word_table
+from bertjax.models.layers.contracts import Model
+from bertjax.models.layers.heads import Head, WordHead
+from bertjax.models.layers.lstm import LSTM, State
+from bertjax.models.layers.memory import Start
+from bertjax.types import Batch, Factory
+
+Array = jax.Array
+States = tuple[State, ...]
+
+# test, tiny: ours. original: bilm-tf/bin/train_elmo.py.
+SIZES: dict[str, dict[str, int]] = {
+  'test': dict(layers=2, width=16, cell=32),
+  'tiny': dict(layers=2, width=128, cell=256),
+  'original': dict(layers=2, width=512, cell=4096),
+}
+
+
+def glorot(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+  """Draws a kernel of an LSTM as TensorFlow does by default: uniform within sqrt(6 / (inputs +
+  outputs)) of the matrix that inputs and state share, both as wide."""
+  inputs = 2 * shape[0] if len(shape) == 3 else shape[0]
+  bound = (6 / (inputs + np.prod(shape[1:]))) ** 0.5
+  return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+class ELMo(Model):
+  """The model of `objectives/bilm.py`; fields are `config.model`.
+
+  Attributes:
+    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
+    layers: of each direction.
+    width: of the words and of what a layer gives; the vectors of both directions are twice as wide.
+    cell: of a layer's state.
+    skips: a layer but the first adds its input to what it gives.
+    cell_clip, projection_clip: largest absolute values of the cell and of what a layer gives; 0:
+      none.
+    dropout: of the input of each layer and of what the last one gives.
+    segment: columns between two states that are kept for the gradient; 0: all are.
+  """
+
+  layers: Count
+  width: Count
+  cell: Count
+  skips: bool
+  cell_clip: NonNegative
+  projection_clip: NonNegative
+  dropout: Fraction
+  vocab_size: Natural = 0
+  segment: Natural = 0
+  dtype: Dtype = 'float32'
+
+  def setup(self):
+    uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
+    normal = jax.nn.initializers.normal(self.width**-0.5)
+    self.word = word_table(self, 'word', self.vocab_size, self.width, uniform)
+    self.forwards = [self._layer() for _ in range(self.layers)]
+    self.backwards = [self._layer() for _ in range(self.layers)]
+    self.softmax = word_table(self, 'softmax', self.vocab_size, self.width, normal)
+    self.head = WordHead(self.vocab_size, False, '', 0.0, normal, jnp.dtype(self.dtype))
+    self.dropped = Dropout(self.dropout)
+
+  @nn.nowrap
+  def _layer(self, **fields: Any) -> LSTM:
+    return LSTM(
+      self.cell, glorot, projection=self.width, cell_clip=self.cell_clip, forget_bias=1.0,
+      projection_clip=self.projection_clip, segment=self.segment, dtype=jnp.dtype(self.dtype),
+      **fields,
+    )  # fmt: skip
+
+  def __call__(
+    self, batch: Batch, carry: States | tuple[()] = (), noise: Noise | None = None
+  ) -> dict[str, Any]:
+    """Runs both directions, each on its own text. Returns dict with word and out_word, `Scores` at
+    every column of the text that is read forwards and of the other one; and carry.
+
+    Args:
+      batch: see types.py; reads token and example, out_token and out_example.
+      carry: what the batch before this one left; (): this is the first one.
+      noise: keys of the dropout; None in evaluation.
+    """
+    states = carry or self.carry(len(batch['token_BT']))
+    scores, after = {}, ()
+    for way, prefix, letter in ((0, '', 'T'), (1, 'out_', 'U')):
+      x_BTD = self._words(batch, prefix, letter)
+      real_BT = batch[f'{prefix}example_B{letter}'] > 0
+      own = states[way * self.layers :][: self.layers]
+      (*_, x_BTD), found = self._run(way, x_BTD, own, real_BT, noise)
+      x_BTD = self.dropped(x_BTD, fork(noise, f'{way} end'))
+      scores[f'{prefix}word'], after = self.head(x_BTD, self.softmax), after + found
+    return dict(scores, carry=after)
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
+    """Reads each text in both directions, from states of zeros. Returns dict with last_BTD, [B, T,
+    2 * width], forwards first; with hidden also hidden_LBTD of the layers, and embedded_BTD, the
+    words twice."""
+    layers_LBTD, _ = self.both(batch, self.carry(len(batch['token_BT'])))
+    out = dict(last_BTD=layers_LBTD[-1])
+    if hidden:
+      out |= dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
+    return out
+
+  def both(self, batch: Batch, carry: States) -> tuple[Array, States]:
+    """Reads each text in both directions. Returns the words and what every layer gives, [layers +
+    1, B, T, 2 * width], and the states behind it: the original keeps them from text to text."""
+    x_BTD, real_BT = self._words(batch, '', 'T'), batch['example_BT'] > 0
+    found, after = [], ()
+    for way in (0, 1):
+      turn = (lambda x: jnp.flip(x, 1)) if way else (lambda x: x)
+      own = carry[way * self.layers :][: self.layers]
+      outputs, states = self._run(way, turn(x_BTD), own, turn(real_BT), None)
+      found, after = [*found, jnp.stack([turn(y_BTD) for y_BTD in outputs])], after + states
+    return jnp.concatenate(found, -1), after
+
+  def _words(self, batch: Batch, prefix: str, letter: str) -> Array:
+    x_BTD = look_up(self.word, batch[f'{prefix}token_B{letter}'])
+    x_BTD = x_BTD.astype(jnp.dtype(self.dtype))
+    return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+
+  def _run(
+    self, way: int, x_BTD: Array, states: States, real_BT: Array, noise: Noise | None
+  ) -> tuple[list[Array], States]:
+    """The input and the output of each layer of a direction, and its states."""
+    found, after = [x_BTD], []
+    for number, layer in enumerate((self.forwards, self.backwards)[way]):
+      x_BTD = self.dropped(x_BTD, fork(noise, f'{way} {number}'))
+      y_BTD, state = layer(x_BTD, states[number], real_BT)
+      x_BTD = x_BTD + y_BTD if number and self.skips else y_BTD
+      found, after = [*found, x_BTD], [*after, state]
+    return found, tuple(after)
+
+  @nn.nowrap
+  def carry(self, rows: int, start: Start = 'empty') -> States:
+    """Returns the state of each layer forwards, then of each backwards: zeros."""
+    del start
+    return (self._layer(parent=None).first(rows),) * 2 * self.layers
+
+  @property
+  def divides_columns(self) -> bool:
+    """False: a column waits for the one before it."""
+    return False
+
+  @property
+  def has_segments(self) -> bool:
+    """False: the model has no table of segments."""
+    return False
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The head for words."""
+    return (Head('word', 'word', self.vocab_size, 'softmax', 'head'),)
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """Counts model FLOPs, see `Model.flops`: the cells and projections at real tokens, the words at
+    targets."""
+    texts = [batch[name] for name in ('example_BT', 'out_example_BU') if name in batch]
+    real = float(sum(np.sum(np.asarray(x) > 0) for x in texts)) * (2 if len(texts) == 1 else 1)
+    # Four gates of the input and of the projected output, and the projection.
+    cells = flops_lib.head_flops(real, self.cell * self.width * (4 + 4 + 1))
+    weights = [batch[name] for name in ('weight_BT', 'weight_BU') if name in batch]
+    predicted = float(sum(np.sum(weight) for weight in weights))
+    return self.layers * cells + flops_lib.head_flops(predicted, self.width * self.vocab_size)
+
+
+def make(config) -> ELMo:
+  """Builds the model from `config.model`."""
+  return ELMo(**given_fields(ELMo, config))
+
+
+MODEL = Factory(options_of(ELMo), make)

@@ -1,0 +1,134 @@
+"""Training steps of ELMo beside those of bilm-tf: losses, states, parameters and accumulators."""
+
+import json
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import systems
+from mutation import mutation
+
+from bertjax.models.layers.basic import padded_rows
+from bertjax.objectives import bilm
+from bertjax.optim import optimizer
+from bertjax.types import Context
+
+
+@pytest.fixture(scope='module')
+def golden(shared):
+  def load(name):
+    found = np.load(shared / 'golden' / 'family' / f'elmo_{name}.npz')
+    return found, json.loads(str(found['config']))
+
+  return load
+
+
+def config_of(config):
+  """Our config of a golden's."""
+  options = config['options']
+  sizes = options['lstm']
+  c = systems.tiny('elmo')
+  c.model.update(
+    layers=sizes['n_layers'], width=sizes['projection_dim'], cell=sizes['dim'],
+    skips=sizes['use_skip_connections'], cell_clip=sizes['cell_clip'],
+    projection_clip=sizes['proj_clip'], dropout=options['dropout'],
+    vocab_size=options['n_tokens_vocab'],
+  )  # fmt: skip
+  c.length = options['unroll_steps']
+  c.optimizer.clip = options['all_clip_norm_val']
+  c.optimizer.schedule.peak = options['learning_rate']
+  return c
+
+
+def ours_of(theirs, prefix, c, suffix=''):
+  """The parameters of bilm-tf, or what is like them, as ours."""
+  at = lambda name: theirs[f'{prefix}{name}{suffix}']
+  split = lambda leaf: leaf.reshape(*leaf.shape[:-1], 4, -1)
+  padded = lambda x: np.pad(
+    x, ((0, padded_rows(len(x)) - len(x)), *[(0, 0)] * (x.ndim - 1)),
+    constant_values=0.0 if 'param' in prefix else 1.0,
+  )  # fmt: skip
+  found = dict(softmax=padded(at('softmax/W')), head=dict(bias=padded(at('softmax/b'))))
+  for way, name in enumerate(('forwards', 'backwards')):
+    for layer in range(c.model.layers):
+      cell = f'RNN_{way}/rnn/multi_rnn_cell/cell_{layer}/lstm_cell/'
+      kernel = split(at(cell + 'kernel'))
+      found[f'{name}_{layer}'] = dict(
+        input=kernel[: c.model.width], state=kernel[c.model.width :], bias=split(at(cell + 'bias')),
+        projection=at(cell + 'projection/kernel'),
+      )  # fmt: skip
+  return found | dict(word=padded(at('embedding')))
+
+
+def batch_of(theirs, step, towers):
+  """The rows of all towers."""
+  rows = lambda name: np.concatenate([theirs[f'{step}/{n}/{name}'] for n in range(towers)])
+  token_BT, out_token_BU = rows('token'), rows('token_reverse')
+  ones = np.ones_like(token_BT)
+  return dict(
+    token_BT=token_BT, example_BT=ones, target_BT=rows('next'), weight_BT=ones.astype(np.float32),
+    out_token_BU=out_token_BU, out_example_BU=ones, target_BU=rows('next_reverse'),
+    weight_BU=ones.astype(np.float32), row_B=np.arange(len(token_BT)),
+  )  # fmt: skip
+
+
+def states_of(theirs, step, towers, layers):
+  """The states of all towers: each a pair, tower by tower."""
+  each = [theirs[f'{step}/state/{n}'] for n in range(4 * layers * towers)]
+  pairs = [(each[i], each[i + 1]) for i in range(0, len(each), 2)]
+  ways = [pairs[tower * 2 * layers :][: 2 * layers] for tower in range(towers)]
+  return [tuple(map(np.concatenate, zip(*x, strict=True))) for x in zip(*ways, strict=True)]
+
+
+@mutation(
+  'config.length if config.objective.times_length else 1', '1', file='bertjax/objectives/bilm.py'
+)
+@mutation(
+  'updates, squares)', 'updates, state.sum_of_squares)', file='bertjax/optim/directions/adagrad.py'
+)
+@pytest.mark.parametrize('name', ['word_skip_full_2towers'])
+def test_three_steps_are_those_of_bilm_tf(golden, name):
+  theirs, config = golden(name)
+  c, towers = config_of(config), config['n_gpus']
+  objective = bilm.make(c)
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch_of(theirs, 0, towers))['params']
+  axes = jax.tree.map(
+    lambda box: box.names, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
+  )
+  params = jax.tree.map(jnp.asarray, ours_of(theirs, 'param/', c))
+  chex.assert_trees_all_equal_shapes(params, nn.meta.unbox(boxed))
+  tx, schedule = optimizer.make(c.optimizer, params, axes)
+  state, carry = tx.init(params), objective.carry(batch_of(theirs, 0, towers))
+
+  @jax.jit
+  def step(params, state, carry, batch, number):
+    def loss(params):
+      ctx = Context(jax.random.key(0), number, True)
+      out = objective.loss(dict(params=params), carry, batch, ctx)
+      term = out.terms['bilm']
+      return term.scale * term.total / term.weight, out
+
+    (_, out), grads = jax.value_and_grad(loss, has_aux=True)(params)
+    updates, state = tx.update(grads, state, params, rate=schedule(number))
+    return optax.apply_updates(params, updates), state, out, optax.tree.norm(grads)
+
+  for number in range(3):
+    batch = batch_of(theirs, number, towers)
+    params, state, out, norm = step(params, state, carry, batch, number)
+    carry = out.carry
+    losses = [out.terms[name].total / out.terms[name].weight for name in ('forwards', 'backwards')]
+    wanted = theirs[f'{number}/direction_losses'].mean(0)
+    np.testing.assert_allclose(losses, wanted, rtol=3e-6)
+    np.testing.assert_allclose(norm, theirs[f'{number}/grad_norm'], rtol=5e-5)
+    found = states_of(theirs, number, towers, c.model.layers)
+    for own, want in zip(carry, found, strict=True):
+      np.testing.assert_allclose(own.cell_BC, want[0], atol=3e-6, rtol=5e-5)
+      np.testing.assert_allclose(own.hidden_BP, want[1], atol=3e-6, rtol=5e-5)
+  chex.assert_trees_all_close(params, ours_of(theirs, 'param_after/', c), atol=2e-5, rtol=5e-5)
+  squares = optax.tree.get(state, 'sum_of_squares')
+  wanted = ours_of(theirs, 'accumulator/', c, '/Adagrad')
+  chex.assert_trees_all_close(squares, wanted, atol=2e-5, rtol=5e-5)
