@@ -42,6 +42,14 @@ def nearest(name: str, options: Iterable[str]) -> str:
   return f'; did you mean {near[0]!r}?' if near else ''
 
 
+@functools.cache
+def warn_once(line: str) -> None:
+  """Logs a warning; a text is read more than once, and several plans meet the same obstacle."""
+  import logging  # slow for a door
+
+  logging.warning('%s', line)
+
+
 @contextlib.contextmanager
 def door(program: str) -> Iterator[None]:
   """Runs a command: ends a user's mistake, and Ctrl-C, in one line each; ends without a word if

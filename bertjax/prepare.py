@@ -51,7 +51,7 @@ from bertjax.store.unfinished import is_finished, owned, refuse_foreign
 from bertjax.store.verify import faults, plan_faults
 from bertjax.text import phrases, sentence_split
 from bertjax.text.files import find_files
-from bertjax.text.left_out import LeftOut
+from bertjax.text.left_out import NAMED, LeftOut
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 _VOCAB = flags.DEFINE_string(
@@ -177,7 +177,7 @@ def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Parti
       bar.show(read, corpus.done(stats.documents))
     rate = (partial.tokens - before) / bar.seconds
   stats.bad_lines = corpus.left_out.count
-  stats.name_bad(corpus.left_out.named)
+  stats.bad_first = list(dict.fromkeys([*corpus.left_out.named, *stats.bad_first]))[:NAMED]
   if not partial.train.documents:
     raise UserError(
       f'{text_flags.INPUT.value} has no text: {stats.documents} documents, all empty'

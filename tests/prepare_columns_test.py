@@ -184,23 +184,3 @@ def test_a_lexicon_of_another_content_is_another_store(tmp_path, vocab):
   (tmp_path / 'lexicon.txt').write_text('cat sat\nsat\n')
   with pytest.raises(ValueError, match='source: there .*sha256'):
     run(output=tmp_path / 's', **given)
-
-
-def test_many_languages_with_the_vocabulary_of_multilingual_bert(shared, tmp_path):
-  parallel = shared / 'multilingual/parallel/wmt_human'
-  source = ','.join(
-    [f'{name}={parallel}/valid.{name}-en.{name}.gz' for name in ('cs', 'de', 'ru', 'zh')]
-    + [f'en-de={parallel}/valid.de-en.en.gz+{parallel}/valid.de-en.de.gz']
-    + [f'en-fr={shared}/multilingual/parallel/tatoeba/eng-fra.tsv.xz']
-  )
-  store = run(
-    input=source,
-    vocab=shared / 'tokenizers/bert-base-multilingual-cased',
-    output=tmp_path / 's',
-    documents=4000,
-  )
-  assert store.languages == ['cs', 'de', 'ru', 'zh', 'en', 'fr']
-  held_out = open_store(store.path / 'heldout')
-  count = np.bincount(store.column('language')) + np.bincount(held_out.column('language'))
-  assert count[0] == count[2] == count[3] == 1002
-  assert store.counts[100] / store.counts.sum() < 0.01  # [UNK]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 
+import forks
 import numpy as np
 import pytest
 import tokenizers
@@ -144,9 +145,9 @@ def test_a_mixture_is_sampled_at_its_rates():
 
 def test_command_line(tmp_path):
   (tmp_path / 'a.txt').write_text('\n'.join(sentences()))
-  command = [sys.executable, '-m', 'bertjax.vocab', f'--input={tmp_path}/a.txt', '--size=400']
+  command = ['bertjax.vocab', f'--input={tmp_path}/a.txt', '--size=400']
   command += ['--type=wordpiece', '--lowercase', '--sample=1500', f'--output={tmp_path}/v']
-  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  done = forks.run(*command, cwd=ROOT)
   assert done.returncode == 0, done.stderr
   assert 'training on 1,500 of 2,000 sentences' in done.stdout
   assert 'tokens per word' in done.stdout and '40 sentences held out' in done.stdout
@@ -155,7 +156,7 @@ def test_command_line(tmp_path):
     'tokenizer_config.json',
     'vocab.txt',
   ]
-  again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  again = forks.run(*command, cwd=ROOT)
   assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
 
 

@@ -217,7 +217,7 @@ class Checkpoints:
   def _score(self, step: int, scores: dict[str, float]) -> None:
     if not (self._directory / str(step)).is_dir():
       return  # its save failed, and that was said
-    manifest.write_scores(self._directory / str(step), scores)
+    manifest.write_signed(self._directory / str(step) / manifest.SCORES, dict(scores=scores))
     self._workdir.send_scores(step)
     self._retain()
 

@@ -31,8 +31,12 @@ class Damaged(Exception):
 def write(directory: pathlib.Path, record: Mapping[str, Any], files: Files | None = None) -> None:
   """Writes the manifest of a finished checkpoint: JSON values, and `files` as `files_of` returned
   them, of all processes where each has a directory of its own."""
-  body = dict(record, format=FORMAT, files=files or files_of(directory))
-  durable.write_json(directory / NAME, dict(body, sha256=checksums.digest(body)))
+  write_signed(directory / NAME, dict(record, format=FORMAT, files=files or files_of(directory)))
+
+
+def write_signed(path: pathlib.Path, body: Mapping[str, Any]) -> None:
+  """Writes a JSON file, or replaces it, with the sha256 of what it says."""
+  durable.write_json(path, dict(body, sha256=checksums.digest(body)))
 
 
 def files_of(directory: pathlib.Path) -> Files:
@@ -44,12 +48,6 @@ def files_of(directory: pathlib.Path) -> Files:
   for folder in (p for p in directory.rglob('*') if p.is_dir()):
     durable.sync(folder)
   return files
-
-
-def write_scores(directory: pathlib.Path, scores: Mapping[str, float]) -> None:
-  """Writes the scores of a checkpoint beside its manifest, or replaces them."""
-  body = dict(scores=scores)
-  durable.write_json(directory / SCORES, dict(body, sha256=checksums.digest(body)))
 
 
 def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
@@ -89,11 +87,8 @@ def verify(directory: pathlib.Path) -> None:
       raise Damaged(f'{name} is missing')
     if name not in body['files']:
       raise Damaged(f'{name} is extra: the manifest does not list it')
-    size, sha256 = body['files'][name]
-    if (got := found[name].stat().st_size) != size:
-      raise Damaged(f'{name}: expected {size} bytes, got {got}')
-    if (got := checksums.of_file(found[name])) != sha256:
-      raise Damaged(f'{name}: expected sha256 {sha256[:12]}, got {got[:12]}')
+    if said := checksums.fault(found[name], *body['files'][name]):
+      raise Damaged(said.removeprefix(f'{directory}/'))
 
 
 def _load(directory: pathlib.Path, name: str) -> dict[str, Any]:

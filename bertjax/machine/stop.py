@@ -104,25 +104,19 @@ class Stop:
             self._leave(f'{signal.Signals(number).name} came twice: stopped at once', 128 + number)
           self.ask(signal.Signals(number).name)
       try:
-        if error := self._failed_elsewhere():
+        alone = hosts.count() == 1
+        if error := not alone and hosts.told('stop/failed'):
           failed = failed or time.monotonic() + FAILED_S + (hosts.index() == 0)  # it goes last
           if time.monotonic() > failed:
             self._say = lambda said: print(said, file=sys.stderr)  # each has a log of its own
             self._leave(f'Left after the error that ended {error}', 1)
-        if self._agreed is None and (self.reason or self._asked_elsewhere()):
+        if self._agreed is None and not alone:
+          self.reason = self.reason or hosts.told('stop/asked') or ''
+        if self._agreed is None and self.reason:
           self._agree()
       except RuntimeError as error:  # also jax's, of a backend that the main thread has ended
         said = str(error).partition('\n')[0]
         self._leave(f'Left after {said}: the last checkpoint is what resumes', 1)
-
-  def _failed_elsewhere(self) -> str:
-    return '' if hosts.count() == 1 else hosts.told('stop/failed') or ''
-
-  def _asked_elsewhere(self) -> bool:
-    if hosts.count() == 1:
-      return False
-    self.reason = hosts.told('stop/asked') or ''
-    return bool(self.reason)
 
   def _agree(self) -> None:
     with self._lock:

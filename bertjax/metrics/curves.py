@@ -38,8 +38,7 @@ def plot(
   workdirs: Sequence[pathlib.Path | str], output: pathlib.Path | str | None = None
 ) -> pathlib.Path:
   """Draws runs over each other, named after their directories, to a picture: by default curves.png
-  in the run, or here if there are several or it is elsewhere. Raises UserError for a run without
-  metrics."""
+  in the run, or here if there are several or it is elsewhere. UserError: a run without metrics."""
   from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import: not at start-up
   from matplotlib.figure import Figure
 

@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 from rich.console import Console
 from rich.table import Table
 
-from bertjax.metrics.verdict import verdict
+from bertjax.metrics.progress import verdict
 
 PARTS = ('compute', 'input', 'checkpoint', 'eval', 'compile', 'other')
 TRAINING = ('compute', 'input', 'other')  # what the speed is measured over

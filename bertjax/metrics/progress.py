@@ -12,8 +12,6 @@ import rich.progress
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from bertjax.metrics.verdict import verdict
-
 _SECONDS = 10.0  # between lines of `Bar` where there is no terminal
 
 
@@ -129,6 +127,17 @@ def clock(seconds: int) -> str:
   minutes, seconds = divmod(seconds, 60)
   hours, minutes = divmod(minutes, 60)
   return f'{hours}:{minutes:02}:{seconds:02}' if hours else f'{minutes}:{seconds:02}'
+
+
+def verdict(seconds: Mapping[str, float]) -> str:
+  """Returns 'compute-bound', or what names the largest other part with more than a tenth of the
+  seconds, 'input-bound'; `other` is the host's."""
+  waits = {part: spent for part, spent in seconds.items() if part != 'compute'}
+  worst = max(waits, key=lambda part: waits[part], default='compute')
+  total = sum(seconds.values())
+  slow = total and waits.get(worst, 0.0) > 0.1 * total
+  part = worst if slow else 'compute'
+  return f'{"host" if part == "other" else part}-bound'
 
 
 class Bar:

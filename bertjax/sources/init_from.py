@@ -34,7 +34,7 @@ from bertjax.formats import directory, huggingface
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import foreign as sources
-from bertjax.sources import head_classes, model_fields, runs, subtrees, vocab_rows
+from bertjax.sources import head_classes, model_fields, runs, subtrees
 from bertjax.sources.subtrees import Rows
 from bertjax.types import Part
 from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
@@ -191,7 +191,7 @@ def loader(
     source = source or _for_run(name, config)
     if source.vocabulary is None:
       check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={name},')
-    rows, said = vocab_rows.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
+    rows, said = subtrees.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
     if rows is not None and source.model.get('cutoffs'):
       raise UserError(
         f'{KEY}={name} has its words in clusters by frequency (config.model.cutoffs), whose rows '
@@ -267,11 +267,11 @@ def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
   if sources.is_source(path):
     source = open_source(path)
     theirs = source.vocabulary
-    if theirs and vocabulary and not vocab_rows.same_ids(theirs, vocabulary):
-      raise UserError(vocab_rows.refusal(path, theirs.sha256, vocabulary, KEY))
+    if theirs and vocabulary and not subtrees.same_ids(theirs, vocabulary):
+      raise UserError(subtrees.refusal(path, theirs.sha256, vocabulary, KEY))
     return lambda: dict(params=source.params())
   directory = reading.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
-    raise UserError(vocab_rows.refusal(path, theirs, vocabulary, KEY))
+    raise UserError(subtrees.refusal(path, theirs, vocabulary, KEY))
   return lambda: reading.read_variables(directory)

@@ -59,8 +59,7 @@ def of_parts(
   init_from: Any, fields: Callable[[str], Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the SHAPELESS fields by which the subtrees of `config.init_from` are read, and lines
-  about sources that do not say theirs. Raises UserError: subtrees are read by different values of a
-  field.
+  about sources that do not say theirs. UserError: subtrees are read by different values of a field.
 
   Args:
     init_from: a tuple of (checkpoint, from path, to path, layers).

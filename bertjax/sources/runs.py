@@ -84,7 +84,7 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
         'the name that the run gave it, its step, and no other one; or the workdir of the run'
       )
     step, workdir = int(own), workdir.parent.parent
-  config = resume.stored_config(workdir)
+  config: Any = resume.stored_config(workdir)
   checkpoint = reading.choose(workdir, step, config.best, fetch)
   vocabulary = vocabulary_of(workdir, config)
   line = timeline.make(config)

@@ -1,4 +1,5 @@
-"""Subtrees of parameters put in the place of others: which layers, and which rows of words."""
+"""Subtrees of parameters put in the place of others: which layers, and which rows of words, by the
+vocabularies of both models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from jax.experimental import multihost_utils
 
 from bertjax import sharding
 from bertjax.errors import UserError
+from bertjax.vocab.vocabulary import Vocabulary
 
 Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
 
@@ -60,3 +62,41 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
 def _of_words(name: str) -> bool:
   """Returns whether a leaf has one row per id: the word table, and the bias of its head."""
   return name.endswith((':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']"))
+
+
+def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
+  """Returns whether the ids of two vocabularies mean the same pieces; the files may differ."""
+  return one.sha256 == other.sha256 or list(one.pieces) == list(other.pieces)
+
+
+def moved(
+  name: str, theirs: Vocabulary | None, ours: Vocabulary | None, remap: bool, key: str
+) -> tuple[Rows | None, list[str]]:
+  """Returns the rows that move and lines for people; rows None: all stay, or a vocabulary is not
+  known. `key` of the config names the model. UserError: the vocabularies differ, and without
+  `remap` rows must not move."""
+  if theirs is None or ours is None:
+    return None, [f'{name} comes without a vocabulary: that its ids are ours is not checked']
+  if same_ids(theirs, ours):
+    return None, []
+  if not remap:
+    remedy = ', or give --remap_vocab, which moves the rows of the pieces that both have'
+    raise UserError(f'{refusal(name, theirs.sha256, ours, key)}{remedy}')
+  there = {piece: i for i, piece in enumerate(theirs.pieces)}
+  shared = {i: there[piece] for i, piece in enumerate(ours.pieces) if piece in there}
+  for role, mine in ours.special.items():  # [CLS] is <s>, whatever it is called
+    other = theirs.special.get(role)
+    if mine is not None and other is not None:
+      shared[mine] = other
+  here = np.array(sorted(shared), np.int64)
+  said = f'{len(shared):,} of {ours.size:,} pieces are in the vocabulary of {name}'
+  return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
+
+
+def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:
+  """Returns the error text for a model of another vocabulary, whose sha256 is `theirs`."""
+  return (
+    f'{key}: {name} was trained with another vocabulary (sha256 {theirs[:12]}) than this run '
+    f'({ours.size} ids, {ours.sha256[:12]}), and its ids mean other pieces: take its '
+    'vocabulary (config.data.vocab)'
+  )

@@ -15,7 +15,7 @@ import numpy as np
 from bertjax import dotted, models, sharding
 from bertjax.errors import UserError
 from bertjax.objectives.combine import task_heads
-from bertjax.sources import head_classes, init_from, vocab_rows
+from bertjax.sources import head_classes, init_from, subtrees
 from bertjax.types import TEACHER
 from bertjax.vocab.vocabulary import Vocabulary, check_rows
 
@@ -65,7 +65,7 @@ def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
   source = _source(config)
   if source.vocabulary is None:
     check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={source.name},')
-  if vocabulary and source.vocabulary and not vocab_rows.same_ids(source.vocabulary, vocabulary):
+  if vocabulary and source.vocabulary and not subtrees.same_ids(source.vocabulary, vocabulary):
     raise UserError(
       f'{KEY}={source.name} has another vocabulary ({source.vocabulary.size} ids) than this run '
       f'({vocabulary.size} ids): a student learns what its teacher says of the same ids, so give '

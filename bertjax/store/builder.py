@@ -14,6 +14,7 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.errors import UserError, writing
+from bertjax.machine import durable
 from bertjax.store import unfinished
 from bertjax.store.encode import COUNTED, Encoded
 from bertjax.store.writer import Writer
@@ -37,10 +38,6 @@ class Stats:
   bad_lines: int = 0  # malformed lines and records of files that were skipped
   bad_documents: int = 0  # malformed documents that were skipped
   bad_first: list[str] = dataclasses.field(default_factory=list)  # errors of the first, by place
-
-  def name_bad(self, messages: Sequence[str]) -> None:
-    """Puts messages before those that are kept."""
-    self.bad_first = list(dict.fromkeys([*messages, *self.bad_first]))[:NAMED]
 
 
 class Kind(NamedTuple):
@@ -70,7 +67,8 @@ class Partial:
     self._kind, self.languages = kind, list(kind.languages)
     self.stats, self._begun = Stats(), set()  # and the languages of which there is a document
     parts: dict[str, list] = dict(train=[], held_out=[])
-    unfinished.refuse_other_content(output)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+      raise UserError(f'{output} exists and is not a token store: name another --output')
     if progress := unfinished.read_progress(self._path, self._identity):
       self.stats, parts = Stats(**progress['stats']), progress['parts']
       self.languages, self._begun = progress['languages'], set(progress.get('begun', []))
@@ -163,7 +161,7 @@ class Partial:
       identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages,
       begun=sorted(begun),
     )  # fmt: skip
-    unfinished.note_progress(self._path, progress)
+    durable.write_json(self._path / unfinished.PROGRESS, progress)
 
   def finish(self, vocabulary: Vocabulary) -> None:
     """Completes both stores and gives the directory its name."""
@@ -181,7 +179,8 @@ class Partial:
         stats=dataclasses.asdict(self.stats), languages=self.languages, split=self._kind.split
       )
       self.train.finish(vocabulary.word_starts, self._identity | said)
-      unfinished.complete(self._path, self._output)
+      (self._path / unfinished.PROGRESS).unlink()
+      unfinished.give_name(self._path, self._output)
 
 
 def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:

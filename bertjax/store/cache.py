@@ -8,7 +8,6 @@ A cache may fail. Whatever cannot be read counts as not there, where it cannot b
 root is tried, and both are said, once.
 """
 
-import functools
 import json
 import logging
 import os
@@ -18,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bertjax.errors import warn_once
 from bertjax.machine import checksums, durable, locks
 
 # Written last: what it was built from, its figures, size and sha256 of each file, and a sha256 of
@@ -56,7 +56,7 @@ def directory(
       return root / name, _built(root, name, identity, build)
     except OSError as error:
       reasons.append(f'{root}: {error.strerror or error}')
-      _warn(f'no plan can be kept in {reasons[-1]}')
+      warn_once(f'no plan can be kept in {reasons[-1]}')
   raise NoRoom('; '.join(reasons))
 
 
@@ -74,7 +74,7 @@ def discard(path: pathlib.Path) -> None:
   try:
     (path / RECORD).unlink(missing_ok=True)
   except OSError as error:
-    _warn(f'{path} is damaged and cannot be removed ({error.strerror}): remove it')
+    warn_once(f'{path} is damaged and cannot be removed ({error.strerror}): remove it')
 
 
 class _Damaged(Exception):
@@ -110,7 +110,7 @@ def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | Non
     if wrong := checksums.faults(path, record['files'], reads=small):
       raise _Damaged(wrong[0])
   except _Damaged as damage:
-    _warn(f'a cached plan is damaged and counts as missing: {damage}')
+    warn_once(f'a cached plan is damaged and counts as missing: {damage}')
     return None
   return record['figures']
 
@@ -148,11 +148,5 @@ def _sweep(root: pathlib.Path, mine: str) -> None:
   for left in root.glob(f'{_BUILDING}*'):
     name = left.name.removeprefix(_BUILDING).partition('-')[0]
     if name == mine or locks.is_free(root / f'{name}.lock'):
-      _warn(f'{left} was left by a build that was killed: removed')
+      warn_once(f'{left} was left by a build that was killed: removed')
       shutil.rmtree(left, ignore_errors=True)
-
-
-@functools.cache
-def _warn(said: str) -> None:
-  """Says something once; several plans of a run meet the same obstacle."""
-  logging.warning('%s', said)

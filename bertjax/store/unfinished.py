@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.machine import durable, locks, remote
+from bertjax.machine import locks, remote
 from bertjax.store.reader import read_meta
 from bertjax.store.writer import remove_sides
 from bertjax.vocab.vocabulary import read_vocabulary
 
-_PROGRESS = 'progress.json'
+PROGRESS = 'progress.json'
 _OURS = re.compile(
   r'(tokens|units)-\d+\.npy|(sentences|documents|counts|word_starts)\.npy|store\.json|columns|vocab'
   r'|heldout|plans|'
@@ -47,8 +47,8 @@ def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
   """Returns whether the directory holds the finished store of this identity; raises UserError with
   the differences where it is that of another one."""
   partial = partial_of(output)
-  if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
-    _give_name(partial, output)  # killed in the last moment
+  if (partial / 'store.json').is_file() and not (partial / PROGRESS).exists():
+    give_name(partial, output)  # killed in the last moment
   file = output / 'store.json'
   if not file.is_file():
     return False
@@ -57,12 +57,6 @@ def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
     found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents
   _compare(output, found, identity)
   return True
-
-
-def refuse_other_content(output: pathlib.Path) -> None:
-  """Raises UserError where something else is in the place of a store that is not begun."""
-  if output.exists() and (not output.is_dir() or any(output.iterdir())):
-    raise UserError(f'{output} exists and is not a token store: name another --output')
 
 
 def refuse_foreign(output: str) -> None:
@@ -79,10 +73,10 @@ def refuse_foreign(output: str) -> None:
 def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
   """Returns how far OUTPUT.partial was written that is to go on; None if nothing of it was. Raises
   UserError where it cannot go on, or is another store than the one that is asked for."""
-  file = path / _PROGRESS
+  file = path / PROGRESS
   if not path.exists():
     return None
-  if path.is_dir() and {each.name for each in path.iterdir()} <= {f'{_PROGRESS}.tmp'}:
+  if path.is_dir() and {each.name for each in path.iterdir()} <= {f'{PROGRESS}.tmp'}:
     return None  # it was killed, or the disk was full, before its first note
   if not file.is_file():
     raise UserError(
@@ -104,18 +98,8 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
   return progress
 
 
-def note_progress(path: pathlib.Path, progress: Mapping[str, Any]) -> None:
-  """Writes what `read_progress` returns."""
-  durable.write_json(path / _PROGRESS, progress)
-
-
-def complete(path: pathlib.Path, output: pathlib.Path) -> None:
+def give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
   """Gives a store that is written its name."""
-  (path / _PROGRESS).unlink()
-  _give_name(path, output)
-
-
-def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
   for directory in (partial, partial / 'heldout'):
     remove_sides(directory)
   os.replace(partial, output)

@@ -45,8 +45,7 @@ def blocks(parts: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
 
 
 def join(text: bytes, values: Sequence[str]) -> bytes:
-  """Makes a record. Raises UserError: a value with the separator in it, or one that no UTF-8
-  holds."""
+  """Makes a record. UserError: a value with the separator in it, or one that no UTF-8 holds."""
   if any(SEPARATOR.decode() in value for value in values):
     raise UserError(f'U+001F is no part of a language or role, got {values!r}')
   try:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn_once
 from bertjax.machine import remote
 from bertjax.text import compressed, kinds
 from bertjax.text import documents as documents_lib
@@ -100,7 +100,8 @@ def find_files(pattern: str) -> list[pathlib.Path]:
     names = sorted(glob.glob(part.strip(), recursive=True))
     files = [path for path in map(pathlib.Path, names) if path.is_file()]
     # A glob that matches files means these, and not what lies below the folders beside them.
-    files = files or [path for name in names for path in _below(pathlib.Path(name))]
+    for folder in [] if files else map(pathlib.Path, names):
+      files += _known(folder, sorted(path for path in folder.rglob('*') if path.is_file()))
     if not files:
       raise UserError(
         f'no file matches {part.strip()!r}: expected text files ({kinds.NAMES}), a folder of them, '
@@ -118,11 +119,6 @@ def find_files(pattern: str) -> list[pathlib.Path]:
   return found
 
 
-def _below(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the files of known kinds below a folder, sorted; says how many others there are."""
-  return _known(folder, sorted(path for path in folder.rglob('*') if path.is_file()))
-
-
 def _remote(pattern: str) -> list[Any]:
   """Returns the files of a URL: one, those of a glob, or all of known kinds below a folder."""
   found: list[Any] = remote.find(pattern)
@@ -134,6 +130,7 @@ def _remote(pattern: str) -> list[Any]:
 
 
 def _known(folder: Any, paths: Sequence[Any]) -> list[Any]:
+  """Returns the files of known kinds below a folder; says how many others there are."""
   paths = [p for p in paths if not any(n[0] in '._' for n in p.relative_to(folder).parts)]
   others = [path for path in paths if kinds.kind_of(path) is None]
   if others:
@@ -173,14 +170,6 @@ def _lines(path: pathlib.Path, raw: IO[bytes]) -> Iterator[bytes]:
     yield line.removeprefix(_BOM)
     break
   yield from lines
-
-
-@functools.cache  # text is read more than once
-def _say_that_it_has_no_role(path: str) -> None:
-  logging.warning(
-    '%s: the first document has no field %r, which --columns asks for: where there is none it is 0',
-    path, documents_lib.ROLE,
-  )  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -228,8 +217,7 @@ class Files:
     ]
 
   def check(self) -> None:
-    """Looks at the beginning of every file. Raises UserError: one that is no text; see
-    `kinds.check`."""
+    """Looks at the beginning of every file. UserError: one that is no text; see `kinds.check`."""
     for source in self.sources:
       sides = documents_lib.PARALLEL in source.language
       for path in source.paths:
@@ -264,7 +252,10 @@ class Files:
     with path.open('rb') as raw:
       for number, (text, said) in enumerate(self._documents(kind, path, raw)):
         if number == 0 and documents_lib.ROLE in {*self.columns} - {*said}:
-          _say_that_it_has_no_role(str(path))
+          warn_once(
+            f'{path}: the first document has no field {documents_lib.ROLE!r}, which --columns asks '
+            'for: where there is none it is 0'
+          )
         yield text, said, raw.tell()
 
   def _documents(self, kind, path, raw) -> Iterator[tuple[bytes, Said]]:
@@ -272,8 +263,10 @@ class Files:
     lines = _lines(path, raw)
     if kind != kinds.TEXT:
       return records.documents(kind, raw if kind == kinds.PARQUET else lines, reading)
-    read = plain.verbatim if self.verbatim else plain.documents
-    return ((text, {}) for text in read(lines, reading, self.total))
+    texts = plain.checked(lines, reading)
+    if self.verbatim:
+      return ((text, {}) for text in plain.blocks(texts, self.total))
+    return ((text, {}) for text in plain.documents(texts, path, self.total))
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:
     """Yields (pair, {}, bytes of the files read so far), as `_read`, for parallel text."""

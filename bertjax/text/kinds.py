@@ -2,14 +2,11 @@
 
 import contextlib
 import csv
-import functools
 import itertools
 import pathlib
 import re
 
-from absl import logging
-
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn_once
 from bertjax.text import compressed
 
 TEXT, JSON, CSV, TSV, PARQUET = 'text', 'JSON lines', 'CSV', 'TSV', 'Parquet'
@@ -62,16 +59,11 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
   if kind is None:
     _check_unnamed(path, head)
   elif kind == TEXT and not lines and (looks := _looks_like(head)):
-    _say_once(
+    warn_once(
       f'{path} looks like {looks[0]} and is read as plain text, by its name; to be read as '
       f'that it needs a name that ends with {looks[1]}'
     )
   return kind or TEXT
-
-
-@functools.cache
-def _say_once(line: str) -> None:
-  logging.warning(line)
 
 
 def _check_encoding(path: pathlib.Path, head: bytes) -> None:

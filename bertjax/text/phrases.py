@@ -64,21 +64,14 @@ class Lexicon:
     """Returns where entries are, from left to right."""
     spans, at = [], 0
     while at < len(text) - 1:
-      sizes = self._lengths.get(text[at : at + 2])
-      size = self._match(text, at, sizes) if sizes else 0
-      if size:
-        spans.append((at, at + size))
-      at += size or 1
+      sizes = self._lengths.get(text[at : at + 2], ())
+      ends = (at + size for size in sizes if at + size <= len(text) and _between_words(text, at))
+      is_entry = lambda end, at=at: text[at:end] in self._entries and _between_words(text, end)
+      end = next(filter(is_entry, ends), at)
+      if end > at:
+        spans.append((at, end))
+      at = max(end, at + 1)
     return spans
-
-  def _match(self, text: str, at: int, sizes: list[int]) -> int:
-    if not _between_words(text, at):
-      return 0
-    for size in sizes:
-      end = at + size
-      if end <= len(text) and text[at:end] in self._entries and _between_words(text, end):
-        return size
-    return 0
 
 
 def unit_starts(

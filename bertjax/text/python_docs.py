@@ -5,6 +5,7 @@ Versions of Python differ in their text, so a store names the version.
 """
 
 import ast
+import itertools
 import pathlib
 import re
 import sysconfig
@@ -29,12 +30,13 @@ def documents() -> Iterator[bytes]:
   document has a paragraph a line, reflowed, without markup and code."""
   from pydoc_data.topics import topics  # half a megabyte
 
-  for name in sorted(topics):
-    yield from _document([topics[name]])
   root = pathlib.Path(sysconfig.get_paths()['stdlib'])
-  for path in sorted(root.rglob('*.py')):
-    if _EXCLUDED.isdisjoint(path.relative_to(root).parts):
-      yield from _document(_docstrings(path))
+  paths = (p for p in sorted(root.rglob('*.py')) if _EXCLUDED.isdisjoint(p.relative_to(root).parts))
+  for texts in itertools.chain(
+    ([topics[name]] for name in sorted(topics)), map(_docstrings, paths)
+  ):
+    if paragraphs := [paragraph for text in texts for paragraph in _paragraphs(text)]:
+      yield '\n'.join(paragraphs).encode()
 
 
 def _docstrings(path: pathlib.Path) -> Iterator[str]:
@@ -47,38 +49,23 @@ def _docstrings(path: pathlib.Path) -> Iterator[str]:
       yield ast.get_docstring(node) or ''
 
 
-def _document(texts) -> Iterator[bytes]:
-  paragraphs = [paragraph for text in texts for paragraph in _paragraphs(text)]
-  if paragraphs:
-    yield '\n'.join(paragraphs).encode()
-
-
 def _paragraphs(text: str) -> Iterator[str]:
-  """Yields the prose of a docstring, hard line breaks undone."""
+  """Yields the prose of a docstring, hard line breaks undone: what has at least three words, and
+  more letters and spaces than three quarters of the characters."""
+  indent = lambda line: len(line) - len(line.lstrip())
   for block in re.split(r'\n\s*\n', text):
     lines = [line for line in block.expandtabs().split('\n') if not _RULE.fullmatch(line)]
     joined: list[str] = []
     for line in lines:
       starts = _BULLET.match(line.strip())
-      if joined and not starts and _indent(line) >= _indent(lines[0]):
+      if joined and not starts and indent(line) >= indent(lines[0]):
         joined[-1] += ' ' + line.strip()
       else:
         joined.append(_BULLET.sub('', line.strip()))
-    if not any(_CODE.match(line) for line in lines):
-      yield from filter(_is_prose, map(_clean, joined))
-
-
-def _indent(line: str) -> int:
-  return len(line) - len(line.lstrip())
-
-
-def _clean(paragraph: str) -> str:
-  for pattern, replacement in _MARKUP:
-    paragraph = pattern.sub(replacement, paragraph)
-  return re.sub(r'\s+', ' ', paragraph).strip()
-
-
-def _is_prose(paragraph: str) -> bool:
-  """At least three words, and more letters and spaces than three quarters of the characters."""
-  letters = sum(c.isalpha() or c == ' ' for c in paragraph)
-  return paragraph.count(' ') >= 2 and letters > 0.75 * len(paragraph)
+    for paragraph in [] if any(_CODE.match(line) for line in lines) else joined:
+      for pattern, replacement in _MARKUP:
+        paragraph = pattern.sub(replacement, paragraph)
+      paragraph = re.sub(r'\s+', ' ', paragraph).strip()
+      letters = sum(c.isalpha() or c == ' ' for c in paragraph)
+      if paragraph.count(' ') >= 2 and letters > 0.75 * len(paragraph):
+        yield paragraph

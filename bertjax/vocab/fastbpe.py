@@ -44,8 +44,7 @@ def twin(codes: pathlib.Path) -> pathlib.Path:
 
 def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
   """Returns the pieces of a vocabulary file, lines of a piece and its count, by id; at most
-  `max_vocab` with the special ones. Raises UserError for no such file, or a piece that comes
-  twice."""
+  `max_vocab` with the special ones. UserError: no such file, or a piece that comes twice."""
   if not vocabulary.is_file():
     raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
   lines = refusals.text_of(vocabulary).removesuffix('\n').split('\n')

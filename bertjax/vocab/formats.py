@@ -90,8 +90,7 @@ def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
 
 def settings_of(file: pathlib.Path) -> dict[str, Any]:
   """Returns the tokenizer_config.json beside a file, or {}; of a .model with the class that
-  config.json of its model says or implies, where it says none. Raises UserError if it is no JSON
-  object."""
+  config.json of its model says or implies, where it says none. UserError: it is no JSON object."""
   found = special.json_beside(file, CONFIG)
   if file.suffix == '.model' and not found.get('tokenizer_class'):
     model = special.json_beside(file, 'config.json')

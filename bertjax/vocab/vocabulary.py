@@ -173,8 +173,7 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
   It names vocab.txt, vocab.json or merges.txt, a SentencePiece .model, tokenizer.json, codes_NAME
   of fastBPE, or a directory that holds one of them, tokenizer.json first; of a URL a copy is made.
   `lowercase` None: as the file or tokenizer_config.json says, else if no piece has a capital.
-  Raises UserError for no such file, no vocabulary, or files beside it that say of it what we do not
-  do."""
+  UserError: no such file, no vocabulary, or files beside it that say of it what we do not do."""
   found = read_vocabulary(path, lowercase)
   beside.check(found, lowercase)
   return found

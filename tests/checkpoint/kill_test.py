@@ -9,7 +9,7 @@ import time
 
 import processes
 import pytest
-from checkpoint_cases import flip, kept, largest, spoil
+from checkpoint_cases import flip, kept, largest
 from mutation import mutation
 
 LOOP = pathlib.Path(__file__).parents[1] / 'support' / 'save_loop.py'
@@ -25,7 +25,7 @@ def start_loop(directory, steps, *distributed):
   )
 
 
-@pytest.mark.parametrize('kills', [3, pytest.param(25, marks=pytest.mark.full)])
+@pytest.mark.parametrize('kills', [2, pytest.param(25, marks=pytest.mark.full)])
 def test_a_run_killed_in_saves_loses_nothing_that_was_complete(tmp_path, kills):
   """Killed at random moments; each life must start from complete work."""
   directory = tmp_path / 'checkpoints'
@@ -61,10 +61,9 @@ def test_processes_save_and_fall_back_together(tmp_path):
   for output in run_processes(directory, 2, 3):
     assert output == ['restored 0', 'complete 3', 'closed 3']
   assert kept(directory) == [2, 3]
-  for damage in (lambda d: flip(largest(d)), lambda d: spoil(d, 'variables/w3')):
-    damage(directory / '3')
-    for output in run_processes(directory, 2, 1):
-      assert output == ['restored 2', 'complete 3', 'closed 3']
+  flip(largest(directory / '3'))
+  for output in run_processes(directory, 2, 1):
+    assert output == ['restored 2', 'complete 3', 'closed 3']
   with start_loop(directory, 0) as loop:  # and one process reads what two wrote
     assert loop.stdout.readline() == 'restored 3\n'
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import forks
 import pytest
 from mutation import mutation
 
@@ -36,10 +37,9 @@ def started(module: str, *arguments: str) -> subprocess.Popen:
 
 def said(*arguments: str) -> str:
   """What a recipe that is refused says."""
-  process = started('recipe', *arguments)
-  error = process.communicate(timeout=120)[1]
-  assert process.returncode == 1
-  return error
+  done = forks.run('bertjax.recipe', *arguments, cwd=command_line.FOLDER.parent)
+  assert done.returncode == 1
+  return done.stderr
 
 
 @mutation('if _of_the_file(argv, error):', 'if False:')
@@ -124,10 +124,11 @@ def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
     predict=['--workdir=x'],
     replay=['--workdir=x', '--step=1'],
   )
-  process = started(module, *flags.get(module, ()), 'stray')
-  out, error = process.communicate(timeout=120)
-  assert (process.returncode, out) == (1, '')
-  assert error == f'bertjax.{module}: expected flags alone, got stray\n'
+  done = forks.run(
+    f'bertjax.{module}', *flags.get(module, ()), 'stray', cwd=command_line.FOLDER.parent
+  )
+  assert (done.returncode, done.stdout) == (1, '')
+  assert done.stderr == f'bertjax.{module}: expected flags alone, got stray\n'
 
 
 def test_a_config_file_that_returns_no_config_is_named(tmp_path):
@@ -157,5 +158,5 @@ def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
 
 @mutation("if 'config' in flags.FLAGS:", 'if False:', file='bertjax/config/command_line.py')
 def test_the_help_of_a_sweep_has_the_keys_of_the_config():
-  shown, _ = started('sweep', '--help').communicate(timeout=120)
-  assert '  --config.total_steps=1000000\n' in shown
+  done = forks.run('bertjax.sweep', '--help', cwd=command_line.FOLDER.parent)
+  assert '  --config.total_steps=1000000\n' in done.stdout

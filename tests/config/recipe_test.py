@@ -1,16 +1,14 @@
 """python -m bertjax.recipe: every key as a flag, with its source in a column beside it."""
 
-import subprocess
-import sys
-
+import forks
 from mutation import mutation
 
 from bertjax.config import command_line, sections
 
 
 def printed(*arguments: str) -> list[str]:
-  command = [sys.executable, '-m', 'bertjax.recipe', *arguments]
-  done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+  done = forks.run('bertjax.recipe', *arguments)
+  assert done.returncode == 0, done.stderr
   return done.stdout.splitlines()
 
 
@@ -38,8 +36,7 @@ def test_a_key_that_there_is_not_is_one_line():
     ('finetune/glue.py:mnli', 'config.evals.zz.file', 'config.evals has dev, mm'),
     ('roberta.py:tiny', 'config.phases.zz.length', 'config.phases has none'),
   ):
-    command = [sys.executable, '-m', 'bertjax.recipe', f'--config=configs/{config}', f'--{key}=1']
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = forks.run('bertjax.recipe', f'--config=configs/{config}', f'--{key}=1')
     said = f'bertjax.recipe: the config has no key {key}: {known}\n'
     assert done.returncode == 1 and done.stderr == said
 

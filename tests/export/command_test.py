@@ -1,9 +1,10 @@
 """The command: a real run out and in, and what bad input gets."""
 
 import json
-import pathlib
+import re
 
 import cases
+import forks
 import jax
 import numpy as np
 import pytest
@@ -163,12 +164,6 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
   ids=str,
 )
 def test_flags_that_say_too_little_are_refused_in_one_line(flags, message, tmp_path):
-  import re
-  import subprocess
-  import sys
-
-  command = [sys.executable, '-m', 'bertjax.convert', *flags]
-  root = pathlib.Path(__file__).resolve().parents[2]
-  done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+  done = forks.run('bertjax.convert', *flags)
   assert done.returncode == 1 and re.search(message, done.stderr), done.stderr
   assert len(done.stderr.strip().splitlines()) == 1

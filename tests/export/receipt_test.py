@@ -13,7 +13,11 @@ from bertjax.formats import directory, huggingface
 from bertjax.sources import runs
 
 
-@pytest.fixture(scope='module', params=[0.02, 0.1], ids='std {}'.format)
+@pytest.fixture(
+  scope='module',
+  params=[pytest.param(0.02, marks=pytest.mark.full), 0.1],
+  ids='std {}'.format,
+)
 def case(request, tmp_path_factory):
   """A class's directory, our model, its parameters and the inputs, at two scales of weights."""
   path = tmp_path_factory.mktemp('receipt')

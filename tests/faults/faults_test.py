@@ -17,6 +17,25 @@ def shared(tmp_path_factory) -> bench.Shared:
   return bench.Shared(tmp_path_factory.mktemp('shared'))
 
 
+@mutation('  digests.check_start(config)\n', '', case='hosts that disagree: --config.seed=1')
+@mutation(
+  '  digests.check_data(run)\n', '', case='hosts that disagree: other tokens under the same name'
+)
+@mutation(
+  "  hosts.require_same('its settings of JAX and XLA', settings(os.environ), remedy)\n",
+  '',
+  case='hosts that disagree: JAX_DEFAULT_MATMUL_PRECISION=highest',
+)
+@mutation(
+  "hosts.gather('stop/steps', str(here), GRACE_S)",
+  '[str(here + hosts.index())]',
+  case='SIGTERM, two processes: process 1 while stepping',
+)
+@mutation(
+  "written later', self._path, reason)\n        return",
+  "written later', self._path, reason)\n        self._lines.clear()",
+  case='full disks: the whole workdir for some steps',
+)
 @pytest.mark.full
 @pytest.mark.parametrize('case', CASES, ids=lambda case: f'{case.group}: {case.name}')
 def test_all_goes_as_promised(case, tmp_path, shared):

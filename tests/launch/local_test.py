@@ -70,28 +70,6 @@ def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_
 
 
 @pytest.mark.full
-def test_ctrl_c_stops_both_at_one_step_and_a_killed_launcher_leaves_none(rich_store, tmp_path):
-  workdir = tmp_path / 'run'
-  launcher = launch(rich_store, workdir)
-  wait_for(lambda: steps_logged(workdir) >= 4, launcher)
-  launcher.send_signal(signal.SIGINT)
-  assert launcher.wait(120) == 0
-  stopped = steps_logged(workdir)
-  assert (workdir / 'checkpoints' / str(stopped)).exists()
-  launcher = launch(rich_store, workdir)
-  wait_for(lambda: steps_logged(workdir) >= stopped + 3, launcher)
-  pids = children(launcher)
-  launcher.kill()
-  launcher.wait()
-  end = 200
-  while not gone(pids) and end:
-    end -= 1
-    os.sched_yield()
-    signal.sigtimedwait([], 0.05)
-  assert gone(pids)
-
-
-@pytest.mark.full
 def test_where_one_process_is_killed_the_other_ends_and_all_resumes(rich_store, straight, tmp_path):
   workdir = tmp_path / 'run'
   launcher = launch(rich_store, workdir)

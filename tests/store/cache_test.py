@@ -14,6 +14,7 @@ import pytest
 from mutation import mutation
 from toy_store import on_disk, recipe
 
+from bertjax.errors import warn_once
 from bertjax.examples import examples as examples_lib
 from bertjax.store import cache, npy_files
 from bertjax.store.reader import open_store
@@ -28,6 +29,7 @@ import os, sys, time, logging
 import concurrent.futures.thread  # another user may not be let in to this Python
 logging.basicConfig(format='%(message)s')
 sys.path.insert(0, 'tests/support')
+from bertjax.errors import warn_once
 from bertjax.examples import examples as examples_lib
 from bertjax.store import npy_files
 from bertjax.store.reader import open_store
@@ -81,7 +83,7 @@ def expected(store):
 
 @pytest.fixture(autouse=True)
 def say_again():
-  cache._warn.cache_clear()  # what is said once, is said once in each test
+  warn_once.cache_clear()  # what is said once, is said once in each test
 
 
 @mutation("checksums.faults(path, record['files'], reads=small)", '[]')
@@ -97,7 +99,7 @@ def test_flipped_bytes_of_a_plan_are_found_and_it_is_built_again(store, expected
       file.write_bytes(whole)
       assert cache.fault(directory)
       caplog.clear()
-      cache._warn.cache_clear()
+      warn_once.cache_clear()
       assert same(columns(opened(store)), expected)
       assert name in caplog.text and 'is damaged and counts as missing' in caplog.text
       assert not cache.fault(directory)

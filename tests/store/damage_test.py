@@ -3,9 +3,8 @@
 import json
 import pathlib
 import shutil
-import subprocess
-import sys
 
+import forks
 import numpy as np
 import pytest
 from mutation import mutation
@@ -116,10 +115,7 @@ def test_a_store_that_names_files_outside_of_itself_is_refused(store, name):
 
 
 def prepare(*flags):
-  return subprocess.run(
-    [sys.executable, '-m', 'bertjax.prepare', *flags], cwd=ROOT, capture_output=True, text=True,
-    check=False,
-  )  # fmt: skip
+  return forks.run('bertjax.prepare', *flags, cwd=ROOT)
 
 
 @mutation(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import forks
 from processes import ROOT, environment, exact, lines
 
 SIZE = dict(
@@ -35,11 +36,9 @@ def command(recipe, files, workdir, *more):
 
 
 def call(arguments, devices=1):
-  """A finished process."""
-  return subprocess.run(
-    arguments, cwd=ROOT, env=environment(devices), text=True, check=False, capture_output=True,
-    timeout=600,
-  )  # fmt: skip
+  """What came of a command, `python -m MODULE ..`."""
+  assert arguments[:2] == [sys.executable, '-m'], arguments
+  return forks.run(*arguments[2:], cwd=ROOT, env=environment(devices))
 
 
 def run(arguments, devices=1):

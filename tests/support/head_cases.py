@@ -41,17 +41,17 @@ def row(family, head, name, *, full=False, pooling='first', lengths=LENGTHS):
 
 
 CASES = [
-  *(row('bert', LABELS(n), f'label-{n}') for n in (1, 2, 5)),
-  *(row('ernie', LABELS(n), f'label-{n}', full=n == 5) for n in (1, 5)),
-  *(row(family, LABELS(3), 'label-3') for family in OTHERS),
+  *(row('bert', LABELS(n), f'label-{n}', full=n == 5) for n in (1, 2, 5)),
+  *(row('ernie', LABELS(n), f'label-{n}', full=True) for n in (1, 5)),
+  *(row(f, LABELS(3), 'label-3', full=f != 'electra') for f in OTHERS),
   row('modernbert', LABELS(3), 'label-mean', pooling='mean'),
-  *(row(family, LABELS(CLASSES), 'label-5') for family in SIMPLE),
-  *(row(f, TAGS, 'tags', full=f not in ('bert', 'electra', 'modernbert')) for f in FAMILIES),
-  *(row(f, RIGHT, 'right', full=f not in ('bert', 'electra', 'modernbert')) for f in FAMILIES),
-  row('modernbert', RIGHT, 'right-mean', pooling='mean'),
+  *(row(f, LABELS(CLASSES), 'label-5', full=f != 'xlnet') for f in SIMPLE),
+  *(row(f, TAGS, 'tags', full=f != 'bert') for f in FAMILIES),
+  *(row(f, RIGHT, 'right', full=f != 'bert') for f in FAMILIES),
+  row('modernbert', RIGHT, 'right-mean', pooling='mean', full=True),
   *(row(f, SPANS, 'spans', full=f != 'bert') for f in FAMILIES),
   *(
-    row(f, SPANS, 'spans-whole', full=f != 'bert', lengths=(LENGTH,) * 3)
+    row(f, SPANS, 'spans-whole', full=True, lengths=(LENGTH,) * 3)
     for f in FAMILIES
     if f not in SIMPLE
   ),

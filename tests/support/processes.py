@@ -9,6 +9,7 @@ import sys
 import time
 
 import compiling
+import forks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 40
@@ -44,10 +45,9 @@ def environment(devices: int = 1) -> dict[str, str]:
 def run(
   store, workdir, *more, devices: int = 1, config: str = 'bert.py:test'
 ) -> subprocess.CompletedProcess:
-  return subprocess.run(
-    command(store, workdir, *more, config=config), cwd=ROOT, env=environment(devices), text=True,
-    capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
+  """A run from start to end; `start` and `kill_at` have processes of their own."""
+  words = command(store, workdir, *more, config=config)[2:]
+  return forks.run(*words, cwd=ROOT, env=environment(devices))
 
 
 def lines(workdir) -> list[dict]:

@@ -100,7 +100,7 @@ def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
   assert first == b'more\n' and b''.join(rest) == 10 * lines and 90 < len(rest) <= 100
 
 
-@mutation('yield from _blocks(parts, max(size, total))', 'yield from _blocks(parts, size)')
+@mutation('yield from blocks(parts, max(size, total))', 'yield from blocks(parts, size)')
 @mutation('max(_BLOCK, total // 100)', '_BLOCK')
 def test_of_many_files_without_empty_lines_each_is_a_document_or_few(tmp_path):
   lines = b''.join(b'sentence %d\n' % n for n in range(6000))  # 89 KB

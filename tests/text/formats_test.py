@@ -127,20 +127,6 @@ def test_headers_without_the_column(tmp_path, header, message):
     read(tmp_path / 'a.csv', skip=True)
 
 
-@pytest.mark.parametrize(
-  ('name', 'field', 'rows'),
-  [
-    ('downstream/glue/SST-2/dev.tsv', 'sentence', 872),
-    ('downstream/glue/WNLI/train.tsv', 'sentence2', 635),
-    ('zh/tasks/chnsenticorp/train.tsv.gz', 'text_a', 9600),
-    ('zh/tasks/xnli/test.tsv.gz', 'text_a', 5010),
-  ],
-)
-def test_real_tables(shared, name, field, rows):
-  documents, _ = read(shared / name, field)
-  assert len(documents) == rows and all(documents)
-
-
 def test_texts_columns_and_structs_of_parquet(tmp_path):
   texts = a_parquet(tmp_path / 'a.parquet', 2500)
   assert read(tmp_path / 'a.parquet')[0] == texts

@@ -70,7 +70,7 @@ def test_prose_under_an_unknown_name_is_text(tmp_path, text):
 
 
 @mutation('elif kind == TEXT and', 'elif kind == JSON and')
-@mutation('@functools.cache\ndef _say_once', 'def _say_once')
+@mutation('@functools.cache\ndef warn_once', 'def warn_once')
 def test_a_text_that_says_so_may_look_like_anything(tmp_path, caplog):
   (tmp_path / 'a.txt').write_text('id,text\n1,x\n2,y\n')
   (tmp_path / 'b.txt').write_text(TEXT)

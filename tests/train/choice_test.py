@@ -70,10 +70,3 @@ def test_predictions_for_people_and_what_is_refused(files, straight):
   assert 'expected --input' in refused.stderr
   refused = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl')
   assert 'takes 16' in refused.stderr
-
-
-@pytest.mark.full
-def test_it_is_exported_as_multiple_choice(straight, tmp_path):
-  exported = finetune_runs.exported(straight, tmp_path / 'hf')
-  config = json.loads((exported / 'config.json').read_text())
-  assert config['architectures'] == ['BertForMultipleChoice']

@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 from finetune_runs import SIZE, main
 from mutation import mutation
-from processes import ROOT, environment, free_port, run, start_pair
+from processes import ROOT, environment, free_port, run
 
 from bertjax.errors import UserError
 from bertjax.train.watch import digests
-
-
-def refused(store, workdir, *second) -> str:
-  both = start_pair(store, workdir, each=((), second))
-  assert [p.wait(240) for p in both] == [1, 1]
-  return pathlib.Path(f'{workdir}.0.log').read_text(encoding='utf-8')
 
 
 def root_of(path: pathlib.Path) -> pathlib.Path:
@@ -42,38 +36,6 @@ def start_together(command, flags, roots) -> list[subprocess.Popen]:
     )
     for number, root in enumerate(roots)
   ]  # fmt: skip
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-  'flag, key',
-  [
-    ('--config.seed=1', 'config.seed is 1 there and 0 here'),
-    ('--config.optimizer.schedule.peak=0.5', 'config.optimizer.schedule.peak is 0.5 there'),
-    ('--config.total_steps=41', 'config.optimizer.schedule.total_steps is 41 there'),
-    ('--config.log_steps=2', 'config.log_steps is 2 there and 1 here'),
-  ],
-)
-@mutation('  digests.check_start(config)\n', '')
-def test_another_config_on_one_host_is_refused(rich_store, tmp_path, flag, key):
-  text = refused(rich_store, tmp_path / 'run', flag)
-  assert key in text and 'process 1 on ' in text
-  assert not (tmp_path / 'run' / 'config.json').exists()
-
-
-@pytest.mark.full
-@mutation('  digests.check_data(run)\n', '')
-def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
-  """Another copy of the store under the same relative name cannot be told from its path."""
-  roots = [root_of(tmp_path / name) for name in 'ab']
-  for root in roots:
-    shutil.copytree(rich_store, root / 'store')
-  tokens = np.load(roots[1] / 'store/tokens-00000.npy')
-  np.save(roots[1] / 'store/tokens-00000.npy', np.roll(tokens, 1))
-  both = start_pair('store', tmp_path / 'run', f'--workdir={tmp_path}/run', roots=roots)
-  assert [p.wait(240) for p in both] == [1, 1]
-  text = pathlib.Path(f'{tmp_path}/run.0.log').read_text(encoding='utf-8')
-  assert "its data: first batch of phase 'phase1'" in text, text
 
 
 @pytest.mark.full
@@ -99,16 +61,6 @@ def test_other_labels_on_one_host_are_refused(tmp_path):
   said = [process.communicate(timeout=240)[0] for process in both]
   assert [process.returncode for process in both] == [1, 1]
   assert "its data: first batch of phase 'main'" in said[0], said[0]
-
-
-@pytest.mark.full
-@mutation("  hosts.require_same('its settings of JAX and XLA', settings(os.environ), remedy)\n", '')
-def test_another_precision_on_one_host_is_refused(rich_store, tmp_path):
-  envs = ({}, dict(JAX_DEFAULT_MATMUL_PRECISION='highest'))
-  both = start_pair(rich_store, tmp_path / 'run', envs=envs)
-  assert [p.wait(240) for p in both] == [1, 1]
-  text = pathlib.Path(f'{tmp_path}/run.0.log').read_text(encoding='utf-8')
-  assert "jax_default_matmul_precision is 'highest' there and None here" in text
 
 
 @pytest.mark.full

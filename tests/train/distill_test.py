@@ -110,9 +110,7 @@ def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_devic
   )  # fmt: skip
 
 
-@mutation(
-  'not vocab_rows.same_ids(source.vocabulary, vocabulary)', 'source.vocabulary is vocabulary'
-)
+@mutation('not subtrees.same_ids(source.vocabulary, vocabulary)', 'source.vocabulary is vocabulary')
 def test_another_vocabulary_and_no_teacher_are_refused(
   rich_store, taught, one_device, tmp_path, monkeypatch
 ):

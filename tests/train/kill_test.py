@@ -8,7 +8,7 @@ from systems import NAMES
 
 
 @pytest.mark.full
-# BERT is killed five times in train_test; the quickstart is it on other text.
+# BERT is killed in loop_test and in tests/faults; the quickstart is it on other text.
 @pytest.mark.parametrize('name', sorted(set(NAMES) - {'bert', 'quickstart'}))
 def test_a_kill_and_a_resume_change_no_bit(name, rich_store, tmp_path):
   phases = importlib.import_module(f'configs.{name}').get_config('test').phases

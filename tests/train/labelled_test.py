@@ -118,21 +118,6 @@ def test_predictions_for_glue_and_what_is_refused(files, straight, tmp_path):
 
 
 @pytest.mark.full
-def test_an_exported_run_says_the_same_in_transformers(files, straight, tmp_path):
-  import transformers
-
-  workdir, _ = straight
-  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
-  theirs = transformers.pipeline('text-classification', str(exported), top_k=None)
-  texts = ['the film was great', 'a very dull film of all']
-  ours = ask(workdir, *(f'--text={text}' for text in texts), '--json').stdout.splitlines()
-  for mine, other in zip(map(json.loads, ours), theirs(texts), strict=True):
-    other = {each['label']: each['score'] for each in other}
-    assert other.keys() == {'good', 'bad'}
-    assert mine['probabilities'] == pytest.approx(other, abs=1e-5)
-
-
-@pytest.mark.full
 def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
   workdir, _ = straight
   said = finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 17)

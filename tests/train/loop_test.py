@@ -2,11 +2,9 @@
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-import time
 import types
 from unittest import mock
 
@@ -22,9 +20,19 @@ from bertjax.train import first_state, loop
 
 @pytest.fixture(scope='module')
 def straight(rich_store, tmp_path_factory):
-  """The uninterrupted run."""
+  """The uninterrupted run, which needs neither TensorFlow nor torch."""
   workdir = tmp_path_factory.mktemp('straight')
-  done = run(rich_store, workdir)
+  blocked = 'tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text', 'torch'
+  code = (
+    'import runpy, sys\n'
+    f'for name in {blocked!r}: sys.modules[name] = None\n'
+    f'sys.argv = {command(rich_store, workdir)[2:]!r}\n'
+    "runpy.run_module('bertjax.main', run_name='__main__')\n"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, env=environment(), text=True, capture_output=True,
+    timeout=600, check=False,
+  )  # fmt: skip
   assert done.returncode == 0, done.stderr
   return workdir
 
@@ -36,20 +44,6 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
   assert (straight / 'curves.png').stat().st_size > 10_000
   assert list((straight / 'tensorboard').glob('events*'))
   assert found[35]['tokens/real'] > 0 and found[35]['tokens_per_second'] > 0
-
-
-@pytest.mark.full
-def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_path):
-  draw = random.Random(0)
-  saving = lambda: any((tmp_path / 'checkpoints').glob('*.saving'))
-  kill_at(rich_store, tmp_path, saving)
-  assert saving(), 'the first kill was meant to hit a save'
-  for _ in range(4):
-    goal = steps_logged(tmp_path) + draw.randrange(1, 9)
-    kill_at(rich_store, tmp_path, lambda goal=goal: steps_logged(tmp_path) >= goal)
-  done = run(rich_store, tmp_path)
-  assert done.returncode == 0, done.stderr
-  assert exact(tmp_path) == exact(straight)
 
 
 @mutation(
@@ -73,11 +67,9 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
   shutil.copytree(straight, tmp_path / 'run')
   path = tmp_path / 'run' / 'metrics.jsonl'
   rows = path.read_bytes().splitlines(keepends=True)
-  for damaged in (False, True):
-    if damaged:
-      path.write_bytes(b''.join([*rows[:9], *rows[10:]]))
-    done = run(rich_store, tmp_path / 'run')
-    assert done.returncode == 0 and ('removed or changed' in done.stderr) == damaged
+  path.write_bytes(b''.join([*rows[:9], *rows[10:]]))
+  done = run(rich_store, tmp_path / 'run')
+  assert done.returncode == 0 and 'removed or changed' in done.stderr
   assert f'metrics.jsonl: expected the {len(rows) - 1} lines that were written until step 40, ' in (
     done.stderr  # the scores of the last step come after its checkpoint
   )
@@ -139,22 +131,6 @@ def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(st
   assert 'config.evals.held_out.examples: 8, in training 16' in done.stdout
   assert scores[0]['eval/mlm'] == lines(straight)[-1]['eval/mlm'] != scores[1]['eval/mlm']
   assert scores[0]['checkpoint'].endswith(str(STEPS))
-
-
-@pytest.mark.full
-def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):
-  process = subprocess.Popen(
-    command(rich_store, tmp_path, '--config.total_steps=100000'), cwd=ROOT, env=environment(),
-    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-  )  # fmt: skip
-  try:
-    while steps_logged(tmp_path) < 1:
-      time.sleep(0.002)
-    done = run(rich_store, tmp_path)
-  finally:
-    process.kill()
-    process.wait()
-  assert done.returncode == 1 and 'another run is at work in' in done.stderr
 
 
 @pytest.fixture(scope='module')
@@ -246,22 +222,6 @@ def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
   }  # fmt: skip
 
 
-def test_training_needs_no_tensorflow(rich_store, tmp_path):
-  blocked = 'tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text', 'torch'
-  code = (
-    'import runpy, sys\n'
-    f'for name in {blocked!r}: sys.modules[name] = None\n'
-    f'sys.argv = {command(rich_store, tmp_path, "--config.total_steps=5")[2:]!r}\n'
-    "runpy.run_module('bertjax.main', run_name='__main__')\n"
-  )
-  done = subprocess.run(
-    [sys.executable, '-c', code], cwd=ROOT, env=environment(), text=True, capture_output=True,
-    timeout=600, check=False,
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  assert steps_logged(tmp_path) == 5
-
-
 @pytest.mark.full
 def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path):
   flags = command(rich_store, tmp_path, '--config.total_steps=8')[
@@ -281,13 +241,3 @@ def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path)
   shutil.rmtree(tmp_path / 'checkpoints' / '8')
   again = run(rich_store, tmp_path, '--config.total_steps=8')
   assert again.returncode == 0 and 'Resuming after step 6' in again.stdout, again.stderr
-
-
-@pytest.mark.full
-def test_a_profile_is_written_on_demand(rich_store, tmp_path):
-  done = run(
-    rich_store, tmp_path, '--config.total_steps=5', '--config.profile.start=2',
-    '--config.profile.steps=1',
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  assert list((tmp_path / 'profile').rglob('*.xplane.pb'))

@@ -100,33 +100,6 @@ def test_a_question_is_answered_from_the_command_line(files, straight):
 
 
 @pytest.mark.full
-def test_an_exported_run_answers_the_same_in_transformers(files, straight, tmp_path):
-  import torch
-  import transformers
-
-  import bertjax
-
-  workdir, _ = straight
-  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
-  theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(exported)
-  assert type(theirs).__name__ == 'BertForQuestionAnswering'
-  tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
-  text = 'the film was seen by Eve, at one of all'
-  inputs = tokenizer('who', text, return_tensors='pt', return_offsets_mapping=True)
-  offset_T2 = inputs.pop('offset_mapping')[0]
-  with torch.no_grad():
-    out = theirs(**inputs)
-  first, last = out.start_logits[0, 3:].argmax() + 3, out.end_logits[0, 3:].argmax() + 3
-  said = text[offset_T2[first][0] : offset_T2[last][1]]
-  (ours,) = bertjax.Model.load(workdir).answer(['who'], [text])
-  assert ours.text == said == 'Eve'
-  odds = (
-    out.start_logits[0, 0] + out.end_logits[0, 0] - out.start_logits.max() - out.end_logits.max()
-  )
-  assert ours.odds == pytest.approx(float(odds), abs=1e-4)
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
   ('changes', 'said'),
   [

@@ -100,17 +100,6 @@ def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught
   assert Model.load(workdir).embed(['piece9']).shape == (1, 32)
 
 
-@pytest.mark.full
-def test_a_student_comes_closer_to_a_teacher_of_transformers(rich_store, taught, tmp_path):
-  exporting.export(taught, tmp_path / 'hf')
-  fields = {'optimizer.schedule.peak': 3e-3, 'optimizer.schedule.warmup_steps': 5}
-  source = f'hf:{tmp_path / "hf"}'
-  config = student(rich_store, source, 'minilm:l6_h384,v2', total_steps=60, **fields)
-  loop.run(config, str(tmp_path / 'student'))
-  found = [x['loss'] for x in lines(tmp_path / 'student') if 'loss' in x]
-  assert np.mean(found[-5:]) < 0.8 * np.mean(found[:5])
-
-
 def of_a_task(kind, store, source, begun, file, **fields):
   """A student of one layer that learns a task on pairs of texts from its teacher."""
   c = importlib.import_module('configs.distill.tinybert').get_config(f'4l_312,{kind}')

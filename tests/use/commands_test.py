@@ -1,9 +1,8 @@
 """`predict` and `embed` as a user calls them."""
 
 import os
-import subprocess
-import sys
 
+import forks
 import numpy as np
 import processes
 import pytest
@@ -18,10 +17,8 @@ def bert(tmp_path_factory):
 
 
 def run(command, *arguments, given=''):
-  return subprocess.run(
-    [sys.executable, '-m', f'bertjax.{command}', *arguments], cwd=processes.ROOT, text=True,
-    env=processes.environment(), capture_output=True, timeout=600, check=False, input=given,
-  )  # fmt: skip
+  env = processes.environment()
+  return forks.run(f'bertjax.{command}', *arguments, cwd=processes.ROOT, env=env, given=given)
 
 
 def test_predict_fills_blanks_as_lines_and_as_json(bert):

@@ -1,8 +1,6 @@
 """A model that was fine-tuned elsewhere answers by its head, as transformers' own pipeline does."""
 
-import subprocess
-import sys
-
+import forks
 import jax
 import processes
 import pytest
@@ -164,11 +162,8 @@ def test_a_converted_run_answers_the_same_and_so_does_the_command(made, tmp_path
   import_model(f'hf:{path}', tmp_path / 'run')
   assert load(tmp_path / 'run').label(TEXTS) == load(path).label(TEXTS)
   (tmp_path / 'in.txt').write_text('\n'.join(TEXTS))
-  given = ('--json', f'--input={tmp_path}/in.txt')
-  done = subprocess.run(
-    [sys.executable, '-m', 'bertjax.predict', f'--workdir={tmp_path}/run', *given], text=True,
-    cwd=processes.ROOT, env=processes.environment(), capture_output=True, check=False,
-  )  # fmt: skip
+  given = (f'--workdir={tmp_path}/run', '--json', f'--input={tmp_path}/in.txt')
+  done = forks.run('bertjax.predict', *given, cwd=processes.ROOT, env=processes.environment())
   assert done.returncode == 0, done.stderr
   lines = used_models.json_lines(done.stdout)
   check_labels(

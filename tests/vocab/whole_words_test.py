@@ -1,16 +1,13 @@
 """Words, characters and bytes: ids by frequency, ends of lines, and the stream of them."""
 
 import collections
-import gzip
 import pathlib
 
-import numpy as np
 import pytest
 from mutation import mutation
 from tokenizers import Tokenizer, pre_tokenizers
 
 from bertjax.store.encode import Options, encode
-from bertjax.text import sentence_split
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -106,18 +103,3 @@ def test_a_document_becomes_lines_with_their_ends(tmp_path, kind):
   encoded = encode([document], found, options)
   assert found.decode(encoded.token_n) == 'the cat saw the dog\nThe dog saw a <unk>\n'
   assert encoded.size_D.tolist() == [2]
-
-
-def test_real_words_are_all_kept_and_come_back(shared, tmp_path):
-  """WikiText-2's validation text, whose words are set apart by spaces: 213,886 of them, and 217,646
-  tokens with an <eos> for each line, as papers have it."""
-  with gzip.open(shared / 'text_en/wikitext2/wiki.valid.tokens.gz', 'rt', encoding='utf-8') as f:
-    text = f.read()
-  lines = sentence_split.split_document(text, sentence_split.VERBATIM)
-  found = made(tmp_path, 'words', 300_000, lines=lines)
-  token_n, length_n = found.encode_flat(lines)
-  assert len(token_n) == 217_646 == 213_886 + len(lines) and len(length_n) == len(lines)
-  assert found.decode(token_n).split('\n') == [s.strip() for s in text.split('\n')]
-  counts = np.bincount(token_n, minlength=found.size)
-  assert found.size == len(set(' '.join(lines).split())) + 2  # <eos> and <pad>; <unk> is there
-  assert (np.diff(counts[2:]) <= 0).all() and counts[0] == len(lines)

@@ -145,8 +145,7 @@ def sort(checkpoint: Checkpoint) -> tuple[collections.Counter[str], View]:
 
 
 def kind_of(state: Mapping[str, Any]) -> Kind:
-  """Returns the program that wrote a checkpoint. Raises UserError: none of those whose tables are
-  here."""
+  """Returns the program that wrote a checkpoint. UserError: none of those whose tables are here."""
   for kind in KINDS:
     if any(name.startswith(kind.mark) for name in state):
       return kind

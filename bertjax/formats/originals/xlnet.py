@@ -22,8 +22,7 @@ TASKS = ('sequnece_summary', 'classification', 'regression', 'start_logits', 'en
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
   """Returns the fields of `config.model`. Memory is of a run, not of a checkpoint: mem_len,
-  reuse_len and clamp_len are the recipe's. Raises UserError: heads that are not of width /
-  heads."""
+  reuse_len and clamp_len are the recipe's. UserError: heads that are not of width / heads."""
   width, count_heads, head_size = shape(state, f'{NET}/layer_0/rel_attn/q/kernel')
   head_size = given.get('d_head', head_size)
   found: dict[str, Any] = dict(

@@ -2,11 +2,10 @@
 ends a paragraph; verbatim, nothing ends one. What is not divided comes in blocks.
 """
 
-import functools
-import logging
 import re
 from collections.abc import Iterable, Iterator
 
+from bertjax.errors import warn_once
 from bertjax.text import documents as documents_lib
 from bertjax.text import left_out as left_out_lib
 from bertjax.text.formats.records import Reading
@@ -28,37 +27,27 @@ def checked(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
       yield line
 
 
-def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
+def blocks(lines: Iterable[bytes], total: int) -> Iterator[bytes]:
   """Yields blocks of lines, blank ones too: 64 KiB each, or a hundredth of `total` bytes."""
-  yield from _blocks(checked(lines, reading), total)
+  yield from map(b''.join, documents_lib.blocks(lines, min(_BLOCK, total // 100)))
 
 
-def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
+def documents(lines: Iterable[bytes], path: object, total: int) -> Iterator[bytes]:
   """Yields documents; one that is too long comes as blocks, with a warning. Too long is more than 1
   MiB; before a blank line ended any document also more than 64 KiB and than a hundredth of the
   `total` bytes, so that a share of undivided text can be held out."""
   divided = False
-  for parts, ended in _ended(checked(lines, reading)):
+  for parts, ended in _ended(lines):
     divided = divided or ended
     size = sum(map(len, parts))
     if size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG)):
       yield b''.join(parts)
     else:
-      _say_that_it_is_cut(str(reading.path))
-      yield from _blocks(parts, max(size, total))
-
-
-def _blocks(lines: Iterable[bytes], total: int) -> Iterator[bytes]:
-  """Yields blocks of lines: 64 KiB each, or a hundredth of `total` bytes."""
-  yield from map(b''.join, documents_lib.blocks(lines, min(_BLOCK, total // 100)))
-
-
-@functools.cache  # text is read more than once, and has more than one such document
-def _say_that_it_is_cut(path: str) -> None:
-  logging.warning(
-    '%s: no empty line ends a document where one is to be expected: blocks of its lines, of a '
-    'hundredth of the text or 64 KiB, are made documents', path,
-  )  # fmt: skip
+      warn_once(
+        f'{path}: no empty line ends a document where one is to be expected: blocks of its '
+        'lines, of a hundredth of the text or 64 KiB, are made documents'
+      )
+      yield from blocks(parts, max(size, total))
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:

@@ -5,6 +5,7 @@ and TSV have a header; CSV may quote, also over several lines (RFC 4180), TSV ha
 """
 
 import csv
+import functools
 import json
 import pathlib
 import re
@@ -97,16 +98,6 @@ def _remedy(line: bytes) -> str:
   return 'Name another field with --field, a.b.c where it lies in objects'
 
 
-def _csv(lines: Iterable[bytes], reading: Reading) -> Iterator[Record]:
-  texts = (line.decode('utf-8', 'surrogateescape') for line in lines)
-  return _rows(csv_rows(texts, left_out_lib.MAX_DOCUMENT + 1), reading)
-
-
-def _tsv(lines: Iterable[bytes], reading: Reading) -> Iterator[Record]:
-  rows = (line.decode('utf-8', 'surrogateescape').rstrip('\r\n').split('\t') for line in lines)
-  return _rows(enumerate(rows, 1), reading)
-
-
 def csv_rows(lines: Iterable[str], longest: int) -> Iterator[tuple[int, list[str] | csv.Error]]:
   """Yields the line in which a record begins, and its fields, of at most so many characters, or
   what is wrong with it."""
@@ -124,7 +115,14 @@ def csv_rows(lines: Iterable[str], longest: int) -> Iterator[tuple[int, list[str
     yield number, row
 
 
-def _rows(rows: Iterator[tuple[int, Any]], reading: Reading) -> Iterator[Record]:
+def _table(lines: Iterable[bytes], reading: Reading, quoted: bool) -> Iterator[Record]:
+  """Yields the records of CSV, which is `quoted`, or TSV."""
+  texts = (line.decode('utf-8', 'surrogateescape') for line in lines)
+  rows: Iterator[tuple[int, Any]] = (
+    csv_rows(texts, left_out_lib.MAX_DOCUMENT + 1)
+    if quoted
+    else enumerate((text.rstrip('\r\n').split('\t') for text in texts), 1)
+  )
   _, names = next(rows, (1, []))
   if isinstance(names, csv.Error):
     raise UserError(f'{reading.path}, line 1: expected a header, got no CSV ({names})')
@@ -198,8 +196,11 @@ def _bytes(pyarrow: Any, batch: Any, field: str) -> list[bytes | None]:
 
 
 _RECORDS: dict[str, Callable[[Any, Reading], Iterator[Record]]] = {
-  kinds.JSON: _json, kinds.CSV: _csv, kinds.TSV: _tsv, kinds.PARQUET: _parquet,
-}  # fmt: skip
+  kinds.JSON: _json,
+  kinds.CSV: functools.partial(_table, quoted=True),
+  kinds.TSV: functools.partial(_table, quoted=False),
+  kinds.PARQUET: _parquet,
+}
 
 
 def pairs(

@@ -83,10 +83,9 @@ def assert_equal(got, expected):
   assert loader.batch_sha256(got) == loader.batch_sha256(expected)
 
 
-@pytest.mark.parametrize('shuffle', [False, True])
 @pytest.mark.parametrize(
-  'base',
-  [recipes.BERT_PAIRS, recipes.ROBERTA_SENTENCES, recipes.ALBERT_PAIRS],
+  'base, shuffle',
+  [(recipes.BERT_PAIRS, False), (recipes.ROBERTA_SENTENCES, True), (recipes.ALBERT_PAIRS, True)],
   ids=['bert', 'roberta', 'albert'],
 )
 @mutation("window['window'] <= before", "window['window'] < before")

@@ -3,7 +3,6 @@
 import argparse
 import functools
 import hashlib
-import json
 import os
 import pathlib
 import zipfile
@@ -18,15 +17,9 @@ import wheels
 from mutation import mutation
 from slow_imports import torch, transformers
 
-from bertjax.export import exporting, importing
 from bertjax.formats.originals import fairseq
-from bertjax.machine.mirror import Workdir
-from bertjax.metrics.progress import Progress
 from bertjax.objectives import mlm
-from bertjax.train import loop as train_loop
-from bertjax.train import opening
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs import roberta
 
 VOCAB, WIDTH, LAYERS, POSITIONS = cases.VOCAB, 48, 2, 42
 ARGS = dict(
@@ -278,45 +271,3 @@ def test_trained_weights_give_the_scores_of_their_readme(sapiens, tmp_path):
   other = scores(light, vocabulary)
   at = np.arange(len(BEST)), [vocabulary.pieces.index(letter) - 4 for letter in BEST]
   assert np.log(found[at]).mean() > np.log(other[at]).mean() + 0.5
-
-
-@pytest.mark.full
-@pytest.mark.weights
-def test_pretraining_goes_on_at_the_loss_of_the_imported_model(sapiens, tmp_path, capsys):
-  """Without dropout the first loss is that of transformers on the same batch; then it falls."""
-  importing.import_model(f'fairseq:{sapiens / "checkpoint_vh.pt"}', tmp_path / 'imported')
-  exporting.export(tmp_path / 'imported', tmp_path / 'hf')
-  rng = np.random.default_rng(0)
-  lines = []
-  for _ in range(400):  # of the sequence of the README, each residue another one of twenty
-    drawn = np.array(list('ACDEFGHIKLMNPQRSTVWY'))[rng.integers(0, 20, len(BEST))]
-    kept = rng.random(len(BEST)) < 0.8
-    lines.append(''.join(np.where(kept, np.array(list(BEST)), drawn)))
-  (tmp_path / 'text.txt').write_text('\n\n'.join(lines) + '\n')
-  more = {
-    'init_from': str(tmp_path / 'imported'), 'data.input': str(tmp_path / 'text.txt'),
-    'length': 128, 'total_steps': 40, 'log_steps': 1, 'model.dropout': 0.0,
-    'model.attention_dropout': 0.0, 'optimizer.schedule.peak': 1e-3,
-    'optimizer.schedule.warmup_steps': 4,
-  }  # fmt: skip
-  config = roberta.get_config('test')
-  config.batch_size, config.evals.held_out.batch_size = 8, 8
-  config.update_from_flattened_dict(more)
-  train_loop.run(config, str(tmp_path / 'run'))
-  run, _ = opening.open_run(config, Workdir(str(tmp_path / 'run')), Progress(1))
-  batch, _ = run.phases[0].next_batch(0)
-  net = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / 'hf')
-  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
-  real = np.asarray(batch['example_BT']) > 0
-  token = tensor(np.where(real, batch['token_BT'], 1))
-  with torch.no_grad():
-    logits = net(token, attention_mask=tensor(real)).logits
-  row, slot = np.nonzero(batch['weight_BP'])
-  at = tensor(batch['target_pos_BP'])[row, slot]
-  target = tensor(batch['target_BP'])[row, slot]
-  want = torch.nn.functional.cross_entropy(logits[row, at], target).item()
-  lines = (tmp_path / 'run' / 'metrics.jsonl').read_text().splitlines()
-  found = [json.loads(line) for line in lines]
-  losses = [each['loss'] for each in found if 'loss' in each]
-  assert len(losses) == 40 and abs(losses[0] - want) <= 1e-4 * want
-  assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
