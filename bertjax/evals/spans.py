@@ -82,7 +82,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   questions = open_questions(config, path, key, options.examples, subject.store)
   rows = rows_lib.Rows(
     subject.store, spans_data.labelled(questions.windows, {}), config.length, config.seed,
-    options.batch_size, cls_last=rows_lib.is_cls_last(config.model),
+    options.batch_size, stands_last=rows_lib.stands_last(config.model),
     extra_ids=extra_ids.ids(config, options.language),
   )  # fmt: skip
 

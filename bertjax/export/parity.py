@@ -74,7 +74,7 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   rows, length = inputs.token_BT.shape
   place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   first_B1 = np.zeros((rows, 1), np.int32)
-  if _reads_last(model):
+  if models.build(model).frame in ('cls_last', 'end'):
     first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
   batch = dict(
     token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
@@ -155,8 +155,15 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
     given['langs'] = tensor(inputs.language_BT)
   if any(head.kind == 'answers' for head in models.heads_of(model)):
     given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
-  if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
+  if 'pad_token_id' in net.config and net.config.pad_token_id is None:
+    net.config.pad_token_id = inputs.pad  # without one GPT-2 takes one text at a time
+  if name.endswith(('ForMultipleChoice', 'DoubleHeadsModel')):  # it takes [texts, choices, tokens]
     given = {key: value[:, None] for key, value in given.items()}
+  if name.endswith('DoubleHeadsModel'):
+    del given[
+      'attention_mask'
+    ]  # OpenAIGPT's takes none of choices; no token sees what is behind it
+    given['mc_token_ids'] = torch.tensor(inputs.example_BT.sum(1, keepdims=True) - 1)
   with torch.no_grad():
     if model.name == 'transformer_xl':  # a causal XLNet takes no mask of several rows
       rows = zip(given['input_ids'], inputs.example_BT.sum(1), strict=True)
@@ -186,6 +193,7 @@ def _asked(real_BT: Any, type_BT: Any, last: bool) -> dict[str, Any]:
 # transformers' name of an output -> ours, and whether it is of every token.
 _LOGITS = dict(
   prediction_logits=('word', True),
+  mc_logits=('right', False),
   seq_relationship_logits=('next', False),
   sop_logits=('order', False),
   pooler_output=('pooled', False),
@@ -195,7 +203,8 @@ _LOGITS = dict(
 def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs:
   """Returns the outputs of a class under our names; None: of one text without padding."""
   number = lambda x: x.float().numpy()
-  pick = lambda x: number(x)[0] if real_BT is None else number(x)[real_BT]
+  rows = lambda x: number(x.flatten(0, -3) if x.dim() == 4 else x)  # of choices
+  pick = lambda x: number(x)[0] if real_BT is None else rows(x)[real_BT]
   found = {}
   for key, (name, tokens) in _LOGITS.items():
     if out.get(key) is not None:

@@ -44,6 +44,8 @@ def open_directory(path: pathlib.Path) -> Opening:
 
   files = tuple(weights.files_of(path))
   vocabulary = load_vocabulary(path).files[0] if formats.files_of(path) else None
+  if vocabulary and model.get('labels'):
+    left_out += tokenizer.layouts.bare_texts(path, model['family'])
   classes = config_json.classes(given, model)
   sentences = sentence_modules.read(path, family.model)
   return Opening(
@@ -80,7 +82,10 @@ def write(
 
   with writing('the model', directory):
     if vocabulary:
-      tokenizer.write(vocabulary, directory, model.family, max_length(model))
+      family = model.family
+      if models.build(model).frame == 'end':
+        family = tokenizer.layouts.with_labels(family)
+      tokenizer.write(vocabulary, directory, family, max_length(model))
     digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
     if side := huggingface.side_tensors(params, model):
       weights.save(directory / SIDE, side)

@@ -71,6 +71,8 @@ class ELMo(Model):
   segment: Natural = 0
   dtype: Dtype = 'float32'
 
+  divides_columns = has_segments = False  # a column waits for the one before it
+
   def setup(self):
     uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
     normal = jax.nn.initializers.normal(self.width**-0.5)
@@ -155,16 +157,6 @@ class ELMo(Model):
     """Returns the state of each layer forwards, then of each backwards: zeros."""
     del start
     return (self._layer(parent=None).first(rows),) * 2 * self.layers
-
-  @property
-  def divides_columns(self) -> bool:
-    """False: a column waits for the one before it."""
-    return False
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:

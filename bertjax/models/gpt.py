@@ -4,7 +4,8 @@ Radford et al. 2018 (openai/finetune-transformer-lm, train.py) and 2019 (openai/
 GPT-1 has norms behind what they serve and one table: the words, its special tokens among them, then
 the positions. Look-up and softmax read the same table, dropped once a step, so that the softmax
 has a row for each position too. GPT-2 has norms before, one more at the end, a table of positions
-of its own, and no dropout of tables in the original.
+of its own, and no dropout of tables in the original. Labels of examples are read off the last token
+of each (GPT paper, section 3.2).
 """
 
 from typing import Any, Literal
@@ -14,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.field_types import Count, Fraction, Positive
+from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
@@ -30,9 +32,16 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
-from bertjax.models.layers.contracts import Sized, StreamModel, WritingModel
+from bertjax.models.layers.contracts import LabelModel, Sized, StreamModel, WritingModel
 from bertjax.models.layers.encoder import ended, scanned
-from bertjax.models.layers.heads import Head
+from bertjax.models.layers.heads import (
+  Head,
+  WordHead,
+  declared,
+  label_flops,
+  label_heads,
+  pool,
+)
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -51,6 +60,9 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
+RIGHT = 'right'  # the label of choices, see objectives/choose.py
+
+
 class GPT(Sized, StreamModel, WritingModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
@@ -63,6 +75,10 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
     init_std, position_std: of tables and kernels, and of the table of positions.
     residual_scaled: whether kernels of what layers add have init_std / sqrt(2 L) (transformers and
       the paper; not OpenAI's code).
+    labels, token_labels, head_dropout: see `bert.Base`; the head of classes has no bias.
+    pooling: of which token labels of examples are, the one at the end.
+    both_orders: a pair of texts is read in both orders, whose states at the end are summed
+      (similarity, GPT paper, section 3.3).
   """
 
   positions: Count
@@ -73,6 +89,11 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
   init_std: Positive
   position_std: Positive
   residual_scaled: bool
+  labels: tuple[tuple[str, Natural], ...] = ()
+  token_labels: tuple[tuple[str, Natural], ...] = ()
+  head_dropout: Fraction = 0.0
+  pooling: Literal['end'] = 'end'
+  both_orders: bool = False
 
   has_segments = False
 
@@ -86,8 +107,7 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
     mask = example_mask(batch, 'causal')
     stack = scanned(Block, self.layers, self.remat)(**self._layer(hidden), name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, Context(mask), noise, None, jnp.arange(self.layers))
-    word = self._scores(x_BTD, table_VE)
-    x_BTD = word.hidden_BPE
+    x_BTD, word = self._scores(x_BTD, table_VE)
     out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, carry=carry)
     if hidden_LBTD is not None:
       out |= dict(hidden_LBTD=ended(hidden_LBTD, x_BTD), embedded_BTD=embedded_BTD)
@@ -117,17 +137,22 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
     reading = Reading(place, before(text.real_BS, place, columns))
     stack = scanned(Block, self.layers, self.remat)(**self._layer(False), name='layers')
     x_BTD, (cache, _) = stack(x_BTD, reading, None, text.layers, jnp.arange(self.layers))
-    scores = logits(self._scores(x_BTD[:, -1:], table_VE))[:, 0]
+    scores = logits(self._scores(x_BTD[:, -1:], table_VE)[1])[:, 0]
     own = jnp.arange(scores.shape[-1]) < self.vocab_size  # no position is written
     place_B, position_B = text.place_B + columns, position_BT[:, -1] + 1
     text = text._replace(layers=cache, place_B=place_B, position_B=position_B)
     return jnp.where(own[None], scores, -jnp.inf), text
 
-  def _scores(self, x_BTD: Array, table_VE: Array) -> Scores:
-    """Returns the words behind each column."""
+  def _scores(self, x_BTD: Array, table_VE: Array) -> tuple[Array, Scores]:
+    """Returns the last states, and the words behind each column."""
+    dtype, init = jnp.dtype(self.dtype), jax.nn.initializers.normal(self.init_std)
     if self.norms == 'before':
-      x_BTD = Norm(self.norm_eps, jnp.dtype(self.dtype), name='final_norm')(x_BTD)
-    return Scores(x_BTD, table_VE, jnp.zeros(len(table_VE)), self.vocab_size + self._own_rows)
+      x_BTD = Norm(self.norm_eps, dtype, name='final_norm')(x_BTD)
+    head = WordHead(
+      self.vocab_size + self._own_rows, False, '', self.norm_eps, init, dtype, word_bias=False,
+      name='head',
+    )  # fmt: skip
+    return x_BTD, head(x_BTD, table_VE)
 
   def _embedded(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
     """x_BTD and the table of the softmax."""
@@ -173,23 +198,72 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
     return self.positions
 
   @property
+  def words(self) -> bool:
+    """True if words are among the heads: of a model that writes, and of one of choices."""
+    return not (self.labels or self.token_labels) or RIGHT in dict(self.labels)
+
+  @property
   def output_heads(self) -> tuple[Head, ...]:
-    """The words."""
-    return (Head('word', 'word', self.vocab_size, ''),)
+    """The heads that its fields ask for; that of words has no parameters of its own."""
+    return declared(self, word='')
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
-    example_BT = np.asarray(batch['example_BT'])
-    each = flops_lib.block_flops(example_BT, self.width, self.ffn, causal=True)
     predicted = float(np.sum(batch['weight_BP']))
     rows = self.vocab_size + self._own_rows
-    return self.layers * each + flops_lib.head_flops(predicted, self.width * rows)
+    return self._layer_flops(batch) + flops_lib.head_flops(predicted, self.width * rows)
+
+  @nn.nowrap
+  def _layer_flops(self, batch: Batch) -> float:
+    example_BT = np.asarray(batch['example_BT'])
+    return self.layers * flops_lib.block_flops(example_BT, self.width, self.ffn, causal=True)
+
+
+class Labelled(GPT, LabelModel):
+  """GPT with heads for labels, as it is fine-tuned."""
+
+  frame = 'end'
+
+  @nn.compact
+  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
+    """Runs the model, see `LabelModel`; word besides, the `Scores` at every column. Reads token,
+    position, example and, with labels, first: the last token of each example."""
+    found = super().__call__(batch, (), noise, hidden)
+    del found['carry']
+    x_BTD = found['last_BTD']
+    read_BGD = pool(x_BTD, batch, self.pooling) if self.labels else None
+    if read_BGD is not None and self.both_orders:
+      read_BGD = jnp.broadcast_to(jnp.sum(read_BGD, 1, keepdims=True), read_BGD.shape)
+    init = jax.nn.initializers.normal(self.init_std)
+    tokens = x_BTD if self.token_labels else None
+    # As in the original, and in transformers, whose head of classes has none.
+    bias = RIGHT in dict(self.labels)
+    return found | label_heads(self, init, noise, read_BGD, tokens, text_bias=bias)
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
+    """Runs the model on a batch without dropout: for export and use; words where they are a
+    head."""
+    found = self(batch, None, hidden)
+    return {key: x for key, x in found.items() if key != 'word' or self.words}
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """Counts model FLOPs, see `Model.flops`, without those of words."""
+    return self._layer_flops(batch) + label_flops(self, batch, 0)
 
 
 def make(config) -> GPT:
-  """Builds the model from `config.model`; raises as `given_fields`."""
-  return GPT(**given_fields(GPT, config))
+  """Builds the model from `config.model`: with labels the one for fine-tuning. Raises UserError:
+  see `given_fields`; both orders of choices."""
+  fields = given_fields(GPT, config)
+  if fields['both_orders'] and RIGHT in dict(fields['labels']):
+    raise UserError(
+      'model.both_orders is of pairs of texts that have a label, and the texts of a choice have an '
+      'order: expected model.both_orders=False'
+    )
+  tuned = fields['labels'] or fields['token_labels']
+  return (Labelled if tuned else GPT)(**fields)
 
 
 MODEL = Factory(options_of(GPT), make)

@@ -52,7 +52,7 @@ def require_words(model: Any) -> None:
 
 def refuse_words(config: Any) -> None:
   """Refuses a `config.model` with a head for the vocabulary, which the objective does not score."""
-  if has_words(config.model):
+  if 'words' in config.model and config.model.words:
     raise UserError(
       f'the objective {config.objective.name!r} has no words to score: expected '
       'config.model.words=False, got True'

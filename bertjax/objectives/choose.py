@@ -1,5 +1,5 @@
 """One of the parts of a row is right: a softmax over a number for each, read off its first token
-(Devlin et al. 2019, section 4.4).
+(Devlin et al. 2019, section 4.4), or off its last (GPT, XLNet).
 
 The loss is the mean cross-entropy of the rows, as of transformers' `...ForMultipleChoice`.
 """
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 RIGHT = 'right'
@@ -38,7 +39,8 @@ def make(config) -> Objective:
       f'{RIGHT}_accuracy': Term.mean(best_B, weight_B),
     }
 
-  return of_heads(model, terms, ('choice',))
+  both = next_words.beside(terms, model, float(config.objective.lm))
+  return of_heads(model, both, ('choice',))
 
 
-OBJECTIVE = Factory(NoOptions, make)
+OBJECTIVE = Factory(next_words.Options, make)

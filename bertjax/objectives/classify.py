@@ -1,4 +1,5 @@
-"""A class or a number for each example, read off the first token (Devlin et al. 2019, section 4.1).
+"""A class or a number for each example, read off its first token (Devlin et al. 2019, section 4.1),
+or off its last (GPT, XLNet).
 
 Classes: the mean cross-entropy of the examples (google-research/bert,
 run_classifier.py:create_model). Numbers: their mean squared error (transformers,
@@ -9,7 +10,8 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives.combine import next_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -68,7 +70,8 @@ def make(config) -> Objective:
   model = model_of(config.model, config.objective.name, LabelModel)
   classes_of(config)
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
+  terms = next_words.beside(terms, model, float(config.objective.lm))
   return of_heads(model, terms, ('classification',))
 
 
-OBJECTIVE = Factory(NoOptions, make)
+OBJECTIVE = Factory(next_words.Options, make)

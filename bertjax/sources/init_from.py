@@ -146,8 +146,8 @@ def encoder_of(source: Source) -> Source:
   if 'labels' not in found.model:
     raise UserError(
       f'{KEY}={source.name!r} is a model of config.model.name={source.model["name"]!r}, which has '
-      'no heads for labels: expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT or '
-      'XLNet'
+      'no heads for labels: expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT, '
+      'XLNet or GPT'
     )
   return found
 

@@ -13,8 +13,8 @@ from bertjax.models.layers import heads
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'pooling', 'attend', 'generator', 'generator_width', 'generator_layers',
-  'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
+  'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
+  'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
 )  # fmt: skip
 HEADS = (*heads.fields(False, ()), 'head_dropout')
 # Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.

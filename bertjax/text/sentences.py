@@ -24,6 +24,11 @@ class Frame(NamedTuple):
   last_type: int = 0  # segment of the very last token; all others are in segment 0
   stands_last: bool = False  # whether the last token stands for the text, and not the first
 
+  @property
+  def turned(self) -> bool:
+    """True if the [CLS] of a text is its last token."""
+    return self.stands_last and not self.before
+
 
 class Sentence(NamedTuple):
   """A text in its frame."""

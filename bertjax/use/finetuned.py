@@ -49,8 +49,11 @@ class FineTuned:
         f'{self.source} was fine-tuned on {parts} texts an example '
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
-    found = self._label_logits('label', said, cut, first)
-    return [answers.label(logits_C, self.task['classes']) for logits_C in found]
+    logits = self._label_logits('label', said, cut, first)
+    if self.net.model.both_orders and seconds:  # the head has no bias: logits are summed as states
+      turned = self._label_logits('label', said[::-1], cut, first)
+      logits = [a + b for a, b in zip(logits, turned, strict=True)]
+    return [answers.label(logits_C, self.task['classes']) for logits_C in logits]
 
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
@@ -64,7 +67,7 @@ class FineTuned:
     found = pairs.word_rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
     rows = [self._row(row.id_n) for row in found]
-    before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
+    before = int(self.net.frame.turned)  # tokens that stand one place earlier
     scores = lambda v, batch: self.net.read(v, batch)['token_label_BTC']['tag']
     logits = self.runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
@@ -117,7 +120,7 @@ class FineTuned:
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
         f'questions, {len(texts)} texts, longest={limits.longest} and best={limits.best}'
       )
-    cls_last = self.net.frame.stands_last
+    cls_last = self.net.frame.turned
     windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary, cls_last)
     rows = [Row(window.id_n, second=int(np.argmax(window.type_n > 0))) for window in windows]
     said = self.runner.run('answer', self.net.spans, rows)
@@ -164,6 +167,6 @@ class FineTuned:
 
   def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
     """Returns a row that begins with [CLS], or as the model reads it, with that behind it."""
-    if not self.net.frame.stands_last:
+    if not self.net.frame.turned:
       return Row(id_n, second=second)
     return Row(np.roll(id_n, -1), second=max(second - 1, 0))

@@ -60,7 +60,7 @@ def texts(
 
 
 def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> None:
-  if not isinstance(model.net.model, WritingModel):
+  if not isinstance(model.net.model, WritingModel) or not model.net.can('word'):
     raise UserError(
       f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected a model '
       'that reads from left to right or has a decoder, as of configs/gpt.py and configs/t5.py'

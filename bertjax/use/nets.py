@@ -94,6 +94,8 @@ def without(net: Net, made: Sequence[str]) -> Net:
 def _frame(kind: str, special: Mapping[str, int | None]) -> Frame:
   if kind == 'cls':
     return bert_frame(special)
+  if kind == 'end':
+    return bert_frame(special)._replace(stands_last=True)
   if kind == 'cls_last':
     after = tuple(i for role in ('sep', 'cls') if (i := special[role]) is not None)
     return Frame((), after, last_type=2, stands_last=True)

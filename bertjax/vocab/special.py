@@ -38,6 +38,8 @@ def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
   }
   if '<special1>' in index:  # XLM, whose </s> stands at both ends
     found['cls'] = found['sep']
+  if found['cls'] is None and found['sep'] == index.get('<|endoftext|>', -1):
+    found['cls'] = found['sep']  # GPT-2's only one
   if '<eod>' in index:  # XLNet, whose documents end with it
     found['eod'] = index['<eod>']
   if kind in whole_words.END:

@@ -1,8 +1,9 @@
 """Fine-tuning settings of each family: `glue.py:TASK,FAMILY` and `squad.py:VERSION,FAMILY`.
 
 Without a family the recipe is BERT's. `roberta` is for RoBERTa and XLM-R, `albert` for ALBERT,
-`electra` for ELECTRA's small and base models and `electra_large` for the large one; `xlnet` and
-`xlnet_base`, XLNet's large and base models, are for questions alone. They say how is trained, and
+`electra` for ELECTRA's small and base models and `electra_large` for the large one; `gpt` is for
+GPT and GPT-2, and for texts alone; `xlnet` and `xlnet_base`, XLNet's large and base models, are for
+questions alone. They say how is trained, and
 of questions with which head; which model it is follows from `config.init_from`.
 """
 
@@ -10,12 +11,14 @@ from collections.abc import Callable
 
 from bertjax.cited import Recipe, cited
 from bertjax.config import defaults
+from configs import gpt as gpt_recipe
 
 FAIRSEQ = 'fairseq/examples/roberta/README.glue.md'
 ROBERTA = 'RoBERTa paper, table 10 (unverified)'
 ELECTRA = 'electra/configure_finetuning.py'
 RUN_GLUE = 'albert/run_glue.sh'
 XLNET = 'xlnet/run_squad.py: flags'
+GPT = 'finetune-transformer-lm/train.py: flags'
 
 # Peak and batch, for ten epochs; steps are 6% warm-up but for QQP.
 ROBERTA_GLUE = dict(
@@ -30,6 +33,8 @@ ALBERT_GLUE = dict(
 )  # fmt: skip
 LONGER = ('rte', 'stsb')  # for ELECTRA
 OF_QUESTIONS = ('xlnet', 'xlnet_base')  # families without a recipe for GLUE here
+OF_TEXTS = ('gpt',)  # and without one for questions
+SIMILARITY = ('mrpc', 'stsb', 'qqp')  # tasks whose pairs have no order (GPT paper, section 4.2)
 
 
 def roberta(c: Recipe, task: str) -> None:
@@ -117,6 +122,28 @@ def electra_large(c: Recipe, task: str) -> None:
   c.optimizer.schedule.update(cited(f'{ELECTRA}: of the large model', peak=5e-5))
 
 
+def gpt(c: Recipe, task: str) -> None:
+  """The words of the texts are learned beside their labels."""
+  c.update(
+    cited(f'{GPT}, n_batch on four devices', batch_size=32) | cited(GPT, epochs=3.0, length=512)
+  )
+  labels = dict(labels=c.model.labels, head_dropout=0.1)
+  c.model = gpt_recipe.model('gpt1')
+  c.model.update(cited(f'{GPT}, clf_pdrop', **labels))
+  if task in SIMILARITY:
+    c.model.update(cited('GPT paper, section 3.3', both_orders=True))
+  c.objective.update(cited(f'{GPT}, lm_coef', lm=0.5))
+  c.optimizer.update(
+    cited(GPT, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, clip=1.0)
+    | cited('finetune-transformer-lm/opt.py:adam', bias_correction=True, eps_first=True)
+  )
+  warmup = c.get_ref('total_steps') * 2 // 1000
+  c.optimizer.schedule.update(
+    cited('finetune-transformer-lm/opt.py:warmup_linear', name='product_linear')
+    | cited(GPT, peak=6.25e-5, warmup_steps=warmup)
+  )
+
+
 def xlnet(c: Recipe, task: str) -> None:
   """Steps and not epochs, and Adam without decay of weights.
 
@@ -161,6 +188,7 @@ FAMILIES: dict[str, Callable[[Recipe, str], None]] = dict(
   albert=albert,
   electra=electra,
   electra_large=electra_large,
+  gpt=gpt,
   xlnet=xlnet,
   xlnet_base=xlnet_base,
 )
@@ -181,7 +209,8 @@ def having(task: str) -> tuple[str, ...]:
   """The families that have a recipe for a task."""
   if task == 'wnli':  # which the others left out, or recast
     return ('bert',)
-  return tuple(f for f in FAMILIES if task not in ROBERTA_GLUE or f not in OF_QUESTIONS)
+  without = OF_QUESTIONS if task in ROBERTA_GLUE else OF_TEXTS
+  return tuple(f for f in FAMILIES if f not in without)
 
 
 def apply(c: Recipe, family: str, task: str) -> None:

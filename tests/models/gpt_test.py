@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.kernels.cross_entropy import cross_entropy, logits
@@ -15,6 +16,8 @@ from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
 from bertjax.models.layers import decoding
 from bertjax.models.layers.basic import padded_rows
+from bertjax.objectives import choose
+from bertjax.types import Context
 
 NO_DROPOUT = dict(embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0)
 FIELDS = dict(
@@ -118,7 +121,7 @@ def test_gpt2_is_the_original(golden):
   )
 
 
-@mutation('self.vocab_size + self._own_rows)', 'self.vocab_size)')
+@mutation('self.vocab_size + self._own_rows, False', 'self.vocab_size, False')
 def test_gpt1_is_the_original(golden):
   theirs, sizes = golden('gpt1_original')
   model = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
@@ -128,6 +131,77 @@ def test_gpt1_is_the_original(golden):
   weight_BT = theirs['gpt1/m'].reshape(token_BT.shape)
   found = mean_loss(model, batch, weight_BT)(params)
   np.testing.assert_allclose(found, theirs['gpt1/lm_losses'], rtol=2e-6)
+
+
+def choices_of(x, mask):
+  """Choices of the original, [B, G, T, (token, row of the position)], as parts of rows."""
+  rows, parts, length, _ = x.shape
+  flat = lambda x_BGT: jnp.asarray(x_BGT.reshape(rows, -1), jnp.int32)
+  number_BGT = (mask > 0) * np.arange(1, parts + 1)[:, None]
+  first_BG = np.arange(parts) * length + mask.sum(-1).astype(np.int32) - 1
+  return dict(
+    token_BT=flat(x[..., 0]), position_BT=flat(np.broadcast_to(np.arange(length), mask.shape)),
+    example_BT=flat(number_BGT), first_BG=jnp.asarray(first_BG, jnp.int32),
+    example_weight_BG=jnp.ones((rows, parts)), row_B=jnp.arange(rows, dtype=jnp.uint32),
+  )  # fmt: skip
+
+
+@mutation(
+  'jnp.maximum(jnp.sum(of_BGT, -1), 1)',
+  '8.0',
+  case='0.5',
+)
+@mutation(
+  'read_BGD = pool(x_BTD, batch, self.pooling)',
+  'read_BGD = x_BTD[:, :2]',
+  file='bertjax/models/gpt.py',
+)
+@pytest.mark.parametrize('factor', [0.0, 0.5])
+def test_fine_tuning_on_choices_is_the_original(golden, factor):
+  theirs, sizes = golden('gpt1_original')
+  base = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
+  fields = {key: getattr(base, key) for key in gpt.MODEL.options.__annotations__}
+  given = ConfigDict(fields | dict(name='gpt', labels=(('right', 1),)))
+  objective = choose.make(ConfigDict(dict(model=given, objective=dict(name='choose', lm=factor))))
+  batch = choices_of(theirs['gpt1/x'], theirs['gpt1/m'])
+  batch['right_BG'] = jax.nn.one_hot(theirs['gpt1/y'], 2)
+
+  def params_of(prefix):
+    head = dict(kernel=theirs[f'{prefix}clf/w'], bias=theirs[f'{prefix}clf/b'])
+    return parameters_of(theirs, prefix, base) | dict(right=head)
+
+  def loss(params):
+    ctx = Context(jax.random.key(0), jnp.int32(0), train=False)
+    terms = objective.loss(dict(params=params), (), batch, ctx).terms.values()
+    return sum(term.scale * term.total / term.weight for term in terms)
+
+  params = params_of('gpt1/param/')
+  found, gradient = jax.value_and_grad(loss)(params)
+  np.testing.assert_allclose(found, theirs[f'gpt1/loss_{factor}'], rtol=2e-6)
+  scores = objective.predict(dict(params=params), (), batch)['label_BGC']['right'][..., 0]
+  np.testing.assert_allclose(scores, theirs['gpt1/clf_logits'], atol=5e-6)
+  if factor:  # TensorFlow gives the table's gradient of look-ups alone in pieces
+    chex.assert_trees_all_close(
+      jax.tree.map(np.asarray, gradient), params_of(f'gpt1/grad_{factor}/'), atol=2e-6
+    )
+
+
+@mutation(
+  'jnp.sum(read_BGD, 1, keepdims=True)',
+  'read_BGD[:, :1]',
+)
+def test_both_orders_of_a_pair_are_summed():
+  fields = {f: getattr(model_of(dict(n_layer=2, n_embd=16, n_head=2, n_ctx=8), False, 20), f)
+            for f in gpt.MODEL.options.__annotations__}  # fmt: skip
+  model = gpt.Labelled(**fields | dict(labels=(('label', 3),), both_orders=True))
+  x = np.random.default_rng(0).integers(0, 20, (3, 2, 8))
+  place = np.broadcast_to(np.arange(8), x.shape)
+  both = choices_of(np.stack([x, place], -1), np.ones(x.shape))
+  variables = model.init(jax.random.key(0), both)
+  found = model.apply(variables, both)['label_BGC']['label']
+  one = [rows_of(x[:, i]) | dict(first_BG=jnp.full((3, 1), 7)) for i in range(2)]
+  each = [model.apply(variables, batch)['label_BGC']['label'] for batch in one]
+  np.testing.assert_allclose(found, np.repeat(sum(each), 2, 1), atol=1e-6)
 
 
 def test_a_table_with_positions_is_dropped_once_for_all_rows():

@@ -40,7 +40,9 @@ def config(family: str, **model):
   if family == 'distilbert':  # whose recipe has one size
     c.model.update({key: x for key, x in distilbert.recipe().model.items() if key in OF_DISTILBERT})
   known = {key: value for key, value in (SIZE | STILL).items() if key in c.model}
-  c.model.update(known | OWN.get(family, {}) | dict(words=False) | model)
+  words = dict(words=False) if 'words' in c.model else {}
+  c.model.update(known | OWN.get(family, {}) | words | model)
+  c.objective.lm = 0.0
   if family == 'electra':
     c.model = ConfigDict(electra.MODEL.encoder.model(c.model))
   return c
@@ -65,6 +67,11 @@ def _shape(m):
     return dict(
       vocab_size=cases.VOCAB, dim=m.width, n_layers=m.layers, n_heads=m.heads, hidden_dim=m.ffn,
       max_position_embeddings=m.positions, activation=ACTS[m.activation],
+    )  # fmt: skip
+  if m.name == 'gpt':
+    return dict(
+      vocab_size=cases.VOCAB, n_embd=m.width, n_layer=m.layers, n_head=m.heads, n_inner=m.ffn,
+      n_positions=m.positions, pad_token_id=0, bos_token_id=2, eos_token_id=3,
     )  # fmt: skip
   if m.family == 'xlm':
     return dict(

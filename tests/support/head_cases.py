@@ -12,9 +12,10 @@ from bertjax.objectives import choose, classify, spans, tag
 # Family -> how its classes of transformers begin; those of XLM-R are RoBERTa's.
 FAMILIES = dict(
   bert='Bert', ernie='Ernie', roberta='Roberta', albert='Albert', electra='Electra',
-  modernbert='ModernBert', distilbert='DistilBert', xlnet='XLNet', xlm='XLM',
+  modernbert='ModernBert', distilbert='DistilBert', xlnet='XLNet', xlm='XLM', gpt='GPT2',
 )  # fmt: skip
 OTHERS = ('roberta', 'albert', 'electra', 'modernbert', 'distilbert')
+ONE_POOLING = ('xlnet', 'xlm', 'gpt')
 SIMPLE = ('xlnet', 'xlm')  # whose class for questions of this form is called so
 LENGTHS, LENGTH, CLASSES = (17, 40, 9), 40, 5
 
@@ -45,9 +46,9 @@ CASES = [
   *(row('ernie', LABELS(n), f'label-{n}', full=True) for n in (1, 5)),
   *(row(f, LABELS(3), 'label-3', full=f != 'electra') for f in OTHERS),
   row('modernbert', LABELS(3), 'label-mean', pooling='mean'),
-  *(row(f, LABELS(CLASSES), 'label-5', full=f != 'xlnet') for f in SIMPLE),
+  *(row(f, LABELS(CLASSES), 'label-5', full=f == 'xlm') for f in ONE_POOLING),
   *(row(f, TAGS, 'tags', full=f != 'bert') for f in FAMILIES),
-  *(row(f, RIGHT, 'right', full=f != 'bert') for f in FAMILIES),
+  *(row(f, RIGHT, 'right', full=f != 'bert') for f in FAMILIES if f != 'gpt'),
   row('modernbert', RIGHT, 'right-mean', pooling='mean', full=True),
   *(row(f, SPANS, 'spans', full=f != 'bert') for f in FAMILIES),
   *(
@@ -59,17 +60,17 @@ CASES = [
 
 
 def config(family, head, pooling='first'):
-  more = {} if family in SIMPLE else dict(pooling=pooling)
+  more = {} if family in ONE_POOLING else dict(pooling=pooling)
   return finetuned.config(family, **head.fields, **more)
 
 
 def batch_of(family, rows, length):
-  """A batch; XLNet's examples end in a token of segment 2, which stands for them, and each row of
-  XLM has a language."""
-  batch = cases.batch(rows, length, types=0 if family == 'xlm' else 3)
-  for b, parts in enumerate(rows if family == 'xlnet' else ()):
+  """A batch; the last token of XLNet's and GPT's examples stands for them, of XLNet's in segment 2,
+  and each row of XLM has a language."""
+  batch = cases.batch(rows, length, types=0 if family in ('xlm', 'gpt') else 3)
+  for b, parts in enumerate(rows if family in ('xlnet', 'gpt') else ()):
     ends_G = np.cumsum(parts) - 1
-    batch['type_BT'][b, ends_G] = 2
+    batch['type_BT'][b, ends_G] = 2 * (family == 'xlnet')
     batch['first_BG'][b, : len(parts)] = ends_G
   if family == 'xlm':
     language_B = np.array([2, 0, 2], np.int32)[: len(rows)]
@@ -84,10 +85,11 @@ def moved(family, x_BT, lengths):
 
 
 def inputs(family, batch, place):
-  """What theirs reads; XLM's segments, which are words to it, are left out."""
+  """What theirs reads; segments of XLM and GPT, which are words to them, are left out."""
   names = dict(input_ids='token_BT', attention_mask='example_BT', token_type_ids='type_BT')
   if family == 'xlm':
     names = names | dict(langs='language_BT')
+  if family in ('xlm', 'gpt'):  # to which types are words
     del names['token_type_ids']
   found = {key: place(batch[name]) for key, name in names.items()}
   return found | dict(attention_mask=(found['attention_mask'] > 0).astype(np.int64))

@@ -67,7 +67,7 @@ def test_xlnet_learns_to_answer_and_to_say_that_there_is_no_answer(tuned):
   assert finetune_runs.last(workdir, 'none_accuracy') > 0.9
 
 
-@mutation('cls_last = self.net.frame.stands_last', 'cls_last = False')
+@mutation('cls_last = self.net.frame.turned', 'cls_last = False')
 @mutation("task |= _limits(config['evals'])", 'task |= {}')
 def test_predictions_of_xlnet_are_as_right_as_the_evaluation_says(files, tuned, tmp_path):
   workdir, _ = tuned

@@ -29,6 +29,7 @@ SYSTEMS = dict(
     'ModernBertForSequenceClassification',
   ),
   xlnet=(dict(heads=4), 'XLNetForSequenceClassification'),
+  gpt=(dict(heads=4, positions=ROOM), 'GPT2ForSequenceClassification'),
 )
 
 

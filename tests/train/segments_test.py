@@ -66,8 +66,8 @@ PAIRS = dict(classify=lambda files: task_files.alone(files, 'points'), choice=ch
 @mutation('any(type_T.any() for', 'any(type_T.all() for', case='classify')
 @mutation('return self.types > 1', 'return self.types > 0', case='spans')
 @mutation(
-  'LAYOUTS.get(family, _BERT)[1].partition',
-  'LAYOUTS.get(family, _BERT)[0].partition',
+  'LAYOUTS.get(with_labels(family), _BERT)[1].partition',
+  'LAYOUTS.get(with_labels(family), _BERT)[0].partition',
   case='choice',
 )
 def test_pairs_for_roberta_are_said_with_the_remedy(files, tmp_path, task):

@@ -1,9 +1,10 @@
-"""GPT2LMHeadModel: norms before, positions of their own, one table for words and logits."""
+"""GPT2LMHeadModel: norms before, positions of their own, one table for words and logits; and those
+of fine-tuning, whose class for choices scores words too."""
 
 from typing import Any
 
 from bertjax.formats.family import ACTIVATIONS, Family, Layout, named
-from bertjax.formats.tables import Row, norm
+from bertjax.formats.tables import Row, dense, heads, norm
 
 NAMES = dict(word='wte', position='wpe')
 
@@ -36,7 +37,22 @@ def stack(model: Any, names: dict[str, str], last: tuple[Row, ...] = ()) -> Layo
     *last,
   )
   tied = {'lm_head.weight': f'transformer.{names["word"]}.weight'}
-  return Layout(rows, tied, ignored=('.attn.bias', '.attn.masked_bias'))
+  found = Layout((*rows, *labels(model)), tied, ignored=('.attn.bias', '.attn.masked_bias'))
+  tuned = [name for name, _ in (*model.labels, *model.token_labels) if name != 'right']
+  return found._replace(tied={}, spare=tuple(tied)) if tuned else found
+
+
+def labels(model: Any) -> tuple[Row, ...]:
+  """Returns the heads of labels; that of classes has no bias."""
+  rows: tuple[Row, ...] = ()
+  for name, classes in model.labels:
+    choices = name == 'right'
+    found = dense(name, 'multiple_choice_head.summary' if choices else 'score', 'C', 'D')
+    rows += heads(found if choices else found[:1], C=classes)
+  for name, classes in model.token_labels:
+    theirs = 'qa_outputs' if name == 'span' else 'classifier'
+    rows += heads(dense(name, theirs, 'C', 'D'), C=classes)
+  return rows
 
 
 def conv(ours: str, theirs: str, into: str, out: str) -> tuple[Row, Row]:
@@ -56,13 +72,24 @@ COMMON = named(
   embedding_dropout=('embd_pdrop', 0.1), attention_dropout=('attn_pdrop', 0.1),
   norm_eps=('layer_norm_epsilon', 1e-5), init_std=('initializer_range', 0.02),
 )  # fmt: skip
+# Of the head of choices.
+SUMMARY = dict(
+  summary_type=('cls_index',), summary_use_proj=(True,), summary_activation=(None,),
+  summary_proj_to_labels=(True,),
+)  # fmt: skip
 
 FAMILY = Family(
   model='gpt',
   recipe='gpt',
   model_type='gpt2',
   base='transformer',
-  classes={'GPT2LMHeadModel': 'word'},
+  classes={
+    'GPT2LMHeadModel': 'word',
+    'GPT2DoubleHeadsModel': 'word text:right',
+    'GPT2ForSequenceClassification': 'text:*',
+    'GPT2ForQuestionAnswering': 'token:span',
+    'GPT2ForTokenClassification': 'token:*',
+  },
   layout=layout,
   fields=(
     *COMMON,
@@ -72,13 +99,13 @@ FAMILY = Family(
       activation=('activation_function', 'gelu_new', ACTIVATIONS),
     ),
   ),  # fmt: skip
-  fixed=dict(norms='before', one_table=False),
+  fixed=dict(norms='before', one_table=False, both_orders=False, pooling='end'),
   theirs=dict(
     scale_attn_weights=(True,),
     scale_attn_by_inverse_layer_idx=(False,),
     add_cross_attention=(False,),
     reorder_and_upcast_attn=(False,),
-    summary_type=('cls_index',),  # of a class with another head
+    **SUMMARY,
     tie_word_embeddings=(True,),
   ),
   write=write,

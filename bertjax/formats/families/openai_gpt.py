@@ -1,4 +1,5 @@
-"""OpenAIGPTLMHeadModel: GPT with norms behind what they serve, and a table of positions of its own.
+"""OpenAIGPTLMHeadModel: GPT with norms behind what they serve, and a table of positions of its own;
+and those of fine-tuning.
 
 The original has one table, whose positions are rows of the softmax too (`config.model.one_table`);
 the class leaves them out of it, so it holds models without.
@@ -14,8 +15,14 @@ NAMES = dict(word='tokens_embed', position='positions_embed')
 
 
 def layout(model: Any) -> Layout:
-  """Returns the tables and the layers."""
-  return gpt2.stack(model, NAMES)
+  """Returns the tables, the layers and the heads. The class of choices keeps the words as those of
+  its output."""
+  found = gpt2.stack(model, NAMES)
+  if not dict(model.labels).get('right'):
+    return found
+  ((copy, source),) = found.tied.items()
+  first = found.rows[0]._replace(theirs=copy)
+  return found._replace(rows=(first, *found.rows[1:]), tied={source: copy})
 
 
 def write(model: Any) -> dict[str, Any]:
@@ -32,7 +39,11 @@ FAMILY = Family(
   recipe='gpt',
   model_type='openai-gpt',
   base='transformer',
-  classes={'OpenAIGPTLMHeadModel': 'word'},
+  classes={
+    'OpenAIGPTLMHeadModel': 'word',
+    'OpenAIGPTDoubleHeadsModel': 'word text:right',
+    'OpenAIGPTForSequenceClassification': 'text:*',
+  },
   layout=layout,
   fields=(
     *gpt2.COMMON,
@@ -43,8 +54,8 @@ FAMILY = Family(
       ffn=('n_embd', 768, {}, lambda ffn: ffn // 4, lambda width: 4 * width),
     ),
   ),  # fmt: skip
-  fixed=dict(norms='after', one_table=False),
-  theirs=dict(tie_word_embeddings=(True,), summary_type=('cls_index',)),
+  fixed=dict(norms='after', one_table=False, both_orders=False, pooling='end'),
+  theirs=dict(tie_word_embeddings=(True,), **gpt2.SUMMARY),
   write=write,
   vocab_size=40_478,
 )

@@ -11,6 +11,7 @@ masks that way; around such a token the parts are encoded each on its own. A new
 ends a line there, in vocabularies of characters and bytes; to ours it is unknown.
 """
 
+from bertjax.formats.tokenizer import layouts as layouts
 from bertjax.formats.tokenizer.compare import FIXED_TEXTS as FIXED_TEXTS
 from bertjax.formats.tokenizer.compare import differences as differences
 from bertjax.formats.tokenizer.export import write as write

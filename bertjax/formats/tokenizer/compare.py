@@ -65,6 +65,8 @@ def _family(directory: pathlib.Path) -> str | None:
   name = str(config.get('model_type')).replace('-', '_')
   if name == 'xlnet' and config.get('attn_type') == 'uni':
     return 'transformer_xl'
+  if not str(config.get('architectures', '')).endswith("LMHeadModel']"):
+    name = layouts.with_labels(name)
   return name if name in layouts.LAYOUTS else None
 
 

@@ -1,5 +1,8 @@
 """Special tokens around a text and a pair of texts, in each family of transformers."""
 
+import json
+import pathlib
+
 from bertjax.errors import UserError
 from bertjax.vocab import whole_words
 from bertjax.vocab.vocabulary import Vocabulary
@@ -11,6 +14,7 @@ _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
 _LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert'
 _GPT = ('gpt2', 'openai_gpt')
+TUNED = '_tuned'  # behind the name of a family that has other tokens around a text with labels
 LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys(_LIKE_BERT.split(), _BERT),
   **dict.fromkeys(('roberta', 'xlm_roberta'), _ROBERTA),
@@ -18,6 +22,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
   'xlm': ('cls A sep', 'cls A sep B sep'),
   't5': ('A sep', 'A sep B sep'),
   **dict.fromkeys(('transformer_xl', *_GPT), ('A', 'A B')),
+  **dict.fromkeys([name + TUNED for name in _GPT], ('cls A sep', 'cls A sep B sep')),
 }
 _WITHOUT_TYPES = (
   'roberta', 'xlm_roberta', 'distilbert', 'modernbert', 'xlm', 'transformer_xl', 't5', *_GPT,
@@ -36,15 +41,30 @@ def known(family: str) -> str:
   return name
 
 
+def with_labels(family: str) -> str:
+  """Returns the name in LAYOUTS of a family whose texts have labels."""
+  return family + TUNED if family + TUNED in LAYOUTS else family
+
+
+def bare_texts(directory: pathlib.Path, family: str) -> list[str]:
+  """Returns a line to say if the tokenizer of a model with labels puts nothing around a text, where
+  ours puts what LAYOUTS has."""
+  file = directory / 'tokenizer.json'
+  processor = json.loads(file.read_bytes()).get('post_processor') if file.is_file() else None
+  if with_labels(family) == family or 'TemplateProcessing' in json.dumps(processor):
+    return []
+  return [f'tokenizer: texts without tokens around them; here they are {LAYOUTS[family + TUNED]}']
+
+
 def separators(family: str) -> int:
   """Returns the number of separators between the texts of a pair; 1 for an unknown family."""
-  between = LAYOUTS.get(family, _BERT)[1].partition('A')[2].partition('B')[0]
+  between = LAYOUTS.get(with_labels(family), _BERT)[1].partition('A')[2].partition('B')[0]
   return between.split().count('sep')
 
 
 def inputs(family: str) -> list[str]:
   """Returns the names of a model's inputs, as the tokenizers of its family spell them."""
-  types = [] if family in _WITHOUT_TYPES else ['token_type_ids']
+  types = [] if family.removesuffix(TUNED) in _WITHOUT_TYPES else ['token_type_ids']
   return ['input_ids', *types, 'attention_mask']
 
 
@@ -83,7 +103,7 @@ def names(vocabulary: Vocabulary, family: str) -> dict[str, str]:
     found |= dict(bos_token='<s>', eos_token='</s>')
   elif sep == '<|endoftext|>':  # GPT-2's only one
     found |= dict(bos_token=sep, eos_token=sep, unk_token=sep)
-  elif family in ('t5', *_GPT) and sep:
+  elif family.removesuffix(TUNED) in ('t5', *_GPT) and sep:
     found |= dict(eos_token=sep) | (dict(bos_token=cls) if cls else {})
   elif vocabulary.type in whole_words.OF_WORDS:
     found['eos_token'] = whole_words.END[vocabulary.type]

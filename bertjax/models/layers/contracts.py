@@ -31,8 +31,10 @@ class Model(nn.Module):
   divides_columns: ClassVar[bool] = True
   has_segments: ClassVar[bool] = True  # whether the segments of a row (`type_BT`) are told apart
   causal: ClassVar[bool] = False  # whether a position sees what is before it alone
-  # special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before it
-  frame: ClassVar[Literal['cls', 'cls_last', 'begin']] = 'cls'
+  # special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before it;
+  # [CLS] text [SEP], whose last token stands for it
+  frame: ClassVar[Literal['cls', 'cls_last', 'begin', 'end']] = 'cls'
+  both_orders: ClassVar[bool] = False  # whether a label of two texts sums what both orders give
   # names of ids that it reads as `<name>_BT` beside those of every batch: language, role
   tables: ClassVar[tuple[str, ...]] = ()
   # the heads: THE list that commands, conversion and warm starts read

@@ -153,17 +153,20 @@ def label_heads(
   read_BGD: Array | None,
   read_BTD: Array | None,
   names: tuple[str, str] = ('head_dropout', 'token_dropout'),
+  text_bias: bool = True,
 ) -> dict[str, dict[str, Array]]:
   """Runs the heads of a classifier and of a tagger, dropout and a dense layer for each label, in
   the `__call__` of the model whose fields are read and which gets a subtree for each label's name.
   Returns label_BGC and token_label_BTC, float32 logits by label, of what heads of texts and of
-  tokens read; None: there are none. `names` are of the dropout on each; '': none."""
+  tokens read; None: there are none. `names` are of the dropout on each; '': none. With text_bias
+  those of texts have a bias."""
   found: dict[str, dict[str, Array]] = {}
   read = dict(label_BGC=(read_BGD, model.labels), token_label_BTC=(read_BTD, model.token_labels))
   for name, (kind, (x, labels)) in zip(names, read.items(), strict=True):
     if x is not None and name:
       x = Dropout(model.head_dropout, name=name)(x, noise)
-    found[kind] = {} if x is None else label_logits(x, labels, init)
+    bias = text_bias or kind != 'label_BGC'
+    found[kind] = {} if x is None else label_logits(x, labels, init, bias)
   return found
 
 
@@ -181,11 +184,13 @@ def label_flops(model: Any, batch: Batch, text: int, token: int = 0, pooled: boo
 
 
 def label_logits(
-  read: Array, labels: Sequence[tuple[str, int]], initializer: Init
+  read: Array, labels: Sequence[tuple[str, int]], initializer: Init, bias: bool = True
 ) -> dict[str, Array]:
   """float32 logits by label, each of a dense layer of that name in the module that calls this. They
   are computed as such: bfloat16 has three digits, too few for numbers and for likeliest tokens."""
-  dense = lambda name, classes: Dense((classes,), ('embed', 'label'), initializer, name=name)
+  dense = lambda name, classes: Dense(
+    (classes,), ('embed', 'label'), initializer, bias=bias, name=name
+  )
   return {name: dense(name, classes)(read) for name, classes in labels}
 
 

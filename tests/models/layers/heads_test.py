@@ -17,7 +17,7 @@ class Labels(nn.Module):
     return label_logits(x, [('label', 3)], normal(0.1))['label']
 
 
-@mutation('initializer, name=name)', 'initializer, dtype=read.dtype, name=name)')
+@mutation("'label'), initializer, bias=bias", "'label'), initializer, bias=bias, dtype=read.dtype")
 @mutation("glorot, name='out')", "glorot, dtype=self.dtype, name='out')")
 def test_scores_have_the_digits_of_float32_where_states_have_those_of_bfloat16():
   x_BTD = jax.random.normal(jax.random.key(0), (2, 64, 16), jnp.bfloat16)

@@ -43,8 +43,11 @@ def open_rows(
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = rows.with_cls_last(examples)
+  if rows.has_both_orders(config.model):
+    examples = rows.with_both_orders(examples)
   length, block = config.length * rows.parts_of(examples), config.data.length_block
-  return rows.Rows(store, examples, length, config.seed, together, block, cls_last, more)
+  last = rows.stands_last(config.model)
+  return rows.Rows(store, examples, length, config.seed, together, block, last, more)
 
 
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:

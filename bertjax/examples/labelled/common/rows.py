@@ -17,6 +17,7 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Labelled
+from bertjax.errors import UserError
 from bertjax.examples.shuffle import order
 from bertjax.store.reader import Store
 
@@ -37,7 +38,7 @@ class Rows:
   together: int  # rows from a multiple of this number on have one length: those of a batch
   # batches whose rows are put in order of length together; 1: rows lie in any batch
   length_block: int = 1
-  cls_last: bool = False  # whether the [CLS] of each part is its last token
+  stands_last: bool = False  # whether the last token of each part stands for it, and not the first
   # table of `config.model.extra` -> the id of all tokens, `<name>_BT`
   extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -87,7 +88,7 @@ class Rows:
       size, part_n = int(self.size_n[int(number)]), self.examples.part_n
       part_T = part_n[number] if part_n else np.ones(size, np.int32)
       start_p = starts(part_T)
-      first_n.append(ends(part_T) if self.cls_last else start_p)
+      first_n.append(ends(part_T) if self.stands_last else start_p)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
@@ -96,8 +97,10 @@ class Rows:
     batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
       own = label_n[number_n]
-      suffix = 'BGC' if own.ndim == 3 else 'BG'
-      batch[f'{name}_{suffix}'] = own[:, None] if own.ndim == 1 else own
+      own = own[:, None] if own.ndim == 1 else own
+      suffix, count = 'BGC' if own.ndim == 3 else 'BG', batch['first_BG'].shape[1]
+      # That of a row is that of each of its parts.
+      batch[f'{name}_{suffix}'] = np.repeat(own, count // own.shape[1], 1)
     batch['dropped_B'] = np.zeros(len(row_n), np.int32)
     return batch
 
@@ -184,13 +187,45 @@ class Rows:
 
 
 def parts_of(examples: Labelled) -> int:
-  """Returns the number of parts of a row: an example, or the choices of one."""
+  """Returns the number of parts of a row: an example, the choices of one or its texts in both
+  orders."""
   return int(examples.part_n[0].max()) if examples.part_n else 1
 
 
 def is_cls_last(model: Any) -> bool:
   """Returns True if a `config.model` reads rows in which [CLS] ends each part."""
   return 'pooling' in model and model.pooling == 'last'
+
+
+def stands_last(model: Any) -> bool:
+  """Returns True if a `config.model` reads labels of examples off the last token of each part."""
+  return 'pooling' in model and model.pooling in ('last', 'end')
+
+
+def has_both_orders(model: Any) -> bool:
+  """Returns True if a `config.model` reads pairs of texts in both orders."""
+  return 'both_orders' in model and model.both_orders
+
+
+def with_both_orders(examples: Labelled) -> Labelled:
+  """Returns pairs of texts in both orders as two parts: [CLS] a [SEP] b [SEP], and behind it [CLS]
+  b [SEP] a [SEP]. Raises UserError: examples of one text."""
+  if examples.part_n or not all(type_T.any() for type_T in examples.type_n):
+    raise UserError(
+      'config.model.both_orders reads two texts in both orders: expected config.data.task.name='
+      "'classify' with two columns in config.data.task.text; set config.model.both_orders=False"
+    )
+  sizes = [(int(np.argmax(type_T)), len(type_T)) for type_T in examples.type_n]
+  swap = lambda x_T, at, end: np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])
+  each = list(zip(examples.id_n, sizes, strict=True))
+  return examples._replace(
+    id_n=[np.concatenate([id_T, swap(id_T, *size)]) for id_T, size in each],
+    type_n=[
+      np.repeat(np.array([0, 1, 0, 1], np.int32), (at, end - at, end - at + 1, at - 1))
+      for at, end in sizes
+    ],
+    part_n=[np.repeat(np.array([1, 2], np.int32), end) for _, end in sizes],
+  )
 
 
 def with_cls_last(examples: Labelled) -> Labelled:

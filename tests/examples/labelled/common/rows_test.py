@@ -8,8 +8,9 @@ import pytest
 from mutation import mutation
 
 from bertjax.data_contracts import Labelled
+from bertjax.errors import UserError
 from bertjax.examples import loader
-from bertjax.examples.labelled.common.rows import Rows, with_cls_last
+from bertjax.examples.labelled.common.rows import Rows, with_both_orders, with_cls_last
 
 
 class Store:
@@ -150,7 +151,7 @@ def test_lengths_have_the_least_padding(seed):
 
 
 @mutation('type_T[ends(part_T)] = 2', 'type_T[0] = 2')
-@mutation('ends(part_T) if self.cls_last else start_p', 'start_p')
+@mutation('ends(part_T) if self.stands_last else start_p', 'start_p')
 def test_the_cls_of_each_part_may_stand_last():
   """[CLS] a [SEP], [CLS] b [SEP] c [SEP] as XLNet reads them, with the tags where the words are."""
   examples = with_cls_last(
@@ -163,10 +164,35 @@ def test_the_cls_of_each_part_may_stand_last():
       part_n=[np.array([1, 1, 1, 2, 2, 2, 2, 2], np.int32)],
     )
   )
-  batch = Rows(Store(), examples, length=20, seed=3, together=1, cls_last=True).batch(
+  batch = Rows(Store(), examples, length=20, seed=3, together=1, stands_last=True).batch(
     np.zeros(1, np.int64), False
   )
   assert batch['token_BT'][0].tolist() == [50, 2, 1, 60, 2, 70, 2, 1]
   assert batch['type_BT'][0].tolist() == [0, 0, 2, 0, 0, 1, 1, 2]
   assert batch['tag_BT'][0].tolist() == [5, 0, 0, 6, 0, 7, 0, 0]
   assert batch['first_BG'].tolist() == [[2, 7]]
+
+
+@mutation(
+  'np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])',
+  'x_T',
+)
+@mutation(
+  'np.repeat(own, count // own.shape[1], 1)',
+  'own',
+)
+def test_a_pair_in_both_orders_has_its_label_twice():
+  pair = Labelled(
+    [np.array([1, 50, 2, 60, 61, 2], np.int32)], [np.array([0, 0, 0, 1, 1, 1], np.int32)],
+    dict(label=np.array([4], np.int32)), cut=0,
+  )  # fmt: skip
+  examples = with_both_orders(pair)
+  batch = Rows(Store(), examples, length=20, seed=3, together=1, stands_last=True).batch(
+    np.zeros(1, np.int64), False
+  )
+  assert batch['token_BT'][0, :12].tolist() == [1, 50, 2, 60, 61, 2, 1, 60, 61, 2, 50, 2]
+  assert batch['type_BT'][0, :12].tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1]
+  assert batch['position_BT'][0, :12].tolist() == [*range(6), *range(6)]
+  assert batch['first_BG'].tolist() == [[5, 11]] and batch['label_BG'].tolist() == [[4, 4]]
+  with pytest.raises(UserError, match='expected config.data.task.name=.classify. with two col'):
+    with_both_orders(pair._replace(type_n=[np.zeros(6, np.int32)]))
