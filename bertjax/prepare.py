@@ -95,7 +95,6 @@ _OF_TEXT = (
 
 
 def _check_flags() -> None:
-  """Raises UserError unless --verify stands alone, or --input and --vocab are there."""
   given = [name for name in ('input', 'vocab') if flags.FLAGS[name].value is not None]
   if len(given) != (0 if _VERIFY.value else 2):
     said = ', '.join(f'--{name}' for name in given) or 'neither'

@@ -50,8 +50,7 @@ def find(package: str, name: str, key: str) -> ModuleType:
 
 
 def load(name: str, key: str) -> ModuleType:
-  """Imports a module that a config or a flag names. UserError: as `check`, or Python does not find
-  it."""
+  """Imports a module that a config or a flag names. UserError: as `check`, or it is not found."""
   place = check(name, key)
   hidden = _here() if place else []
   sys.path[:] = [each for each in sys.path if each not in hidden]

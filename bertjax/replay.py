@@ -117,8 +117,7 @@ def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
 
 
 def logged(workdir: str, step: int) -> dict[str, float] | None:
-  """Returns loss and norm of the gradients of a step as the run logged them; None if it has not, or
-  only in a mean."""
+  """Returns loss and norm of the gradients of a step as logged; None if not by itself."""
   rows = [row for row in lines.of_run(workdir) if 'tokens/real' in row]  # of training
   found = {row['step']: row for row in rows}
   if 'loss' in found.get(step, {}) and (step == 1 or step - 1 in found):

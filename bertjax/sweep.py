@@ -27,9 +27,7 @@ from bertjax.machine import remote
 _CONFIG = command_line.define_config('Config file of all runs')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
 _GRID = flags.DEFINE_multi_string(
-  'grid',
-  [],
-  'KEY=VALUE,VALUE,...: a key of the config, without "config."; several make a grid.',
+  'grid', [], 'KEY=VALUE,VALUE,...: a key of the config, without "config."; several make a grid.'
 )
 _SEEDS = flags.DEFINE_integer(
   'seeds', 1, 'Runs of each point: config.seed and those after it.', lower_bound=1
@@ -117,8 +115,7 @@ def _recall(config: Any, run: pathlib.Path) -> None:
 
 
 def _settle(config: Any, point: Collection[str]) -> None:
-  """Sets what the run itself will: its preset, and the steps of a run over labelled examples; those
-  of minutes it finds."""
+  """Sets what the run itself will: its preset, and steps by epochs or minutes."""
   from bertjax.train import resolve
   from bertjax.train.facts import Facts
 

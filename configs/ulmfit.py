@@ -9,7 +9,7 @@ has the stages that follow.
 
 Sizes: test, tiny (ours), base. The penalties and the softmax are those of the scripts: AR of the
 output before its dropout, no bias; awd-lstm-lm and fastai from 1.0 on have
---config.model.activation_of=dropped --config.model.word_bias=True. The scripts draw the length of
+--config.model.ar_of=dropped --config.model.word_bias=True. The scripts draw the length of
 each batch around 70 (here it is 70), score 15,000 sampled words in pretraining (here all), and add
 weight decay to the gradient (here to the update).
 """
@@ -33,10 +33,10 @@ def model(size: str, share: float = 1.0) -> Recipe:
     cited(defaults.NAMES, name='awd_lstm', family='none', size=size)
     | cited(shape, **SIZES[size])
     | cited(PRETRAIN, **{name: share * rate for name, rate in DROPOUT.items()})
-    | cited(f'{PRETRAIN}: seq2seq_reg', activation=2.0, slowness=1.0)
+    | cited(f'{PRETRAIN}: seq2seq_reg', ar=2.0, tar=1.0)
     | cited(
       'fastai 0.7, lm_rnn.py: seq2seq_reg, LinearDecoder, RNN_Encoder',
-      activation_of='whole',
+      ar_of='whole',
       word_bias=False,
       init_range=0.1,
     )

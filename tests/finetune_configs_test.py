@@ -24,6 +24,7 @@ RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
   'text:classes',
   'text:number',
+  'ulmfit:classes',
   'write:t5',
   'tagging:ner',
   'tagging:pos',
@@ -55,7 +56,7 @@ RECIPES = [
 )
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
   config = recipes.sourced('finetune', recipe)
-  if recipe == 'text:classes':  # which the user names
+  if recipe in ('text:classes', 'ulmfit:classes'):  # which the user names
     config.data.task.classes = ('a', 'b')
   task, options = from_config.task_of(config.data.task)
   (classes,) = task.classes(options).values() or (0,)

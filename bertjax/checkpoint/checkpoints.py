@@ -44,9 +44,8 @@ class Checkpoints:
     workdir: mirror.Workdir | None = None,
   ):
     """Removes what a killed save left in `directory`, which is made if missing. Kept are the `keep`
-    newest checkpoints and the best by `config.best`; process 0 calls `completed` with the step of
-    each complete one; `workdir` is given where the directory may be elsewhere too. UserError: a
-    keep below 1, or another mode than min and max."""
+    newest and the best by `config.best`; process 0 calls `completed` with the step of each complete
+    one. UserError: a keep below 1, or another mode than min and max."""
     if keep < 1:
       raise UserError(f'config.keep_checkpoints: expected at least 1, got {keep}')
     if best.mode not in ('min', 'max'):
@@ -64,13 +63,7 @@ class Checkpoints:
     self._newest = 0  # step of the last save
     self._pending: list[tuple[int, concurrent.futures.Future]] = []  # of the thread, in order
 
-  def save(
-    self,
-    step: int,
-    state: Any,
-    meta: Mapping[str, Any],
-    wait: bool = False,
-  ) -> None:
+  def save(self, step: int, state: Any, meta: Mapping[str, Any], wait: bool = False) -> None:
     """Copies the state, a pytree with `variables` at its top, off the devices and returns: it may
     be donated then. The rest happens in the background, or with `wait` before it returns; `restore`
     gives the JSON values of `meta` back. UserError: the step has a checkpoint already, or, with
@@ -261,9 +254,8 @@ class Checkpoints:
 
 
 def _saver(apart: bool) -> ocp.AsyncCheckpointer:
-  """Makes what writes and reads states. `apart`: each process has a directory of its own and writes
-  a file for each part of an array, so that all together are the state; one database would need
-  merging."""
+  """Makes what writes and reads states. `apart`: each process writes files of its own to a
+  directory of its own, where one database would need merging."""
   primary = ocp.options.MultiprocessingOptions(primary_host=None if apart else 0)
   handler = ocp.PyTreeCheckpointHandler(
     use_compression=False,  # floats: 8% smaller, saved 3x slower
@@ -271,7 +263,5 @@ def _saver(apart: bool) -> ocp.AsyncCheckpointer:
     multiprocessing_options=primary,
   )
   return ocp.AsyncCheckpointer(
-    handler,
-    async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
-    multiprocessing_options=primary,
+    handler, async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S), multiprocessing_options=primary
   )

@@ -92,10 +92,7 @@ def best_step(directory: pathlib.Path, best: Any) -> int | None:
 
 
 def choose(
-  workdir: pathlib.Path | str,
-  step: int | str | None,
-  best: Any,
-  fetch: Fetch = lambda step: None,
+  workdir: pathlib.Path | str, step: int | str | None, best: Any, fetch: Fetch = lambda step: None
 ) -> pathlib.Path:
   """Returns the directory of a run's checkpoint of a step, with 'best' of the best by
   `config.best`, with None of the newest intact one. UserError: there is none, or it is damaged."""
@@ -151,8 +148,7 @@ def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
 
 
 def variables_on(directory: pathlib.Path, device: Any) -> Any:
-  """Reads the variables of an intact checkpoint whole on one device of jax, whatever mesh saved
-  them."""
+  """Reads the variables of an intact checkpoint whole on one device, whatever mesh saved them."""
   place = jax.sharding.SingleDeviceSharding(device)
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
     stored = reader.metadata(directory / 'state').item_metadata.tree['variables']

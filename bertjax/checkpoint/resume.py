@@ -164,11 +164,9 @@ def compare(
   config: ConfigDict,
   overrides: Iterable[str] = (),
 ) -> list[str]:
-  """Compares a config with that of the run in the workdir and returns a line for each key that
-  `overrides` change; writes nothing. `found` is its config.json, None before a run has begun; the
-  config is resolved with the facts and the total_steps of that run. UserError: keys differ that
-  neither MAY_DIFFER nor `overrides` cover, all of them listed; another vocabulary; or no run, or no
-  such key, to override."""
+  """Compares a resolved config with that of the run in the workdir, `found` in its config.json;
+  returns a line for each key that `overrides` change. UserError: keys differ that neither
+  MAY_DIFFER nor `overrides` cover; another vocabulary; or no run, or no such key, to override."""
   names = [name.removeprefix('config.') for name in overrides]
   if found is None:
     if names:

@@ -62,18 +62,10 @@ def export(
   tokenizer: bool = True,
   task: str = '',
 ) -> dict[str, Any]:
-  """Writes a run's model for `transformers`, with its tokenizer, card and receipt. Returns the
-  receipt. Raises UserError: no run, or what transformers cannot express, and nothing is written; or
-  the two sides say something else, and what was written is at OUTPUT.failed.
-
-  Args:
-    workdir, step, task: see `runs.open_run`.
-    output: directory; must not exist, or be empty.
-    dtype: of the tensors, float32 or bfloat16.
-    shard_bytes: of a file of tensors, at most.
-    sentence_transformers: pooling of the modules of that library, mean or first; '': none.
-    tokenizer: whether the vocabulary is written too.
-  """
+  """Writes a run's model, as `runs.open_run` finds it, for `transformers`, with its tokenizer, card
+  and receipt, in tensors of float32 or bfloat16. Returns the receipt. UserError: no run, or what
+  transformers cannot express, and nothing is written; or the two sides say something else, and what
+  was written is at OUTPUT.failed."""
   started = time.perf_counter()
   target = runs.require_free(output)
   run = runs.open_run(workdir, step, task)

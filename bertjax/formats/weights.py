@@ -35,10 +35,7 @@ READ = {code: kind for code, kind in DTYPES.values()} | {
 
 class Lazy(Mapping[str, np.ndarray]):
   """Tensors that are read when they are asked for; to ask whether one is there reads nothing.
-
-  Attributes:
-    names: by name, what a subclass needs to read it.
-  """
+  `names` holds by name what a subclass needs to read it."""
 
   def __init__(self, names: dict[str, Any]):
     self.names = names
@@ -74,10 +71,8 @@ def shape_of(state: Any, name: str) -> tuple[int, ...]:
 
 
 class Tensors(Lazy):
-  """The tensors of safetensors files, each read when it is asked for, as float32.
-
-  They are read, not mapped: pages of a mapped file would count as memory of this process.
-  """
+  """The tensors of safetensors files, each read when it is asked for, as float32; not mapped, since
+  pages of a mapped file would count as memory of this process."""
 
   def __init__(self, files: Sequence[pathlib.Path]):
     """Reads the headers. Raises UserError if a file is truncated or no safetensors file, or has a

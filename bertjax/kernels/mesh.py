@@ -32,3 +32,12 @@ def ways(axes: Iterable[str]) -> int:
   """Returns the number of devices along these axes, without those of a `shard_map`; 1: no mesh."""
   found = sizes()
   return math.prod(found.get(axis, 1) for axis in axes)
+
+
+def over_rows(x: jax.Array) -> jax.Array:
+  """Sums over the devices whose `shard_map` gave each its own rows of the batch; of others, whose
+  arrays have all rows, as it is."""
+  mesh = jax.sharding.get_abstract_mesh()
+  types = {} if mesh.empty else dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+  axes = tuple(axis for axis in ROWS if types.get(axis) == AxisType.Manual)
+  return jax.lax.psum(x, axes) if axes else x

@@ -42,8 +42,7 @@ def required(argv: Sequence[str], flag: str) -> str:
 def without_flags(
   argv: Sequence[str], valued: Collection[str], switches: Collection[str]
 ) -> Iterator[str]:
-  """Yields the arguments but for flags with a value, in the same word or in the next, and
-  switches."""
+  """Yields the arguments without flags with a value, in one word or two, and switches."""
   skip = False
   for argument in argv:
     name, equals, _ = argument.lstrip('-').partition('=')

@@ -47,8 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 def commands_of(size: str, flags: list[str], port: int) -> list[Command]:
-  """Returns the commands of N or NxM processes. Raises UserError if the size is none, or there is
-  no --workdir."""
+  """Returns the commands of N or NxM processes. UserError: another size, or no --workdir."""
   match = re.fullmatch(r'([1-9]\d*)(?:x([1-9]\d*))?', size)
   if not match:
     raise UserError(

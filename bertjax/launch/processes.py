@@ -41,9 +41,8 @@ class Command(NamedTuple):
 
 def run_together(commands: Sequence[Command]) -> int:
   """Runs all to their end; SIGTERM, SIGINT and SIGHUP are passed on to each, a third one kills. If
-  one fails, it is said, and the others are asked to stop and killed after `GRACE_S`; if this
-  process is killed, the kernel kills them. Returns 0 if all ended with 0, else the status of the
-  first that failed; 128 + N for signal N."""
+  one fails, it is said, and the others are stopped, and killed after `GRACE_S`; if this process is
+  killed, so are they. Returns the status of the first that failed or 0; 128 + N for signal N."""
   children: list[subprocess.Popen] = []
   asked: list[int] = []
   heard = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]  # not nohup's SIGHUP
@@ -81,8 +80,7 @@ def _start(command: Command) -> subprocess.Popen:
 def _wait(
   commands: Sequence[Command], children: Sequence[subprocess.Popen], asked: Sequence[int]
 ) -> int:
-  """Returns the status of all, once they have ended; `asked` grows by the signals that this process
-  gets."""
+  """Returns the status of all, once they have ended; `asked` grows by the signals that come."""
   status, end, sent, first = 0, float('inf'), 0, None
   while True:
     running = [child for child in children if child.poll() is None]

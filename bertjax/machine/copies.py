@@ -42,10 +42,9 @@ def to_stderr(line: str) -> None:
 
 
 def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = False) -> pathlib.Path:
-  """Returns a local path with what is at a path: itself, or the copy of a URL, made once a host; of
-  a file with `beside` also those of its folder. A copy that was broken off goes on; of one that is
-  complete only the list of files is asked for. Raises UserError if there is nothing, or it cannot
-  be read."""
+  """Returns a local path with what is at a path: itself, or the copy of a URL, made once a host and
+  gone on with where it broke off; of a file with `beside` also those of its folder. UserError:
+  there is nothing, or it cannot be read."""
   if not remote.is_remote(text):
     return pathlib.Path(text)
   url = os.fspath(text).rstrip('/')
@@ -85,23 +84,11 @@ def output(
 
 
 class Copy:
-  """A directory here and its like elsewhere.
-
-  What both had when they were last equal is noted beside the directory here, a line a file, so that
-  only what has changed on one side is moved.
-
-  Attributes:
-    url: of the one elsewhere.
-    here: of the one here.
-  """
+  """A directory `here` and its like elsewhere, at `url`. What both had when they were last equal is
+  noted beside the one here, a line a file, so that only what has changed on one side is moved."""
 
   def __init__(self, url: str, kind: str):
-    """
-
-    Args:
-      url: of the directory elsewhere.
-      kind: of the folder of the cache that the directory here lies in.
-    """
+    """Names a directory elsewhere; the one here is in a folder of the cache, of this `kind`."""
     self.url = url
     self._file_system, self._there = remote.at(url)
     self.here = cache() / kind / url.replace('://', '/', 1)

@@ -68,8 +68,7 @@ def _others(environ: Mapping[str, str]) -> str:
 
 
 def _gpus(environ: Mapping[str, str]) -> list[int]:
-  """Lists the GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
-  Raises UserError if the tasks of the node cannot have equally many."""
+  """Lists the GPUs of a task of SLURM among those it sees; [] is all. UserError: unequal shares."""
   parts = re.findall(r'(\d+)(?:\(x(\d+)\))?', environ.get('SLURM_STEP_TASKS_PER_NODE', '1'))
   counts = [int(tasks) for tasks, times in parts for _ in range(int(times or 1))]  # '8(x2),4'
   here = counts[int(environ.get('SLURM_NODEID', '0'))]

@@ -45,21 +45,13 @@ class TakenOver(UserError):
 
 
 class Workdir:
-  """The workdir of a run, as one of its processes sees it; every process makes the same calls.
-
-  Attributes:
-    text: what the user gave.
-    path: the local directory.
-    remote: whether it is kept in step with a URL; else all methods do nothing.
-  """
+  """The workdir of a run, as one of its processes sees it: `text`, what the user gave, `path`, the
+  local directory, and `remote`, False if they are one: then methods do nothing. Every process makes
+  the same calls."""
 
   def __init__(self, text: str, say: copies.Say = copies.to_stderr, reads: bool = False):
-    """Raises UserError: nothing that is installed reads the URL.
-
-    Args:
-      text: a path or a URL.
-      reads: whether the run is only looked at, perhaps while it goes on.
-    """
+    """Takes a path or a URL; `reads`: the run is only looked at. UserError: nothing reads the
+    URL."""
     self.text, self._say, self._reads = text, say, reads
     self.remote = remote.is_remote(text)
     self.path = text
@@ -70,9 +62,8 @@ class Workdir:
       self.path = str(self._copy.here)
 
   def fetch(self) -> None:
-    """Makes the local directory what the URL holds, but for the states of checkpoints. Raises
-    UserError, on every process of a run, if they do not see the same workdir; it names one that
-    sees another directory."""
+    """Makes the local directory what the URL holds, but for the states of checkpoints. UserError on
+    every process: one, which is named, sees another directory."""
     if self.remote:
       with self._copy.alone():
         self._fetch()
@@ -220,8 +211,7 @@ def opened(
   path: pathlib.Path | str, say: copies.Say = copies.to_stderr
 ) -> tuple[pathlib.Path, Callable[[str], None]]:
   """Returns the local directory of a run that is only looked at, named by its workdir, a checkpoint
-  or a URL of either (a copy without the states of checkpoints), and what makes the checkpoint of a
-  step complete there."""
+  or a URL of either, and what makes the checkpoint of a step complete there."""
   if not remote.is_remote(path):
     return pathlib.Path(path).absolute(), lambda step: None
   run, _, step = str(path).rstrip('/').partition(f'/{CHECKPOINTS}/')

@@ -29,8 +29,7 @@ def is_remote(text: str | os.PathLike[str]) -> bool:
 
 
 def require_local(text: str | os.PathLike[str] | None, name: str) -> None:
-  """Refuses a URL where only a local path can be written. Raises UserError if it is a URL; it would
-  become a folder `gs:`."""
+  """Refuses a URL, which would become a folder `gs:`, where only a local path can be written."""
   if text is not None and is_remote(text):
     raise UserError(f'{name}={text}: expected a local path, got a URL: write it here and copy it')
 
@@ -100,8 +99,7 @@ class Stat(NamedTuple):
 
 
 def find(pattern: str) -> list[RemotePath]:
-  """Returns the files that a URL names: one, those that a glob matches, or all below a folder;
-  sorted."""
+  """Returns the files of a URL, sorted: one, those that a glob matches, or all below a folder."""
   file_system, there = at(pattern)
   with explained(pattern):
     names = file_system.glob(there) if re.search(r'[*?\[]', there) else [there]
@@ -155,8 +153,7 @@ def at(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def explained(url: str) -> Iterator[None]:
-  """Names the URL where it cannot be read or written: the packages raise errors of their own, and
-  ValueError and RuntimeError too. An error of our own lines passes."""
+  """Names the URL where it cannot be read or written; an error of our own lines passes."""
   try:
     yield
   except UserError:

@@ -33,11 +33,8 @@ ONE_S = 1.0  # a scheduler may tell a process and its parent, which passes it on
 
 
 class Stop:
-  """A context: within it signals ask for a stop.
-
-  Attributes:
-    reason: the signal's name, where one came to this process or to another.
-  """
+  """A context, within which signals ask for a stop; `reason` is the name of one that came to any
+  process."""
 
   def __init__(self, say: Callable[[str], None]):
     self.reason = ''

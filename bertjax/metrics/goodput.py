@@ -85,8 +85,7 @@ class Record:
 
 
 def read(workdir: pathlib.Path | str) -> Goodput | None:
-  """Returns the goodput of a run so far; None where no start is recorded. One whose file is torn is
-  left out, and that is logged: a power cut may leave it empty."""
+  """Returns the goodput of a run so far; None without a start. One whose file is torn is logged."""
   starts = []
   for path in sorted(pathlib.Path(workdir, FOLDER).glob('*.json')):
     try:

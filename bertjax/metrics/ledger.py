@@ -47,11 +47,7 @@ class Ledger:
   """Splits the wall time of this process, and counts the tokens of all of them."""
 
   def __init__(self, devices: Sequence[Any], saved: Mapping[str, Any] | None = None):
-    """
-
-    Args:
-      devices: the jax devices of the run, all of one kind.
-    """
+    """Counts on these devices of one kind, on from what `state` returned."""
     peak = peak_flops(devices[0].device_kind)
     self._peak = peak and peak * len(devices)
     self._started = self._last = perf_counter()
@@ -83,10 +79,9 @@ class Ledger:
 
   def interval(self) -> dict[str, float]:
     """Closes the interval since the last call, of all processes at the same step. Returns
-    time/<part>, seconds of this process; tokens/<kind> over all hosts; tokens/total and
-    flops/total, real tokens and model FLOPs since the first step of the run; tokens_per_second,
-    real tokens over the time of training and input, without compilation, evaluation and
-    checkpoints; mfu, model FLOPs over the devices' peak in that time, where it is known."""
+    time/<part>, seconds of this process; tokens/<kind> over all hosts; tokens/total and flops/total
+    since the first step of the run; tokens_per_second, real tokens over the time of training and
+    input; mfu, model FLOPs over the devices' peak in that time, where it is known."""
     seconds, counts = self._close(), _over_hosts(self._counts)
     for kind in counts:
       self._total_counts[kind] += counts[kind]

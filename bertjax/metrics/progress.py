@@ -165,11 +165,7 @@ class Bar:
     return time.monotonic() - self._start
 
   def show(self, text: str, done: float | None) -> None:
-    """Updates the bar.
-
-    Args:
-      done: from 0 to 1, or None where the end is not known.
-    """
+    """Updates the bar; `done` is from 0 to 1, or None where the end is not known."""
     if self._progress.console.is_terminal:
       total = None if done is None else 1.0
       self._progress.update(

@@ -35,11 +35,8 @@ class Trackers:
   """Those of `config.trackers`, on process 0; a resume goes on with the runs that it began."""
 
   def __init__(self, config: Any, workdir: pathlib.Path | str, say: Callable[[str], None]):
-    """Raises UserError if there is no such tracker, or its package is not installed.
-
-    Args:
-      workdir: of the run; `RECORD` is written there.
-    """
+    """Opens them and writes RECORD to the workdir. UserError: no such tracker, or its package is
+    lacking."""
     self._say, self._open, self._failures = say, {}, {}
     if jax.process_index() != 0 or not config.trackers:
       return

@@ -20,26 +20,17 @@ CHANGED = 'changed'  # in the line of a resume with another config: key -> {old,
 
 
 class Writer:
-  """Writes scalars to workdir/metrics.jsonl and workdir/tensorboard, from process 0.
-
-  A line is one JSON object, `step` first. Numbers are written so that they read back bit for bit: a
-  float32 goes through the float64 of the same value. A value that is not finite is written as NaN
-  or Infinity, as Python's json has it. Time and speed aside, an interrupted run and an
-  uninterrupted one leave the same file: a resume cuts it back to the restored step.
-  """
+  """Writes scalars to workdir/metrics.jsonl and workdir/tensorboard, from process 0. A line is one
+  JSON object, `step` first; numbers read back bit for bit, NaN and Infinity as Python's json has
+  them. Time and speed aside, an interrupted run and an uninterrupted one leave the same file."""
 
   def __init__(
     self, workdir: pathlib.Path | str, resume_step: int, trackers: Trackers | None = None,
     saved: Mapping[str, Any] | None = None,
   ):  # fmt: skip
-    """
-
-    Args:
-      resume_step: the step that was restored, 0 in a new run; what came later is removed, and of
-        that step its scores and the changes of the config: they come after its checkpoint, and are
-        to be written again.
-      saved: what `sync` returned for that step; lines that are lacking or others are said.
-    """
+    """Goes on behind the restored step, 0 in a new run: later lines are removed, and of that step
+    its scores and the changes of the config, which are written again. `saved` is what `sync`
+    returned then; lines that are lacking or others are said."""
     self._trackers = trackers
     self._first = jax.process_index() == 0
     if not self._first:
@@ -115,11 +106,7 @@ class _Events:
   """TensorBoard's events, without the thread of SummaryWriter, which a full disk ends for good."""
 
   def __init__(self, directory: pathlib.Path, purge_step: int):
-    """
-
-    Args:
-      purge_step: TensorBoard forgets it and what follows.
-    """
+    """TensorBoard forgets `purge_step` and what follows."""
     self._directory, self._purge_step = directory, purge_step
     self._writer: Any = None
     self._on = True

@@ -13,15 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
+from bertjax.models.layers import concat_pool
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.basic import Dtype, given_fields, options_of, param, word_table
-from bertjax.models.layers.contracts import StreamModel
-from bertjax.models.layers.heads import Head
+from bertjax.models.layers.basic import Dtype, TorchInit, given_fields, options_of, word_table
+from bertjax.models.layers.contracts import LabelModel, StreamModel
+from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.lstm import LSTM, State
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch, Factory, Term
@@ -46,13 +47,18 @@ class AWDLSTM(StreamModel, kw_only=True):
     input_dropout, hidden_dropout, dropout: of what enters the first layer, goes between layers, and
       comes out of the last one.
     weight_dropout: of the kernels of the states.
-    activation, slowness: scales of the mean square of the output (AR, alpha), and of its change
-      from column to column (TAR, beta), in training.
-    activation_of: which output the first penalty is of: 'dropped' (awd-lstm-lm, main.py; fastai 2,
-      callback/rnn.py) or 'whole' (fastai 0.7, lm_rnn.py:seq2seq_reg).
+    ar, tar: scales of the mean square of the output (alpha), and of its change from column to
+      column (beta), in training.
+    ar_of: which output `ar` is of: 'dropped' (awd-lstm-lm, main.py; fastai 2, callback/rnn.py) or
+      'whole' (fastai 0.7, lm_rnn.py:seq2seq_reg).
     init_range: words start uniform within it, kernels and biases of a layer of n cells within
       1 / sqrt(n) (torch).
     segment: columns whose gates the backward pass makes again together; 0: all are kept.
+    labels: (name, classes) of each label of texts; () where words are scored.
+    chunk, pooled: of texts that have labels (BPT3C): columns of a piece, before which no gradient
+      goes and whose dropouts are its own; and the columns of the end of a text that are pooled, by
+      whole pieces, 0: all.
+    inner, head_dropout, inner_dropout: of the head of labels, see `ConcatPool`.
   """
 
   layers: Count
@@ -64,12 +70,18 @@ class AWDLSTM(StreamModel, kw_only=True):
   weight_dropout: Fraction
   hidden_dropout: Fraction
   dropout: Fraction
-  activation: NonNegative
-  slowness: NonNegative
-  activation_of: Literal['dropped', 'whole']
+  ar: NonNegative
+  tar: NonNegative
+  ar_of: Literal['dropped', 'whole']
   init_range: Positive
   vocab_size: Natural = 0
   segment: Natural = 0
+  labels: tuple[tuple[str, Natural], ...] = ()
+  chunk: Count = 70
+  pooled: Natural = 1400
+  inner: Count = 50
+  head_dropout: Fraction = 0.4
+  inner_dropout: Fraction = 0.1
   dtype: Dtype = 'float32'
 
   divides_columns = has_segments = False  # a column is read after the one before it
@@ -84,28 +96,40 @@ class AWDLSTM(StreamModel, kw_only=True):
   ):
     """Runs the model, see `StreamModel`. Reads token and example; hidden_LBTD is the last layer's
     output alone, for the others are wider. With noise the dict has penalties, name -> Term."""
-    dtype, real_BT = jnp.dtype(self.dtype), batch['example_BT'] > 0
-    uniform = _uniform(self.init_range)
-    word_VD = word_table(self, 'word', self.vocab_size, self.width, uniform)
-    x_BTD = look_up(self._dropped_rows(word_VD, noise), batch['token_BT']).astype(dtype)
-    embedded_BTD = x_BTD = self._locked(x_BTD, self.input_dropout, noise, 'input')
-    states = []
-    for number, state in enumerate(carry or self.carry(len(x_BTD))):
-      x_BTD, state = self._layer(number)(x_BTD, state, real_BT, noise)
-      states.append(state)
-      if number < self.layers - 1:
-        x_BTD = self._locked(x_BTD, self.hidden_dropout, noise, f'hidden_{number}')
+    real_BT = batch['example_BT'] > 0
+    states = carry or self.carry(len(real_BT))
+    word_VD = self._table()
+    embedded_BTD, x_BTD, states = self._run(word_VD, batch['token_BT'], real_BT, states, noise)
     dropped_BTD = self._locked(x_BTD, self.dropout, noise, 'output')
-    bias_V = jnp.zeros(len(word_VD))
-    if self.word_bias:
-      bias_V = param(self, 'word_bias', ('vocab',), bias_V.shape, jax.nn.initializers.zeros)
-    word = Scores(dropped_BTD, word_VD, bias_V, self.vocab_size)
-    out: dict[str, Any] = dict(word=word, last_BTD=dropped_BTD, carry=tuple(states))
+    dtype, zeros = jnp.dtype(self.dtype), jax.nn.initializers.zeros
+    head = WordHead(
+      self.vocab_size, False, '', 0.0, zeros, dtype, word_bias=self.word_bias, name='head'
+    )
+    word = head(dropped_BTD, word_VD)
+    out: dict[str, Any] = dict(word=word, last_BTD=dropped_BTD, carry=states)
     if noise is not None:
       out |= dict(penalties=self._penalties(x_BTD, dropped_BTD, real_BT))
     if hidden:
       out |= dict(hidden_LBTD=x_BTD[None], embedded_BTD=embedded_BTD)
     return out
+
+  def _table(self) -> Array:
+    """The words, float32 [V, D]."""
+    return word_table(self, 'word', self.vocab_size, self.width, _uniform(self.init_range))
+
+  def _run(
+    self, word_VD: Array, token_BT: Array, real_BT: Array, states: Any, noise: Noise | None
+  ) -> tuple[Array, Array, tuple[State, ...]]:
+    """Returns what enters the first layer, the output of the last one, and the new states."""
+    dropped_VD, found = self._dropped_rows(word_VD, noise), []
+    x_BTD = look_up(dropped_VD, token_BT).astype(jnp.dtype(self.dtype))
+    embedded_BTD = x_BTD = self._locked(x_BTD, self.input_dropout, noise, 'input')
+    for number, state in enumerate(states):
+      x_BTD, state = self._layer(number)(x_BTD, state, real_BT, noise)
+      found.append(state)
+      if number < self.layers - 1:
+        x_BTD = self._locked(x_BTD, self.hidden_dropout, noise, f'hidden_{number}')
+    return embedded_BTD, x_BTD, tuple(found)
 
   def _dropped_rows(self, word_VD: Array, noise: Noise | None) -> Array:
     """The table with some rows at zero and the others scaled, the same for every row of a batch."""
@@ -124,13 +148,13 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   def _penalties(self, x_BTD: Array, dropped_BTD: Array, real_BT: Array) -> dict[str, Term]:
     """AR and TAR of the last layer; no change is counted into, out of or within padding."""
-    of = dropped_BTD if self.activation_of == 'dropped' else x_BTD
+    of = dropped_BTD if self.ar_of == 'dropped' else x_BTD
     square = lambda y_BTD: jnp.mean(jnp.square(y_BTD.astype(jnp.float32)), -1)
     both_BT = real_BT[:, 1:] & real_BT[:, :-1]
     of_B = lambda y_BT, at_BT: (jnp.sum(y_BT * at_BT), jnp.sum(at_BT, dtype=jnp.float32))
     return dict(
-      activation=Term(*of_B(square(of), real_BT), scale=self.activation),
-      slowness=Term(*of_B(square(x_BTD[:, 1:] - x_BTD[:, :-1]), both_BT), scale=self.slowness),
+      ar=Term(*of_B(square(of), real_BT), scale=self.ar),
+      tar=Term(*of_B(square(x_BTD[:, 1:] - x_BTD[:, :-1]), both_BT), scale=self.tar),
     )
 
   @nn.nowrap
@@ -156,18 +180,97 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
-    """The head for words."""
-    return (Head('word', 'word', self.vocab_size, 'word_bias' if self.word_bias else ''),)
+    """The heads of its labels, or the one for words."""
+    labels = tuple(Head('text', name, classes, name) for name, classes in self.labels)
+    return labels or (Head('word', 'word', self.vocab_size, 'head' if self.word_bias else ''),)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`."""
+    predicted = float(np.sum(batch['weight_BP']))
+    return self._layer_flops(batch) + flops_lib.head_flops(predicted, self.width * self.vocab_size)
+
+  @nn.nowrap
+  def _layer_flops(self, batch: Batch) -> float:
     real, inputs, count = float(np.sum(np.asarray(batch['example_BT']) > 0)), self.width, 0.0
     for number in range(self.layers):
       count += flops_lib.lstm_flops(real, inputs, self._size(number))
       inputs = self._size(number)
-    predicted = float(np.sum(batch['weight_BP']))
-    return count + flops_lib.head_flops(predicted, self.width * self.vocab_size)
+    return count
+
+
+class Labelled(AWDLSTM, LabelModel, kw_only=True):
+  """AWD-LSTM with heads for labels of texts, as ULMFiT fine-tunes it."""
+
+  @nn.compact
+  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
+    """Runs the model, see `LabelModel`. Reads token and example; with noise example_weight too, and
+    the dict has penalties, and updates, the running statistics of the heads' norms."""
+    real_BT = batch['example_BT'] > 0
+    embedded_BTD, x_BTD = self._pieces(batch['token_BT'], real_BT, noise)
+    start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
+    first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
+    kept_BT = real_BT & (start_T[None] >= first_B[:, None])
+    read_BE, weight_B = concat_pool.pooled(x_BTD, kept_BT), None if noise is None else _one(batch)
+    logits, new = {}, {}
+    for name, classes in self.labels:
+      init = TorchInit(1.0)
+      dropouts = (self.head_dropout, self.inner_dropout)
+      head = concat_pool.ConcatPool(classes, self.inner, dropouts, init, name=name)
+      logits_BC, new[name] = head(read_BE, weight_B, noise)
+      logits[name] = logits_BC[:, None]
+    out: dict[str, Any] = dict(label_BGC=logits, token_label_BTC={}, last_BTD=x_BTD)
+    if noise is not None:
+      updates = {concat_pool.STATISTICS: (new, jax.tree.map(jnp.ones_like, new))}
+      out |= dict(penalties=self._penalties(x_BTD, x_BTD, kept_BT), updates=updates)
+    if hidden:
+      out |= dict(hidden_LBTD=x_BTD[None], embedded_BTD=embedded_BTD)
+    return out
+
+  def _pieces(self, token_BT: Array, real_BT: Array, noise: Noise | None) -> tuple[Array, Array]:
+    """Returns what enters the first layer and the output of the last one, piece by piece."""
+    columns, word_VD = token_BT.shape[1], self._table()
+    more = -columns % self.chunk if columns > self.chunk else 0
+    split = lambda x_BT: jnp.moveaxis(
+      jnp.pad(x_BT, ((0, 0), (0, more))).reshape(len(x_BT), -1, min(self.chunk, columns)), 1, 0
+    )
+
+    def run(module: Labelled, states: Any, piece: Any) -> tuple[Any, Any]:
+      token_BT, real_BT, number = piece
+      own = noise and noise._replace(seed=dropout_lib.mix(noise.seed, number))
+      states = jax.lax.stop_gradient(states)
+      *found, states = module._run(word_VD, token_BT, real_BT, states, own)
+      return states, found
+
+    scanned = nn.scan(run, variable_broadcast='params', split_rngs={'params': False})
+    parts = split(token_BT), split(real_BT), jnp.arange(-(-columns // self.chunk), dtype=jnp.uint32)
+    _, found = scanned(self, self.carry(len(token_BT)), parts)
+    joined = lambda x_KBTD: jnp.concatenate([*x_KBTD], 1)[:, :columns]
+    embedded_BTD, x_BTD = map(joined, found)
+    return embedded_BTD, x_BTD
+
+  @property
+  def batch_statistics(self) -> bool:
+    """True: the heads' norms."""
+    return True
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """Counts model FLOPs, see `Model.flops`."""
+    examples = float(np.sum(batch['example_weight_BG']))
+    sizes = (self.inner * (3 * self.width + classes) for _, classes in self.labels)
+    return self._layer_flops(batch) + flops_lib.head_flops(examples, *sizes)
+
+
+def _one(batch: Batch) -> Array:
+  """Returns the weights of the one text of each row. Raises UserError if rows have several."""
+  weight_BG = batch['example_weight_BG']
+  if weight_BG.shape[1] > 1:
+    raise UserError(
+      f"config.model.name='awd_lstm' reads one text a row, got {weight_BG.shape[1]}: expected "
+      "config.data.task.name='classify'"
+    )
+  return weight_BG[:, 0]
 
 
 def _uniform(limit: float) -> Any:
@@ -176,8 +279,9 @@ def _uniform(limit: float) -> Any:
 
 
 def make(config) -> AWDLSTM:
-  """Builds the model from `config.model`."""
-  return AWDLSTM(**given_fields(AWDLSTM, config))
+  """Builds the model from `config.model`: with labels the one for fine-tuning."""
+  fields = given_fields(AWDLSTM, config)
+  return (Labelled if fields['labels'] else AWDLSTM)(**fields)
 
 
 MODEL = Factory(options_of(AWDLSTM), make)

@@ -67,7 +67,8 @@ def of_heads(
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    return Out(terms(model.apply(variables, batch, noise), batch), carry)
+    out = model.apply(variables, batch, noise)
+    return Out(terms(out, batch) | out.get('penalties', {}), carry, out.get('updates', {}))
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     return model.apply(variables, batch, None, hidden)

@@ -69,6 +69,11 @@ def make(config) -> Objective:
   class for a number. Raises UserError: see `model_of` and `classes_of`."""
   model = model_of(config.model, config.objective.name, LabelModel)
   classes_of(config)
+  if model.batch_statistics and config.microbatches > 1:
+    raise UserError(
+      f'config.model.name={config.model.name!r} normalises over the rows of a batch, which '
+      f'microbatches would change: expected config.microbatches=1, got {config.microbatches}'
+    )
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
   terms = next_words.beside(terms, model, float(config.objective.lm))
   return of_heads(model, terms, ('classification',))

@@ -56,7 +56,7 @@ def make(config) -> Objective:
     return found
 
   carry = lambda batch: model.carry(len(batch['token_BT']), start)
-  loss, evals = mean_loss(model, 'lm', start), ('loss', 'recurrence')
+  loss, evals = mean_loss(model, 'lm', start), ('loss', 'recurrence', 'likelihood')
   return Objective(model.init, loss, predict, carry, model.flops, finish, evals=evals)
 
 

@@ -34,13 +34,9 @@ def of_task(config: Any) -> tuple[str, ...]:
 
 
 def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
-  """Returns the heads whose classes are not ours: they have other names, or another order.
-
-  Args:
-    theirs, ours: of two models.
-    foreign: whether theirs comes from elsewhere and may have names of its own for the same classes
-      (NEGATIVE for 0); then only our names in another order are other classes.
-  """
+  """Returns the heads whose classes are not ours: they have other names, or another order. Foreign
+  ones may have names of their own for the same classes (NEGATIVE for 0): then only our names in
+  another order are other classes."""
   both = theirs.keys() & ours.keys()
   if not foreign:
     return {head for head in both if theirs[head] != ours[head]}

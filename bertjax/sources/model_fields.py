@@ -15,6 +15,8 @@ OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
   'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
   'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
+  'word_dropout', 'input_dropout', 'weight_dropout', 'hidden_dropout', 'inner_dropout', 'ar', 'tar',
+  'ar_of', 'init_range', 'segment', 'chunk', 'pooled', 'inner',
 )  # fmt: skip
 HEADS = (*heads.fields(False, ()), 'head_dropout')
 # Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
@@ -29,16 +31,10 @@ SHAPELESS = dict.fromkeys(
 
 
 def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
-  """Sets `config.model` to what a whole model brings of it; returns what changed. A model of
-  another kind has other fields: it replaces the section, but for the heads, and for what was said
-  for this run alone, on the command line or by a preset. Raises UserError: a field was said that a
-  model of that kind has not.
-
-  Args:
-    given: the run's `config.model`, before anything was brought.
-    config: the run's; changed.
-    theirs: `config.model` of the whole model.
-  """
+  """Sets `config.model` to what a whole model brings of it (`theirs`); returns what changed. A
+  model of another kind has other fields: it replaces the section, but for the heads, and for what
+  was said for this run alone, on the command line or by a preset, as `given` before. UserError: a
+  field was said that a model of that kind has not."""
   skipped = (*OF_TRAINING, *HEADS, *(('vocab_size',) if config.remap_vocab else ()))
   if given.name == theirs['name']:
     return set_fields(config.model, {k: v for k, v in theirs.items() if k not in skipped})
@@ -59,12 +55,8 @@ def of_parts(
   init_from: Any, fields: Callable[[str], Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the SHAPELESS fields by which the subtrees of `config.init_from` are read, and lines
-  about sources that do not say theirs. UserError: subtrees are read by different values of a field.
-
-  Args:
-    init_from: a tuple of (checkpoint, from path, to path, layers).
-    fields: name of a source -> its `config.model`.
-  """
+  about sources that do not say theirs; `fields` returns a source's `config.model`. UserError:
+  subtrees are read by different values of a field."""
   found: dict[str, Any] = {}
   models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in init_from)}
   for name, path, *_ in init_from:

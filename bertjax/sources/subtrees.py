@@ -2,7 +2,7 @@
 vocabularies of both models."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,15 @@ from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.vocab.vocabulary import Vocabulary
 
-Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
+
+class Rows(NamedTuple):
+  """The rows of words that move from a table to another."""
+
+  # here, there: ids of the pieces that both vocabularies have
+  here: np.ndarray
+  there: np.ndarray
+  new: np.ndarray  # ids here of pieces that they lack, which begin as the mean of all rows there
+  size: int  # of the vocabulary there
 
 
 def find(tree: Any, path: str, what: str) -> Any:
@@ -50,7 +58,8 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
       new = new[np.asarray(layers)]
     if rows is not None and _of_words(f'{where}{name}'):
       moved = np.array(multihost_utils.process_allgather(old, tiled=True))
-      moved[rows[0]] = np.asarray(new)[rows[1]]
+      theirs = np.asarray(new)[: rows.size]
+      moved[rows.here], moved[rows.new] = theirs[rows.there], theirs.mean(0)
       new = moved
     if new.shape != old.shape:
       raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')
@@ -73,8 +82,9 @@ def moved(
   name: str, theirs: Vocabulary | None, ours: Vocabulary | None, remap: bool, key: str
 ) -> tuple[Rows | None, list[str]]:
   """Returns the rows that move and lines for people; rows None: all stay, or a vocabulary is not
-  known. `key` of the config names the model. UserError: the vocabularies differ, and without
-  `remap` rows must not move."""
+  known. `key` of the config names the model. A piece that theirs lacks begins as the mean of its
+  rows, as in ULMFiT (fastai 0.7, courses/dl2/imdb_scripts/finetune_lm.py). UserError: the
+  vocabularies differ, and without `remap` rows must not move, or have no piece in common."""
   if theirs is None or ours is None:
     return None, [f'{name} comes without a vocabulary: that its ids are ours is not checked']
   if same_ids(theirs, ours):
@@ -84,13 +94,20 @@ def moved(
     raise UserError(f'{refusal(name, theirs.sha256, ours, key)}{remedy}')
   there = {piece: i for i, piece in enumerate(theirs.pieces)}
   shared = {i: there[piece] for i, piece in enumerate(ours.pieces) if piece in there}
+  if not shared.keys() - set(ours.special.values()):
+    raise UserError(
+      f'{key}: {name} knows none of the {ours.size:,} pieces of this vocabulary, so none of its '
+      'rows can move: take its vocabulary (config.data.vocab), or one that is cut alike'
+    )
   for role, mine in ours.special.items():  # [CLS] is <s>, whatever it is called
     other = theirs.special.get(role)
     if mine is not None and other is not None:
       shared[mine] = other
   here = np.array(sorted(shared), np.int64)
+  there = np.array([shared[i] for i in here], np.int64)
+  rows = Rows(here, there, np.setdiff1d(np.arange(ours.size), here), theirs.size)
   said = f'{len(shared):,} of {ours.size:,} pieces are in the vocabulary of {name}'
-  return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
+  return rows, [f'{said}; the others begin as the mean of its rows']
 
 
 def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:

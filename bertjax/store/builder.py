@@ -51,13 +51,8 @@ class Kind(NamedTuple):
 
 
 class Partial:
-  """A store that is being written.
-
-  Attributes:
-    stats: so far; `stats.documents` is where the source goes on.
-    languages: by their number in the column; they grow unless the user fixed them.
-    train, held_out: the writers of the store and of its `heldout/`.
-  """
+  """A store that is being written: `stats` and `languages` so far, the writers `train` and
+  `held_out`."""
 
   def __init__(self, output: pathlib.Path, identity: Mapping[str, Any], holdout: float, kind: Kind):
     """Starts a store of an identity (name, vocabulary, source, options, as in store.json), or goes

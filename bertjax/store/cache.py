@@ -37,14 +37,9 @@ def directory(
   identity: dict[str, Any],
   build: Callable[[pathlib.Path], dict[str, int]],
 ) -> tuple[pathlib.Path, dict[str, int]]:
-  """Finds the directory with this identity, or builds it under the first root that can be written;
-  returns it and its figures. Raises NoRoom where there is none and no root can be written.
-
-  Args:
-    roots: where it may be, best first; made if need be.
-    identity: what the contents follow from.
-    build: fills an empty directory and returns figures to be kept with it.
-  """
+  """Finds the directory with this identity, what its contents follow from, or builds it under the
+  first root that can be written; returns it and the figures that `build` has returned of an empty
+  directory. NoRoom: there is none and no root can be written."""
   identity = json.loads(json.dumps(identity))  # as it will be read: tuples are lists there
   name = checksums.digest(identity)[:32]
   for root in roots:

@@ -28,13 +28,8 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
 
 
 class Writer:
-  """Appends documents to a directory of parts.
-
-  Attributes:
-    path: the directory, made with the first part.
-    parts: what the finished parts hold, {'tokens', 'sentences', 'documents', 'sha256'} each, the
-      last by file; hand it to a new Writer to go on after a kill.
-  """
+  """Appends documents to a directory of parts, made with the first. `parts` says what the finished
+  ones hold, with the sha256 of their files; hand it to a new Writer to go on after a kill."""
 
   def __init__(
     self,
@@ -75,14 +70,8 @@ class Writer:
     unit_n: np.ndarray | None = None,
     column: Mapping[str, np.ndarray] = _NONE,
   ) -> None:
-    """Appends D documents of S sentences.
-
-    Args:
-      token_n: ids, all sentences end to end.
-      length_S, size_D: tokens of each sentence and sentences of each document, all > 0.
-      unit_n: uint8 per token, of a store with units.
-      column: name -> integer from 0 to 255 per sentence, of a store with columns.
-    """
+    """Appends D documents of S sentences, sizes and lengths > 0; units are uint8 per token, columns
+    0 to 255 per sentence, where the store has them."""
     given: dict[str, Any] = dict(tokens=token_n, lengths=length_S, sizes=size_D, units=unit_n)
     given |= {f'column-{name}': value_S for name, value_S in column.items()}
     for kind, dtype in self._dtypes.items():

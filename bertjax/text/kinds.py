@@ -44,10 +44,9 @@ def kind_of(path: pathlib.Path) -> str | None:
 
 
 def check(path: pathlib.Path, lines: bool = False) -> str:
-  """Returns the kind of a file by its name, TEXT where neither name nor first bytes say otherwise;
-  a file called text that looks like something else is logged once. With `lines` it is read line by
-  line, whatever its name. Raises UserError for UTF-16, lines that end with CR alone, an archive,
-  and an unnamed table, JSON or bytes that are no text."""
+  """Returns the kind of a file by its name, TEXT where nothing says otherwise, and with `lines`;
+  one called text that looks like something else is logged. UserError: UTF-16, lines that end with
+  CR alone, an archive, an unnamed table, JSON or bytes that are no text."""
   kind = TEXT if lines else kind_of(path)
   if kind == PARQUET:
     if compressed.suffix(path):

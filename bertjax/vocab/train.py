@@ -126,9 +126,8 @@ def train_unigram(
 
 
 def train_t5(sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path) -> None:
-  """Writes spiece.model and tokenizer_config.json as T5 has them; <pad>, </s> and <unk> have the
-  ids 0 to 2, the SENTINELS come last: <extra_id_0> has the highest. Raises UserError if the sample
-  is too small for so many pieces."""
+  """Writes spiece.model and tokenizer_config.json as T5 has them: <pad>, </s>, <unk>, pieces, and
+  last the SENTINELS, <extra_id_0> with the highest id. UserError: too small a sample."""
   ids = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
   proto: Any = sentencepiece_model_pb2
   model = proto.ModelProto.FromString(_unigram(sentences, size - SENTINELS, lowercase, **ids))

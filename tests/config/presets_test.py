@@ -28,14 +28,14 @@ def warnings(c, *given):
 @mutation('if name not in known]', ']')
 def test_a_preset_sets_what_nobody_has_given():
   environ = {'XLA_FLAGS': '--xla_gpu_enable_latency_hiding_scheduler=false --xla_other=1'}
-  gpu = config('gpu')
+  gpu = config('gpu', remat='full')
   said = presets.apply(gpu, (), environ)
-  assert gpu.model.dtype == 'bfloat16' and gpu.model.remat == 'light'
+  assert gpu.model.dtype == 'bfloat16' and gpu.model.remat == 'none'
   flags = environ['XLA_FLAGS'].split()
   assert flags[:2] == ['--xla_gpu_enable_latency_hiding_scheduler=false', '--xla_other=1']
   assert '--xla_gpu_enable_pipelined_all_gather=true' in flags
   assert sum('latency_hiding' in flag for flag in flags) == 1
-  assert 'bfloat16' in said[0] and 'light' in said[1]
+  assert 'bfloat16' in said[0] and 'none' in said[1]
   assert '--xla_gpu_enable_pipelined_all_gather=true' in said[2] and 'says itself' in said[3]
   given = config('tpu', dtype='float32')
   presets.apply(given, ('model.dtype',), {})

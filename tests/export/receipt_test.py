@@ -14,9 +14,7 @@ from bertjax.sources import runs
 
 
 @pytest.fixture(
-  scope='module',
-  params=[pytest.param(0.02, marks=pytest.mark.full), 0.1],
-  ids='std {}'.format,
+  scope='module', params=[pytest.param(0.02, marks=pytest.mark.full), 0.1], ids='std {}'.format
 )
 def case(request, tmp_path_factory):
   """A class's directory, our model, its parameters and the inputs, at two scales of weights."""

@@ -98,9 +98,9 @@ def detected(
 
 def causal(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
+  size: int, alone: bool = False, term: str = 'mlm',
 ) -> Sums:  # fmt: skip
-  """mlm: of each token of a row from those before it; of rows that are read in one way."""
+  """term: of each token of a row from those before it; of rows that are read in one way."""
   del mask, size
   chain, sums = inference.chain_of(language), {}
   for batch in batches:
@@ -108,7 +108,7 @@ def causal(
     (way,) = readings(token_BT, batch)
     word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)
     next_BTW = np.roll(word_BTW, -1, 1)  # slot t is column t, its target the token after it
-    _add(sums, 'mlm', *_word_loss(language, next_BTW, batch))
+    _add(sums, term, *_word_loss(language, next_BTW, batch))
   return sums
 
 

@@ -147,6 +147,15 @@ SYSTEMS = dict(
     # A segment of one token without memory sees itself alone.
     alone={'length': 1, 'model.mem_len': 0, 'batch_size': 1024},
   ),
+  gpt=System(
+    'gpt', 'stream', 32,
+    dict(
+      main=Task(readings.one_text, functools.partial(optimum.causal, term='lm'), dict(lm=0.95))
+    ),
+    {'data.plan.ends': '', 'model.position_std': 0.08}, steps=600,
+    # Of two tokens the second one has no target: the first sees itself alone.
+    alone={'length': 2, 'batch_size': 2048},
+  ),
   xlnet=System(
     'xlnet', 'stream', 32,
     dict(main=Task(readings.even_followers, optimum.permuted, dict(plm=0.8))),

@@ -13,6 +13,7 @@ from mutation import mutation
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models import awd_lstm
+from bertjax.models.layers import concat_pool
 from bertjax.objectives import lm
 from bertjax.optim import optimizer
 from bertjax.train.step import trained_loss
@@ -26,18 +27,25 @@ def golden(shared):
 
 def ours(theirs, prefix):
   """The parameters of fastai's model, or their gradients, as ours."""
+  params = encoder(theirs, f'{prefix}0.')
+  return params | dict(head=dict(bias=padded(theirs[f'{prefix}1.decoder.bias'])))
+
+
+def padded(leaf):
+  return jnp.pad(leaf, [(0, 128 - len(leaf)), *[(0, 0)] * (leaf.ndim - 1)])
+
+
+def encoder(theirs, prefix, state='weight_hh_l0_raw'):
+  """The parameters of the layers and the words."""
   gates = lambda leaf: leaf.reshape(4, -1, *leaf.shape[1:])[np.array([0, 2, 1, 3])]  # i, f, g, o
   kernel = lambda leaf: np.moveaxis(gates(leaf), -1, 0)
-  params: dict = {}
+  params: dict = dict(word=padded(theirs[f'{prefix}encoder.weight']))
   for number in range(3):
-    at = lambda name, n=number: theirs[f'{prefix}0.rnns.{n}.{name}']
+    at = lambda name, n=number: theirs[f'{prefix}rnns.{n}.{name}']
     params[f'lstm_{number}'] = dict(
-      input=kernel(at('module.weight_ih_l0')), state=kernel(at('weight_hh_l0_raw')),
+      input=kernel(at('module.weight_ih_l0')), state=kernel(at(state)),
       bias=gates(at('module.bias_ih_l0')), state_bias=gates(at('module.bias_hh_l0')),
     )  # fmt: skip
-  pad = lambda leaf: np.pad(leaf, [(0, 128 - len(leaf)), *[(0, 0)] * (leaf.ndim - 1)])
-  params['word'] = pad(theirs[f'{prefix}0.encoder.weight'])
-  params['word_bias'] = pad(theirs[f'{prefix}1.decoder.bias'])
   return params
 
 
@@ -50,7 +58,7 @@ def config_of(golden):
   model = dict(
     name='awd_lstm', family='none', size='test', vocab_size=len(golden['lm/param/1.decoder.bias']),
     layers=found['n_layers'], width=found['emb_sz'], cells=found['n_hid'], word_bias=True,
-    activation=2.0, slowness=1.0, activation_of='dropped', init_range=0.1,
+    ar=2.0, tar=1.0, ar_of='dropped', init_range=0.1,
     **{ours: found[theirs] for ours, theirs in rates.items()},
   )  # fmt: skip
   objective = dict(name='lm', unit='word', memory='empty')
@@ -83,8 +91,8 @@ def draw(monkeypatch, golden, step):
 
 
 @mutation(
-  'word = Scores(dropped_BTD, word_VD, bias_V,',
-  'word = Scores(dropped_BTD, word_VD, 0 * bias_V,',
+  'word = head(dropped_BTD, word_VD)',
+  'word = head(dropped_BTD, word_VD)._replace(bias_V=jnp.zeros(len(word_VD)))',
 )
 def test_segments_have_the_scores_and_states_of_fastai(golden):
   config = config_of(golden)
@@ -101,15 +109,9 @@ def test_segments_have_the_scores_and_states_of_fastai(golden):
     np.testing.assert_allclose(state.cell_BC, golden[f'lm/eval/state/c{number}'][0], atol=3e-7)
 
 
-@mutation(
-  "dropped_BTD if self.activation_of == 'dropped' else x_BTD",
-  'x_BTD',
-)
+@mutation("dropped_BTD if self.ar_of == 'dropped' else x_BTD", 'x_BTD')
 @mutation('word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
-@mutation(
-  'self.hidden_dropout, noise, f',
-  '0.0, None, f',
-)
+@mutation('self.hidden_dropout, noise, f', '0.0, None, f')
 def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
   config = config_of(golden)
   objective, params = lm.make(config), ours(golden, 'lm/param/')
@@ -144,7 +146,7 @@ def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
 
     (total, out), grads = jax.value_and_grad(loss, has_aux=True)(params)
     means = {name: term.total / term.weight for name, term in out.terms.items()}
-    for name, theirs in dict(lm='ce', activation='ar', slowness='tar').items():
+    for name, theirs in dict(lm='ce', ar='ar', tar='tar').items():
       scale = out.terms[name].scale
       np.testing.assert_allclose(scale * means[name], at(theirs), rtol=3e-6, err_msg=theirs)
     np.testing.assert_allclose(total, at('loss'), rtol=3e-6)
@@ -175,8 +177,8 @@ def test_padding_changes_no_state_and_is_in_no_penalty(golden):
 def test_units_are_dropped_for_a_row_and_words_for_a_step():
   model = awd_lstm.AWDLSTM(
     vocab_size=40, layers=2, width=8, cells=16, word_bias=False, word_dropout=0.5,
-    input_dropout=0.5, weight_dropout=0.0, hidden_dropout=0.0, dropout=0.0, activation=0.0,
-    slowness=0.0, activation_of='whole', init_range=0.1,
+    input_dropout=0.5, weight_dropout=0.0, hidden_dropout=0.0, dropout=0.0, ar=0.0,
+    tar=0.0, ar_of='whole', init_range=0.1,
   )  # fmt: skip
   batch = dict(token_BT=np.tile(np.arange(10), (4, 1)), example_BT=np.ones((4, 10), np.int32))
   variables = model.init(jax.random.key(0), batch)
@@ -187,3 +189,99 @@ def test_units_are_dropped_for_a_row_and_words_for_a_step():
   unit_BD = found_BTD[:, word_T][:, 0]
   np.testing.assert_array_equal(found_BTD, word_T[None, :, None] & unit_BD[:, None])
   assert len({tuple(row) for row in unit_BD}) > 1
+
+
+# fastai's chunks and the columns that it pools, of the golden files.
+CHUNKS = dict(labels=(('label', 3),), chunk=6, pooled=12, inner=7)
+
+
+def classifier(golden, **fields):
+  model = dict(config_of(golden).model, **CHUNKS, head_dropout=0.0, inner_dropout=0.0, **fields)
+  return awd_lstm.MODEL.make(ConfigDict(model))
+
+
+def head_of(at, norm, linear):
+  """The parameters of fastai's head; its newer version has no biases."""
+  found = {}
+  for n, size in enumerate((7, 3)):
+    bias = at(f'{n}.{linear}.bias') if linear == 'lin' else np.zeros(size)
+    found[f'norm_{n}'] = dict(scale=at(f'{n}.{norm}.weight'), bias=at(f'{n}.{norm}.bias'))
+    found[f'dense_{n}'] = dict(kernel=at(f'{n}.{linear}.weight').T, bias=bias)
+  return found
+
+
+def fresh():
+  return {f'norm_{n}': dict(mean=np.zeros(d), var=np.ones(d)) for n, d in enumerate((36, 7))}
+
+
+@mutation('unbiased_D = var_D * rows / jnp.maximum(rows - 1, 1)', 'unbiased_D = var_D')
+@mutation('mean_D = total(x_BD) / jnp.maximum(rows, 1)', 'mean_D = 0 * total(x_BD)')
+def test_the_head_is_that_of_fastai(golden):
+  params = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  head = concat_pool.ConcatPool(3, 7, (0.0, 0.0), jax.nn.initializers.zeros)
+  run = lambda weight_B: head.apply(
+    dict(params=params, batch_stats=fresh()), jnp.asarray(golden['clas/pooled']), weight_B, None
+  )
+  logits_BC, kept = run(None)
+  np.testing.assert_allclose(logits_BC, golden['clas/logits'], atol=3e-7)
+  jax.tree.map(np.testing.assert_array_equal, kept, fresh())
+  logits_BC, new = run(jnp.ones(4))
+  np.testing.assert_allclose(logits_BC, golden['clas/logits_train_bn'], atol=2e-6)
+  for number in range(2):
+    for name in ('mean', 'var'):
+      want = golden[f'clas/buffer_after/layers.{number}.0.running_{name}']
+      np.testing.assert_allclose(new[f'norm_{number}'][name], want, rtol=1e-5, atol=1e-7)
+
+
+@mutation('start_T[None] >= first_B', 'start_T[None] > first_B')
+def test_texts_of_any_length_are_pooled_as_each_alone_by_fastai(golden, monkeypatch):
+  """fastai's own padded batch gives some texts other features than they have alone."""
+  token_BT, size_B = golden['clas/input'], golden['clas/lengths']
+  tokens = [row_T[row_T != 1] for row_T in token_BT]
+  right_BT = np.stack([np.pad(t, (0, 20 - len(t)), constant_values=1) for t in tokens])
+  batch = dict(token_BT=right_BT, example_BT=(np.arange(20)[None] < size_B[:, None]).astype(int))
+  params = encoder(golden, 'clas/param/0.module.')
+  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  pooled, found = concat_pool.pooled, []
+  monkeypatch.setattr(concat_pool, 'pooled', lambda *x: found.append(pooled(*x)) or found[-1])
+  variables = dict(params=params, batch_stats=dict(label=fresh()))
+  out = classifier(golden).apply(variables, batch)
+  np.testing.assert_allclose(found[0], golden['clas/pooled_alone'], atol=3e-7)
+  whole = size_B == 20
+  want = golden['clas/logits'][whole]
+  np.testing.assert_allclose(out['label_BGC']['label'][whole, 0], want, atol=3e-7)
+
+
+def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
+  token_BT = golden['old_clas/input_TB'].T
+  params = encoder(golden, 'old_clas/param/0.', 'module.weight_hh_l0')
+  params['label'] = head_of(lambda name: golden[f'old_clas/param/1.layers.{name}'], 'bn', 'lin')
+  variables = dict(params=params, batch_stats=dict(label=fresh()))
+  batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
+  out = classifier(golden).apply(variables, batch)
+  np.testing.assert_allclose(out['label_BGC']['label'][:, 0], golden['old_clas/logits'], atol=5e-7)
+
+
+@mutation('states = jax.lax.stop_gradient(states)', 'states = states')
+@mutation('dropout_lib.mix(noise.seed, number)', 'noise.seed')
+def test_a_piece_has_its_own_dropout_and_no_gradient_goes_before_it(golden):
+  model = classifier(golden)
+  token_BT = np.arange(2, 20)[None]
+  batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
+  params = encoder(golden, 'clas/param/0.module.')
+  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  stats = dict(label=fresh())
+
+  def score(params, noise=None):
+    out = model.apply(dict(params=params, batch_stats=stats), batch | WEIGHT, noise, True)
+    return jnp.sum(out['label_BGC']['label'][..., 0]), out['embedded_BTD']
+
+  grad_VD = np.abs(jax.grad(score, has_aux=True)(params)[0]['word'])
+  assert grad_VD[2:8].max() == 0 and grad_VD[8:20].max(1).min() > 0
+  noise = Noise(jnp.uint32(5), jnp.zeros(1, jnp.uint32))
+  dropped_TD = np.asarray(score(params, noise)[1][0]) == 0
+  first, second = dropped_TD[:6].any(0) & dropped_TD[:6].all(0), dropped_TD[6:12].all(0)
+  assert (first != second).any()
+
+
+WEIGHT = dict(example_weight_BG=np.ones((1, 1), np.float32))

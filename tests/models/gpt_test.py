@@ -221,8 +221,7 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
 
 @mutation('jnp.cumsum(real_BT, 1) - 1', 'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1')
 @mutation('(real_BS[:, None] & (column_TS <= 0)[None])', '(column_TS <= 0)[None]')
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-@pytest.mark.parametrize('one_table', [True, False])
+@pytest.mark.parametrize('one_table, dtype', [(True, 'float32'), (False, 'bfloat16')])
 def test_a_text_token_by_token_is_the_whole_text(one_table, dtype):
   sizes = dict(n_layer=2, n_embd=16, n_head=2, n_ctx=12)
   model = model_of(sizes, one_table, 20).clone(dtype=dtype, init_std=0.3)

@@ -10,6 +10,7 @@ import state_dicts
 from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import F, torch, transformers
+from tiers import in_tiers
 
 from bertjax.config import sections
 from bertjax.errors import UserError
@@ -73,7 +74,7 @@ def tensors(batch, types=True):
   return found if types else {k: v for k, v in found.items() if k != 'token_type_ids'}
 
 
-@pytest.mark.parametrize('normalize', [False, True])
+@pytest.mark.parametrize('normalize', in_tiers([False, True], [False]))
 @mutation('float(given.soft) * float(given.temperature) ** 2', 'float(given.soft)', case='True')
 @mutation('ours = first(student_LBTD[:-1])', 'ours = first(student_LBTD[1:])', case='True')
 @mutation('error_BG /= classes', 'error_BG /= 1', case='False')
@@ -121,7 +122,7 @@ def test_a_number_is_learned_from_the_teachers_number():
   check(c, student, teacher, loss, batch)
 
 
-@pytest.mark.parametrize('everywhere', [True, False])
+@pytest.mark.parametrize('everywhere', in_tiers([True, False], [False]))
 @mutation(
   'weight_BP = real_BT if everywhere',
   'weight_BP = jnp.ones_like(real_BT) if everywhere',

@@ -1,14 +1,15 @@
-"""python -m tests.on_gpu.exactness [PART PARTS]: every implementation of attention on this card.
+"""python -m tests.on_gpu.exactness [SHAPES [IMPLS [DTYPES]]]: attention on this card, exact or not.
 
 Compares forward and backward with the definition in float64, on every shape of `arg_specs.py` at
 its full size, bfloat16 and float32. The definition is made by torch, a row at a time: the position
 term by gathering each pair's row of the table, gradients by autograd. It shares no code with what
 it judges but the hash that draws dropout (tests/kernels/dropout_test.py). Prints a JSON line a
-case: the largest error of each array over its largest value. PART of PARTS takes each PARTS-th
-shape.
+case: the largest error of each array over its largest value. The arguments
+are names apart by commas; without them it is all of each.
 """
 
 import functools
+import itertools
 import json
 import sys
 import time
@@ -135,24 +136,25 @@ def _error(got: Any, want: np.ndarray) -> float:
 
 def main() -> None:
   """Prints a line for each shape, dtype and implementation."""
-  part, parts = (int(x) for x in sys.argv[1:3]) if len(sys.argv) > 2 else (0, 1)
-  for name in list(SHAPES)[part::parts]:
+  every = list(SHAPES), [i for i in IMPLEMENTATIONS if i != 'tpu'], ['bfloat16', 'float32']
+  given = [x.split(',') for x in sys.argv[1:]]
+  shapes, impls, dtypes = (*given, *every[len(given) :])
+  for name, dtype in itertools.product(shapes, dtypes):
     shape = SHAPES[name]
-    for dtype in (jnp.bfloat16, jnp.float32):
-      build = lambda shape=shape, dtype=dtype: passes.arguments(shape, jnp.dtype(dtype))
-      x, tangent = jax.jit(build)()
-      want = oracle(shape, x, tangent)
-      for impl in (i for i in IMPLEMENTATIONS if i != 'tpu'):
-        line: dict[str, Any] = dict(shape=name, dtype=jnp.dtype(dtype).name, impl=impl)
-        start = time.time()
-        attention = functools.partial(relative_attention, impl=impl)
-        try:
-          y, gradients = jax.jit(passes.forward_backward(attention))(x, tangent)
-          got = _named(x, y, gradients)
-          line |= dict(errors={n: _error(got[n], want[n]) for n in want})
-        except Exception as error:  # of many types; a refusal is part of the table
-          line |= dict(refused=f'{type(error).__name__}: {str(error)[:150]}')
-        print(json.dumps(line | dict(seconds=round(time.time() - start, 1))), flush=True)
+    build = lambda shape=shape, dtype=dtype: passes.arguments(shape, jnp.dtype(dtype))
+    x, tangent = jax.jit(build)()
+    want = oracle(shape, x, tangent)
+    for impl in impls:
+      line: dict[str, Any] = dict(shape=name, dtype=dtype, impl=impl)
+      start = time.time()
+      attention = functools.partial(relative_attention, impl=impl)
+      try:
+        y, gradients = jax.jit(passes.forward_backward(attention))(x, tangent)
+        got = _named(x, y, gradients)
+        line |= dict(errors={n: _error(got[n], want[n]) for n in want})
+      except Exception as error:  # of many types; a refusal is part of the table
+        line |= dict(refused=f'{type(error).__name__}: {str(error)[:150]}')
+      print(json.dumps(line | dict(seconds=round(time.time() - start, 1))), flush=True)
 
 
 if __name__ == '__main__':

@@ -25,10 +25,13 @@ from optimizer_cases import (
   train,
 )
 from slow_imports import torch
+from tiers import in_tiers
 
 from bertjax.optim import optimizer
 
 rows = pytest.mark.parametrize('row', ROWS)
+MODES = ('torch', 'fairseq', 'lamb_corrected', 'stable')  # of what a row of its own has
+in_both_tiers = pytest.mark.parametrize('row', in_tiers(ROWS, MODES))
 
 
 def numpy_adam(p, grads, corrected, decay, ratio, eps_first, b1=0.9, b2=0.99, eps=1e-6):
@@ -144,7 +147,7 @@ def test_against_numpy(row):
     np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6, err_msg=path)
 
 
-@rows
+@in_both_tiers
 def test_stacked_equals_unstacked_under_every_rule(row):
   """Layers of very different sizes, so that whatever mixes them shows."""
   flat, grads = tensors(0, growth=10.0), some_grads(growth=30.0)
@@ -160,7 +163,7 @@ def test_stacked_equals_unstacked_under_every_rule(row):
     np.testing.assert_allclose(stacked[path], apart[path], rtol=1e-6, atol=1e-7, err_msg=path)
 
 
-@rows
+@in_both_tiers
 def test_converges_and_does_not_retrace(row):
   flat = tensors(0)
   target = nest(stack(tensors(1)))

@@ -20,6 +20,8 @@ CHOICES = {
   'data.task.context': 'text', 'data.task.choices': ('list',), 'data.task.label': 'right',
   'data.task.question': '', 'data.task.answer': 'letter',
 }  # fmt: skip
+RECURRENT = {'model.layers': 3, 'model.cells': 96, 'model.chunk': 16, 'model.pooled': 16}
+RECURRENT |= {'total_steps': 520}  # for phases of ten
 ASKED = {'length': 32, 'data.task.stride': 16, 'data.task.question': 2}
 # Name -> recipe, folder of its files, fields of its config.
 CASES = {
@@ -36,6 +38,7 @@ CASES = {
   'questions, as ELECTRA': (
     'squad:v2', 'asked', ASKED | {'model.answers': 'electra', 'model.token_labels': ()},
   ),
+  'texts, pooled': ('ulmfit:classes', 'stars', STARS | RECURRENT),
   'written': (
     'write:t5', 'stars', {'data.task.read': 'stars: {text}', 'data.task.write': 'stars',
     'data.task.target_length': 8, 'model.head_size': 8, 'model.tied': False},
@@ -76,7 +79,7 @@ def config(name: str, files, **fields) -> ConfigDict:
   module, _, argument = recipe.partition(':')
   c = importlib.import_module(f'configs.finetune.{module}').get_config(argument)
   sections.complete(c)
-  c.model.update(SMALL)
+  c.model.update({key: value for key, value in SMALL.items() if key in c.model})
   c.update(dict(batch_size=8, length=40, epochs=0.0, total_steps=20))
   c.data.length_block = 1  # so that most batches have the longest rows
   (train,), (dev,) = ((files / folder).glob(f'{part}.*') for part in ('train', 'dev'))

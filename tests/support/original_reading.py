@@ -25,11 +25,7 @@ def there(row: Any, shape: tuple[int, ...]) -> Any:
 
 
 def read(
-  program: Any,
-  path: Any,
-  absent: Any = there,
-  heads: Mapping[str, Any] = {},
-  into=None,
+  program: Any, path: Any, absent: Any = there, heads: Mapping[str, Any] = {}, into=None
 ) -> Original:
   """Reads a checkpoint by a module of `formats/originals`, as a model with these `heads`."""
   opened = program.open_checkpoint(path, into)

@@ -50,5 +50,7 @@ def test_save_and_resume_is_bitwise(reference, tmp_path):
 
 
 @pytest.mark.full
+@mutation('jax.lax.psum(x, axes) if axes else x', 'x', case='texts, pooled')
 def test_a_divided_model_and_microbatches_change_nothing(reference):
-  contract.check_agrees(reference, contract.MIXED | {'microbatches': 2})
+  alone = reference.config.model.name == 'awd_lstm'  # the rows of a batch know of each other
+  contract.check_agrees(reference, contract.MIXED | {'microbatches': 1 if alone else 2})

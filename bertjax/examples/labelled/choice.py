@@ -71,14 +71,14 @@ def encode(
   UserError, naming the line: another number of choices than the first one has, or a right one that
   is none."""
   count = len(found[0].choices)
-  right = np.zeros((len(found), count), np.float32)
-  for row, question in zip(right, found, strict=True):
+  right_nG = np.zeros((len(found), count), np.float32)
+  for right_G, question in zip(right_nG, found, strict=True):
     if len(question.choices) != count:
       raise UserError(
         f'{question.place}: expected {count} choices, as the first question has, got '
         f'{len(question.choices)}: leave the question out, or train on a file of its like'
       )
-    row[_right(question, options.answer)] = 1
+    right_G[right(question, options.answer)] = 1
   parts = texts.rows(
     questions.pairs(found), vocabulary, length, options.separators
   )  # of all choices, one after the other
@@ -86,7 +86,7 @@ def encode(
   return Labelled(
     id_n=[np.concatenate([part.id_n for part in group]) for group in groups],
     type_n=[np.concatenate([part.type_n for part in group]) for group in groups],
-    label=dict(right=right),
+    label=dict(right=right_nG),
     cut=sum(any(part.cut for part in group) for group in groups),
     part_n=[
       np.repeat(np.arange(1, count + 1, dtype=np.int32), [len(part.id_n) for part in group])
@@ -95,7 +95,7 @@ def encode(
   )
 
 
-def _right(question: Question, answer: Answer) -> int:
+def right(question: Question, answer: Answer) -> int:
   """Returns the number of the right choice."""
   choices, said = question.choices, question.right
   names = dict(

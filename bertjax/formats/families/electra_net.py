@@ -75,20 +75,13 @@ FAMILY = Family(
   recipe='bert',
   model_type='electra',
   base='electra',
-  classes={
-    'ElectraForMaskedLM': 'word',
-    'ElectraModel': '',
-    **bert.tuned_classes('Electra'),
-  },
+  classes={'ElectraForMaskedLM': 'word', 'ElectraModel': '', **bert.tuned_classes('Electra')},
   layout=layout,
   fields=electra.FIELDS,
   fixed=electra.FIXED,
   # The summary is what ElectraForMultipleChoice reads.
   theirs=dict(
-    bert.THEIRS,
-    summary_type=('first',),
-    summary_use_proj=(True,),
-    summary_activation=('gelu',),
+    bert.THEIRS, summary_type=('first',), summary_use_proj=(True,), summary_activation=('gelu',)
   ),
   write=write,
   read=lambda given: dict(pooler_dropout=True),

@@ -32,11 +32,7 @@ FAMILY = Family(
   recipe='roberta',
   model_type='roberta',
   base='roberta',
-  classes={
-    'RobertaForMaskedLM': 'word',
-    'RobertaModel': 'pooled',
-    **bert.tuned_classes('Roberta'),
-  },
+  classes={'RobertaForMaskedLM': 'word', 'RobertaModel': 'pooled', **bert.tuned_classes('Roberta')},
   layout=layout,
   fields=FIELDS,
   fixed=bert.plain('position_offset'),

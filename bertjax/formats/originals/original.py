@@ -50,11 +50,7 @@ class Part(NamedTuple):
 
 class Cut(Lazy):
   """A state with some tensors cut along their first axis: NAME becomes NAME[0], NAME[1], ...
-
-  Args:
-    state: name -> tensor; has perhaps `shape(name)`.
-    bounds: name -> where its pieces begin, and the end.
-  """
+  `bounds` says where the pieces of a name begin, and the end."""
 
   def __init__(self, state: Mapping[str, Any], bounds: Mapping[str, Sequence[int]]):
     pieces: dict[str, Any] = {name: (name, slice(None)) for name in state if name not in bounds}

@@ -105,11 +105,7 @@ def _newest(directory: pathlib.Path) -> pathlib.Path | None:
 
 
 class Checkpoint(Lazy):
-  """The tensors of a checkpoint, each read when it is asked for.
-
-  Raises:
-    UserError: it cannot be read: it is cut off, a file is missing, or it is none.
-  """
+  """The tensors of a checkpoint, each read when asked for. UserError: it cannot be read."""
 
   def __init__(self, prefix: pathlib.Path):
     import tensorflow as tf

@@ -171,10 +171,7 @@ QKV = ('query', 'key', 'value')
 
 
 def _plain() -> tuple[Row, ...]:
-  return (
-    Row('word', f'{WORDS}.0.weight', 'V,D->VD'),
-    Row('head/bias', f'{HEAD}.0.bias', 'V->V'),
-  )
+  return (Row('word', f'{WORDS}.0.weight', 'V,D->VD'), Row('head/bias', f'{HEAD}.0.bias', 'V->V'))
 
 
 def _adaptive(model: Any) -> tuple[Row, ...]:

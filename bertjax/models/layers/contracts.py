@@ -116,6 +116,12 @@ class LabelModel(Model):
   """Scores the labels of examples and of tokens: the model of the objectives of fine-tuning."""
 
   @property
+  def batch_statistics(self) -> bool:
+    """True if in training the rows of a batch know of each other: it may be cut into no
+    microbatches."""
+    return False
+
+  @property
   def output_heads(self) -> tuple[Head, ...]:
     """The heads that its fields ask for; see `heads.declared`."""
     return declared(self)
@@ -125,7 +131,8 @@ class LabelModel(Model):
   ) -> dict[str, Any]:
     """Runs the model. Returns dict with label_BGC and token_label_BTC, logits by label, {} where it
     has none; answers, what `answers.AnswerHead` gives, where it has one; last_BTD; hidden_LBTD, and
-    embedded_BTD, what enters the first layer, if asked.
+    embedded_BTD, what enters the first layer, if asked; penalties, see `StreamModel`, and updates,
+    see `types.Out`, where it has some.
 
     Args:
       batch: see types.py.

@@ -21,12 +21,21 @@ PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down
 Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
+def turns(layers: int) -> int:
+  """Returns the layers that the compiler sees one after the other, out of so many of a scan: all of
+  them on a GPU. There a loop copies what each layer keeps for the backward pass into an array of
+  all layers that was filled with zeros before, a fifth of the bytes of BERT's step
+  (docs/gpu.md); elsewhere a layer that is compiled once is worth more."""
+  return layers if jax.default_backend() == 'gpu' else 1
+
+
 def scanned(block: type[Block], layers: int, remat: str) -> Any:
   """Returns the class of a stack of blocks: one scan over (x, what all get, noise, memory, number
   of the layer), whose derivative keeps what `remat` says. Memories have their layers on axis 1,
   outputs and parameters on axis 0."""
   return nn.scan(
-    remat_lib.module(block, remat),
+    remat_lib.module(block, remat, turns(layers) == 1),
+    unroll=turns(layers),
     variable_axes={'params': 0},
     split_rngs={'params': True},
     in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
@@ -88,6 +97,7 @@ class Encoder(nn.Module):
   def _in_turn(self, x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None):
     """A scan over the periods of the pattern, behind the layers that come before the first one."""
     lead, period = pattern(self.kinds, int(self.normed_stream))
+    loop = turns(self.layers) == 1
     first = Block(**self.layer, enters=self.normed_stream, parent=None)
     later = Block(**self.layer, parent=None)
     init = lambda key: self._init(later, key, x_BTD, contexts[0])
@@ -95,7 +105,7 @@ class Encoder(nn.Module):
 
     def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
-      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat)(params, x_BTD)
+      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat, loop)(params, x_BTD)
       return x_BTD, h_BTD
 
     def one_period(x_BTD: Array, inputs):
@@ -114,7 +124,8 @@ class Encoder(nn.Module):
     if lead == self.layers:  # a scan of no periods would still be traced
       return x_BTD, (jnp.concatenate(outputs) if self.layer['hidden'] else None)
     rest = jax.tree.map(lambda leaf: leaf[lead:].reshape(-1, period, *leaf.shape[1:]), stack)
-    x_BTD, hidden = jax.lax.scan(one_period, x_BTD, (rest, jnp.arange(lead, self.layers, period)))
+    numbers = jnp.arange(lead, self.layers, period)
+    x_BTD, hidden = jax.lax.scan(one_period, x_BTD, (rest, numbers), unroll=turns(len(numbers)))
     if not self.layer['hidden']:
       return x_BTD, None
     return x_BTD, jnp.concatenate([*outputs, _in_order(hidden, x_BTD)])
@@ -124,9 +135,8 @@ class Encoder(nn.Module):
     its transpose adds up the gradients of the visits, and no layer has a copy."""
     layer = Block(**self.layer, parent=None)
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
-    apply = remat_lib.function(
-      lambda params, *args: layer.apply({'params': params}, *args), self.remat
-    )
+    run = lambda params, *args: layer.apply({'params': params}, *args)
+    apply = remat_lib.function(run, self.remat, turns(self.layers) == 1)
     group_L, outputs = layer_groups(self.layers, self.groups), []
     for group in range(self.groups):
       inner = blocks[group * self.inner_groups :][: self.inner_groups]
@@ -140,7 +150,7 @@ class Encoder(nn.Module):
           hidden.append(h_BTD)
         return x_BTD, hidden
 
-      x_BTD, hidden = jax.lax.scan(visit, x_BTD, (first, each))
+      x_BTD, hidden = jax.lax.scan(visit, x_BTD, (first, each), unroll=turns(len(first)))
       if self.layer['hidden']:
         outputs.append(_in_order(hidden, x_BTD))
     return x_BTD, (jnp.concatenate(outputs) if outputs else None)

@@ -26,18 +26,19 @@ def keep(x: Array, mark: Mark) -> Array:
   return checkpoint_name(x, mark)
 
 
-def function(run: Callable[..., Any], remat: str) -> Callable[..., Any]:
-  """Returns a function whose derivative keeps what the policy says; it is the body of a scan."""
+def function(run: Callable[..., Any], remat: str, loop: bool) -> Callable[..., Any]:
+  """Returns a function whose derivative keeps what the policy says. As the body of a loop, forward
+  and backward are apart; elsewhere the compiler is kept from merging what is computed again."""
   if remat == 'none':
     return run
-  return jax.checkpoint(run, prevent_cse=False, policy=_policy(remat))
+  return jax.checkpoint(run, prevent_cse=not loop, policy=_policy(remat))
 
 
-def module(layer: type[nn.Module], remat: str) -> type[nn.Module]:
-  """Returns a module for `nn.scan` whose derivative keeps what the policy says."""
+def module(layer: type[nn.Module], remat: str, loop: bool) -> type[nn.Module]:
+  """Returns a module whose derivative keeps what the policy says, see `function`."""
   if remat == 'none':
     return layer
-  return nn.remat(layer, prevent_cse=False, policy=_policy(remat))
+  return nn.remat(layer, prevent_cse=not loop, policy=_policy(remat))
 
 
 def _policy(remat: str) -> Any:

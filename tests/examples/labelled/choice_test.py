@@ -26,7 +26,7 @@ def encode(asked, length=16, **changes):
 @mutation(
   'np.repeat(np.arange(1, count + 1, dtype=np.int32)', 'np.repeat(np.ones(count, dtype=np.int32)'
 )
-@mutation('row[_right(question, options.answer)] = 1', 'row[0] = 1')
+@mutation('right_G[right(question, options.answer)] = 1', 'right_G[0] = 1')
 def test_each_choice_is_a_part_with_the_context():
   found = encode([('xy', 'q', ['a', 'bc'], 1), ('z', '', ['d', 'e'], '0')])
   assert found.id_n[0].tolist() == [1, *b'xy', 2, *b'q a', 2, 1, *b'xy', 2, *b'q bc', 2]

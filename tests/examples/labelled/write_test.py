@@ -32,14 +32,8 @@ def spelled(ids):
   return [chr(i) if i > 3 else int(i) for i in ids]
 
 
-@mutation(
-  'np.append(ids[: length - 1], end)',
-  'np.append(ids, end)[:length]',
-)
-@mutation(
-  'np.append(START, ids[:-1])',
-  'np.append(START, ids[1:])',
-)
+@mutation('np.append(ids[: length - 1], end)', 'np.append(ids, end)[:length]')
+@mutation('np.append(START, ids[:-1])', 'np.append(START, ids[1:])')
 def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   found = encode(RECORDS)
   assert [spelled(ids) for ids in found.id_n] == [

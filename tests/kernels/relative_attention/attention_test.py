@@ -13,7 +13,8 @@ from bertjax.kernels.relative_attention import relative_attention, xla_chunked
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
-mutation('- (plan.tile.queries - 1)\n  distance =', '- plan.tile.queries\n  distance =')
+mutation('(plan.queries - 1 - line)[:, None] + key', '(plan.queries - 2 - line)[:, None] + key')
+mutation("_clear(out['band_NBTR'], line, plan)", 'pass')
 mutation(
   'kept, grow = tile_lib.kept(x, plan, t0, s0),', 'kept, grow = tile_lib.kept(x, plan, t0, s0 + 1),'
 )

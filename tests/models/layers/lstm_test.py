@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax.kernels import sampled_softmax
 from bertjax.kernels.dropout import Noise
@@ -129,8 +130,11 @@ class Original:
 )
 @pytest.mark.parametrize(
   'name',
-  ['char_skip_full', 'char_noskip_full', 'char_skip_cellclip', 'char_skip_sampled',
-   'word_skip_sampled', 'word_skip_full_2towers'],
+  in_tiers(
+    ['char_skip_full', 'char_noskip_full', 'char_skip_cellclip', 'char_skip_sampled',
+     'word_skip_sampled', 'word_skip_full_2towers'],
+    ['char_noskip_full', 'char_skip_cellclip', 'char_skip_sampled', 'word_skip_full_2towers'],
+  ),
 )  # fmt: skip
 def test_a_bilm_is_that_of_bilm_tf(golden, name):
   theirs, config = golden(f'elmo_{name}')
@@ -176,11 +180,11 @@ def random_layer(**fields):
   'new = State(*(jnp.where(real_B[:, None], a, b) for a, b in zip(new, state, strict=True)))',
   'new = State(*new)',
 )
-@pytest.mark.parametrize('backward', [False, True])
+@pytest.mark.parametrize('backward', in_tiers([False, True], [False]))
 def test_segments_padding_and_cuts_change_nothing(backward):
   layer, x_BTI, params = random_layer(projection=4, backward=backward)
   whole, after = layer.apply(params, x_BTI, layer.first(3))
-  for segment in (2, 5, 11):
+  for segment in (2, 5):
     own = layer.clone(segment=segment)
     chex.assert_trees_all_close(own.apply(params, x_BTI, layer.first(3)), (whole, after), rtol=1e-6)
     loss = lambda params, layer: jnp.sum(jnp.square(layer.apply(params, x_BTI, layer.first(3))[0]))

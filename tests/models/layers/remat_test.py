@@ -1,14 +1,18 @@
 """What the policies of the backward pass keep: counted in a derivative, and in a model's memory."""
 
 import cases
+import chex
 import jax
 import jax.numpy as jnp
 import pytest
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.models.layers import remat
+from bertjax.config import command_line
+from bertjax.models.layers import encoder, remat
 from bertjax.objectives import mlm
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import accumulate, with_rows
 from bertjax.types import Context
 
@@ -24,7 +28,8 @@ def test_what_is_computed_again(policy, products):
     return jnp.tanh(remat.keep(jnp.exp(x) @ w, 'attention'))
 
   def loss(x):
-    return jax.lax.scan(lambda x, _: (remat.function(layer, policy)(x), None), x, length=3)[0].sum()
+    apply = remat.function(layer, policy, True)
+    return jax.lax.scan(lambda x, _: (apply(x), None), x, length=3)[0].sum()
 
   text = jax.jit(jax.grad(loss)).lower(jnp.ones((8, 8))).as_text()
   assert text.count('stablehlo.dot_general') == products
@@ -53,3 +58,43 @@ def test_a_model_keeps_less_and_less():
   assert memory[0] > 1.3 * memory[1] > 1.3 * memory[2], memory
   # The scores and what they weigh: attention without a kernel is not marked.
   assert products[1] - products[0] <= 2 < products[2] - products[1], products
+
+
+@pytest.mark.parametrize(
+  'family, policy',
+  [
+    ('bert', 'light'),
+    *(
+      pytest.param(family, policy, marks=pytest.mark.full)
+      for family in ('albert', 'modernbert', 'xlnet')
+      for policy in ('none', 'light')
+    ),
+  ],
+)
+@mutation('unroll=turns(layers),', '', case='bert', file='bertjax/models/layers/encoder.py')
+@mutation(
+  'loop = turns(self.layers) == 1',
+  'loop = True',
+  case='modernbert-light',
+  file='bertjax/models/layers/encoder.py',
+)
+def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
+  """As on a GPU: the same loss and gradients, no array of all layers' outputs, and what is computed
+  again is not merged with what was computed before."""
+  c = own_step.sized(command_line.load(f'configs/{family}.py:test'), 2, 32)
+  c.model.remat = policy
+  batch, objective = with_rows(synthetic_batch(c)), own_step.objective_of(c)
+  ctx = Context(jax.random.key(0), jnp.int32(0), train=True)
+  variables = meta.unbox(objective.init(jax.random.key(0), batch))
+  carry = objective.carry(batch)
+  gradient = lambda v: accumulate(objective, v, carry, batch, ctx, 1)[:2]
+  texts, results = [], []
+  for turns in (lambda layers: 1, lambda layers: layers):
+    monkeypatch.setattr(encoder, 'turns', turns)
+    lowered = jax.jit(lambda v: gradient(v)).lower(variables)
+    texts.append(lowered.as_text())
+    results.append(lowered.compile()(variables))
+  chex.assert_trees_all_close(*results, atol=1e-5, rtol=1e-4)
+  loops = [text.count('stablehlo.while') for text in texts]
+  assert loops[1] < loops[0] or family == 'modernbert'  # whose test size repeats no period
+  assert ('optimization_barrier' in texts[1]) == (policy != 'none')

@@ -104,7 +104,7 @@ def fill_labels(model: Any, given: Any) -> None:
   of classes."""
   task, options = task_of(given)
   known = task.classes(options)
-  for key in ('labels', 'token_labels'):
+  for key in {'labels', 'token_labels'} & set(model):
     labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
     for name, classes in labels:
       if classes != known.get(name, classes):

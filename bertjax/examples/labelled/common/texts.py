@@ -1,4 +1,5 @@
-"""Texts and pairs of texts as rows: [CLS] a [SEP], [CLS] a [SEP] b [SEP].
+"""Texts and pairs of texts as rows: [CLS] a [SEP], [CLS] a [SEP] b [SEP]; of a vocabulary whose
+texts have an end of their own, as words, <eos> a, <eos> a b.
 
 What is too long is cut from the longer of the two, of both alike (google-research/bert,
 run_classifier.py:_truncate_seq_pair).
@@ -26,8 +27,11 @@ def rows(
 ) -> list[Row]:
   """Returns the rows of some texts, or of pairs where `columns` has the seconds too, of at most
   `length` tokens; `separators` is the number of [SEP] between the two: RoBERTa has 2."""
-  cls_n, sep_n = ([number] for number in special(vocabulary, ('cls', 'sep')))
-  around = 2 if len(columns) == 1 else 2 + separators
+  if 'eos' in vocabulary.special:
+    cls_n, sep_n = special(vocabulary, ['eos']), []
+  else:
+    cls_n, sep_n = ([number] for number in special(vocabulary, ['cls', 'sep']))
+  around = len(cls_n) + len(sep_n) * (1 if len(columns) == 1 else 1 + separators)
   if length <= around + len(columns) - 1:
     raise UserError(f'config.length={length} leaves no room for texts: {around} tokens are special')
   encoded = [_encoded(texts, vocabulary) for texts in columns]

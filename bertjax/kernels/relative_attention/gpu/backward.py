@@ -2,13 +2,14 @@
 
 Three kernels, none with an atomic addition, so that a gradient is the same to the bit each time:
 
-  queries    a block of queries walks over its keys: dq, dw, dsegment
+  queries    a block of queries walks over its keys: dq, dband, dsegment
   keys       a block of keys walks over its queries: dk, dv
-  diagonals  the tiles on one diagonal meet the same rows of the tables: dr, dbias of each row of
+  diagonals  the tiles on one diagonal meet the same rows of the bias table: dbias of each row of
              the batch and diagonal, which are then added up outside
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +26,11 @@ Array = jax.Array
 
 
 def _slopes(
-  x: Refs, out: Refs, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, s0: Array
+  x: Refs, plan: Plan, q: Array, k: Array, t0: Array, s0: Array
 ) -> tuple[Array, Array, Array]:
   """Returns a tile's probabilities after dropout, the slopes of its scores, and its rows of dy."""
   line = t0 + jnp.arange(plan.tile.queries)
-  score = tile_lib.scores(x, out.get('buffer_BNXQK'), plan, q, w, k, t0, s0) * LOG2E
+  score = tile_lib.scores(x, plan, q, k, t0, s0) * LOG2E
   lse = triton.load(x['lse_BNT'].at[line], mask=line < plan.queries, other=0)
   prob = jnp.where(tile_lib.seen(x, plan, t0, s0), jnp.exp2(score - lse[:, None]), 0.0)
   dy = tile_lib.take(x['dy_BTNH'], line, plan.queries, plan)
@@ -44,20 +45,21 @@ def _slopes(
 
 
 def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
-  i = pl.program_id(0)
-  t0 = i * plan.tile.queries
-  line, q, w = tile_lib.queries(x, plan, t0)
+  t0 = pl.program_id(0) * plan.tile.queries
+  line, q = tile_lib.queries(x, plan, t0)
+  if 'band_NBTR' in x:
+    _clear(out['band_NBTR'], line, plan)
 
   def step(visit: Array, carry: Refs) -> Refs:
     s0 = x['list_BXJ'][visit] * plan.tile.keys
     k = tile_lib.keys(x['k_BSNH'], plan, s0)
-    _, slope, _ = _slopes(x, out, plan, q, w, k, t0, s0)
+    _, slope, _ = _slopes(x, plan, q, k, t0, s0)
     add = {'q': tile_lib.dot(slope.astype(k.dtype), k, (1, 0))}
-    if w is not None:
-      add['w'] = jnp.zeros_like(carry['w'])
-      for n, part in enumerate(tile_lib.unshifted(out['buffer_BNXQK'], plan, slope, t0, s0)):
-        r = tile_lib.piece(x, plan, n, t0, s0)
-        add['w'] += tile_lib.dot(part.astype(r.dtype), r, (1, 0))
+    if 'band_NBTR' in x:
+      key = s0 + jnp.arange(plan.tile.keys)
+      at = tile_lib.shifted(out['band_NBTR'], plan, line, key)
+      inside = (line < plan.queries)[:, None] & (key < plan.keys)[None]
+      triton.store(at, slope.astype(k.dtype), mask=inside)
     if 'segment_BNT2' in x:
       other = tile_lib.differ(x, plan, t0, s0)
       add['other'] = jnp.sum(jnp.where(other, slope, 0.0), axis=1)
@@ -65,18 +67,28 @@ def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
     return {name: carry[name] + add[name] for name in carry}
 
   carry = {'q': jnp.zeros((plan.tile.queries, plan.padded), jnp.float32)}
-  if w is not None:
-    carry['w'] = jnp.zeros_like(carry['q'])
   if 'segment_BNT2' in x:
     carry['other'] = carry['same'] = jnp.zeros((plan.tile.queries,), jnp.float32)
   carry = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
-  for name in ('q', 'w'):
-    if name in carry:
-      tile_lib.put(out[f'{name}_BTNH'], t0, carry[name], plan.queries, plan)
+  tile_lib.put(out['q_BTNH'], t0, carry['q'], plan.queries, plan)
   if 'segment_BNT2' in x:
     for which, name in enumerate(('same', 'other')):
       at = out['segment_BNT2'].at[line, which]
       triton.store(at, carry[name], mask=line < plan.queries)
+
+
+def _clear(ref: Any, line: Array, plan: Plan) -> None:
+  """Writes zeros into lines of a band: what no tile visits has no slope."""
+  width, count = ref.shape[-1], plan.tile.keys
+
+  def step(n: Array, _: None) -> None:
+    column = (n * count + jnp.arange(count))[None]
+    inside = (line < plan.queries)[:, None] & (column < width)
+    zeros = jnp.zeros(inside.shape, ref.dtype)
+    triton.store(ref.at[line[:, None], column], zeros, mask=inside)
+
+  jax.lax.fori_loop(0, pl.cdiv(width, count), step, None)
+  tile_lib.barrier(plan)
 
 
 def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
@@ -85,8 +97,8 @@ def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
 
   def step(visit: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
     t0 = x['list_BXI'][visit] * plan.tile.queries
-    _, q, w = tile_lib.queries(x, plan, t0)
-    prob, slope, dy = _slopes(x, out, plan, q, w, k, t0, s0)
+    _, q = tile_lib.queries(x, plan, t0)
+    prob, slope, dy = _slopes(x, plan, q, k, t0, s0)
     dk = tile_lib.dot(slope.astype(q.dtype), q, (0, 0))
     dv = tile_lib.dot(prob.astype(dy.dtype), dy, (0, 0))
     return carry[0] + dk, carry[1] + dv
@@ -100,56 +112,42 @@ def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
 def _diagonals(x: Refs, out: Refs, *, plan: Plan) -> None:
   ahead = pl.program_id(0) - (pl.cdiv(plan.queries, plan.tile.queries) - 1)  # j - i
 
-  def step(visit: Array, carry: list[list[Array]]) -> list[list[Array]]:
+  def step(visit: Array, carry: list[Array]) -> list[Array]:
     i = x['list_BXI'][visit]
     t0, s0 = i * plan.tile.queries, (i + ahead) * plan.tile.keys
-    _, q, w = tile_lib.queries(x, plan, t0)
+    _, q = tile_lib.queries(x, plan, t0)
     k = tile_lib.keys(x['k_BSNH'], plan, s0)
-    _, slope, _ = _slopes(x, out, plan, q, w, k, t0, s0)
-    sums = [list(pieces) for pieces in carry]
-    for n, part in enumerate(tile_lib.unshifted(out['buffer_BNXQK'], plan, slope, t0, s0)):
-      if w is not None:
-        sums[0][n] += tile_lib.dot(part.astype(w.dtype), w, (0, 0))
-      if 'bias_NR' in x:
-        sums[-1][n] += jnp.sum(part, axis=0)
-    return sums
+    _, slope, _ = _slopes(x, plan, q, k, t0, s0)
+    parts = tile_lib.unshifted(out['buffer_BNXQK'], plan, slope, t0, s0)
+    return [sums + jnp.sum(part, axis=0) for sums, part in zip(carry, parts, strict=True)]
 
-  carry = []
-  if 'r_RNH' in x:
-    carry.append([jnp.zeros((plan.tile.keys, plan.padded), jnp.float32)] * plan.pieces)
-  if 'bias_NR' in x:
-    carry.append([jnp.zeros((plan.tile.keys,), jnp.float32)] * plan.pieces)
+  carry = [jnp.zeros((plan.tile.keys,), jnp.float32)] * plan.pieces
   carry = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
-  for n in range(plan.pieces):
-    first = n * plan.tile.keys
-    if 'r_RNH' in x:
-      tile_lib.put(out['r_BXNRH'], first, carry[0][n], plan.pieces * plan.tile.keys, plan)
-    if 'bias_NR' in x:
-      out['bias_BXNR'][pl.ds(first, plan.tile.keys)] = carry[-1][n]
+  for n, sums in enumerate(carry):
+    out['bias_BXNR'][pl.ds(n * plan.tile.keys, plan.tile.keys)] = sums
 
 
 def by_row(part_BXNR: Array, plan: Plan, direction_B: Array | None) -> Array:
-  """Sums over the batch and the diagonals, [R, N, ...], of [B, X, N, 2 block, ...]. Entry c of
-  diagonal X is for s - t = X block + c - (blocks of queries * block - 1), s and t counted from the
-  first ones."""
+  """Sums over the batch and the diagonals, [R, N], of [B, X, N, 2 block]. Entry c of diagonal X is
+  for s - t = X block + c - (blocks of queries * block - 1), s and t counted from the first ones."""
   block, memory = plan.tile.keys, plan.keys - plan.queries
   last = pl.cdiv(plan.queries, block) * block - 1
 
   def along(total_XNR: Array) -> Array:
-    """Neighbouring diagonals overlap by half: [X block + block, N, ...] by s - t."""
-    x = jnp.moveaxis(total_XNR, 2, 1)  # [X, 2 block, N, ...]
-    flat = lambda x: x.reshape(-1, *x.shape[2:])
-    pad = lambda x, *ends: jnp.pad(x, [ends] + [(0, 0)] * (x.ndim - 1))
+    """Neighbouring diagonals overlap by half: [X block + block, N] by s - t."""
+    x = jnp.moveaxis(total_XNR, 2, 1)  # [X, 2 block, N]
+    flat = lambda x: x.reshape(-1, x.shape[-1])
+    pad = lambda x, *ends: jnp.pad(x, [ends, (0, 0)])
     return pad(flat(x[:, :block]), 0, block) + pad(flat(x[:, block:]), block, 0)
 
   def cut(x: Array, start: int) -> Array:
-    pads = [(-start, start + plan.rows - x.shape[0], 0)] + [(0, 0, 0)] * (x.ndim - 1)
+    pads = [(-start, start + plan.rows - x.shape[0], 0), (0, 0, 0)]
     return jax.lax.pad(x, jnp.float32(0), pads)
 
   far = plan.rules.far
   if direction_B is None:
     return cut(along(jnp.sum(part_BXNR, axis=0)), memory - far + last)
-  back_B = (direction_B < 0).reshape(-1, *[1] * (part_BXNR.ndim - 1))
+  back_B = (direction_B < 0)[:, None, None, None]
   ahead = along(jnp.sum(jnp.where(back_B, 0.0, part_BXNR), axis=0))
   back = along(jnp.sum(jnp.where(back_B, part_BXNR, 0.0), axis=0))[::-1]
   start = back.shape[0] - 1 - (far + memory + last)
@@ -175,41 +173,27 @@ def backward(
   seen = lambda plan: layout.seen(vectors, rules, plan.tile.queries, plan.tile.keys)
   like = lambda *names: {n: jax.ShapeDtypeStruct(x[n].shape, x[n].dtype) for n in names if n in x}
 
-  def run(kernel, plan, name, seen_BXY, out, buffer):
+  def run(kernel, plan, name, seen_BXY, out, buffer=False):
     count_BX, order_BXY = block_sparsity.visits(seen_BXY)
     operands = x | {name: order_BXY, 'count_BX': count_BX}
     return tile_lib.call(kernel, plan, seen_BXY.shape[1], operands, out, buffer)
 
-  table, mine = 'r_RNH' in x, plan('queries')
-  out = like('q_BTNH', 'w_BTNH', 'segment_BNT2')
-  grads = run(_queries, mine, 'list_BXJ', seen(mine), out, table)
+  mine = plan('queries')
+  out = like('q_BTNH', 'band_NBTR', 'segment_BNT2')
+  grads = run(_queries, mine, 'list_BXJ', seen(mine), out)
   mine = plan('keys')
   seen_BJI = jnp.swapaxes(seen(mine), 1, 2)
-  grads |= run(_keys, mine, 'list_BXI', seen_BJI, like('k_BSNH', 'v_BSNH'), table)
-  if mine.rows:
+  grads |= run(_keys, mine, 'list_BXI', seen_BJI, like('k_BSNH', 'v_BSNH'))
+  if folded.bias_NR is not None:
     mine = plan('diagonals')
     assert mine.tile.queries == mine.tile.keys, 'diagonals are of squares'
     seen_BXI = diagonals(seen(mine))
-    out = _windows(folded, mine, seen_BXI.shape[1])
+    batch, _, heads, _ = folded.q_BTNH.shape
+    shape = (batch, seen_BXI.shape[1], heads, mine.pieces * mine.tile.keys)
+    out = dict(bias_BXNR=jax.ShapeDtypeStruct(shape, jnp.float32))
     parts = run(_diagonals, mine, 'list_BXI', seen_BXI, out, True)
-    if folded.r_RNH is not None:
-      dr_RNH = by_row(parts['r_BXNRH'], mine, vectors.direction_B)
-      grads['r_RNH'] = dr_RNH.astype(folded.r_RNH.dtype)
-    if folded.bias_NR is not None:
-      grads['bias_NR'] = by_row(parts['bias_BXNR'], mine, vectors.direction_B).T
+    grads['bias_NR'] = by_row(parts['bias_BXNR'], mine, vectors.direction_B).T
   return folded._replace(**{name: grads.get(name) for name in folded._fields})
-
-
-def _windows(folded: layout.Folded, plan: Plan, programs: int) -> Refs:
-  """The outputs of the diagonals: sums over the rows of the tables that each of them meets."""
-  batch, _, heads, size = folded.q_BTNH.shape
-  shape = (batch, programs, heads, plan.pieces * plan.tile.keys)
-  out = {}
-  if folded.r_RNH is not None:
-    out['r_BXNRH'] = jax.ShapeDtypeStruct((*shape, size), jnp.float32)
-  if folded.bias_NR is not None:
-    out['bias_BXNR'] = jax.ShapeDtypeStruct(shape, jnp.float32)
-  return out
 
 
 def diagonals(seen_BIJ: Array) -> Array:

@@ -30,38 +30,39 @@ INTERPRET = False  # tests run the kernels without a GPU
 
 def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
   t0 = pl.program_id(0) * plan.tile.queries
-  line, q, w = tile_lib.queries(x, plan, t0)
+  line, q = tile_lib.queries(x, plan, t0)
 
   def step(visit: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
     y, most, total = carry
     s0 = x['list_BXJ'][visit] * plan.tile.keys
     k = tile_lib.keys(x['k_BSNH'], plan, s0)
-    score = tile_lib.scores(x, out.get('buffer_BNXQK'), plan, q, w, k, t0, s0)
+    score = tile_lib.scores(x, plan, q, k, t0, s0)
     seen = tile_lib.seen(x, plan, t0, s0)
     score = jnp.where(seen, score * LOG2E, LEAST)
     new = jnp.maximum(most, jnp.max(score, axis=1))
-    prob = jnp.where(seen, jnp.exp2(score - new[:, None]), 0.0)
+    prob = jnp.exp2(score - new[:, None])  # 0 where nothing is seen: `new` is far above LEAST
     fade = jnp.exp2(most - new)
     total = total * fade + jnp.sum(prob, axis=1)
     if plan.rules.rate:
-      prob = jnp.where(tile_lib.kept(x, plan, t0, s0), prob / (1.0 - plan.rules.rate), 0.0)
+      prob = jnp.where(tile_lib.kept(x, plan, t0, s0), prob, 0.0)
     v = tile_lib.keys(x['v_BSNH'], plan, s0)
     return y * fade[:, None] + tile_lib.dot(prob.astype(v.dtype), v, (1, 0)), new, total
 
   carry = (
     jnp.zeros((plan.tile.queries, plan.padded), jnp.float32),
-    jnp.full((plan.tile.queries,), LEAST, jnp.float32),
+    jnp.full((plan.tile.queries,), LEAST / 2, jnp.float32),
     jnp.zeros((plan.tile.queries,), jnp.float32),
   )
   y, most, total = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
   safe = jnp.where(total > 0, total, 1.0)
-  tile_lib.put(out['y_BTNH'], t0, y / safe[:, None], plan.queries, plan)
+  y = y / (safe * (1.0 - plan.rules.rate))[:, None]
+  tile_lib.put(out['y_BTNH'], t0, y, plan.queries, plan)
   triton.store(out['lse_BNT'].at[line], most + jnp.log2(safe), mask=line < plan.queries)
 
 
 def tiles(folded: layout.Folded) -> Mapping[str, Tile]:
   """Returns the tile of each kernel."""
-  call = Call.of(folded.q_BTNH, folded.k_BSNH, folded.r_RNH)
+  call = Call.of(folded.q_BTNH, folded.k_BSNH, folded.band_NBTR is not None)
   return choose('gpu', jax.devices()[0].device_kind, call)
 
 
@@ -78,7 +79,7 @@ def forward(
     'y_BTNH': jax.ShapeDtypeStruct(folded.q_BTNH.shape, folded.v_BSNH.dtype),
     'lse_BNT': jax.ShapeDtypeStruct((batch, heads, queries), jnp.float32),
   }
-  out = tile_lib.call(_kernel, plan, seen_BIJ.shape[1], x, out, 'r_RNH' in x)
+  out = tile_lib.call(_kernel, plan, seen_BIJ.shape[1], x, out)
   return out['y_BTNH'], out['lse_BNT']
 
 

@@ -1,7 +1,10 @@
 """Operands of the GPU kernels: linear parts folded away, masks as vectors, blocks to visit.
 
-Biases of the query and segment products are plain JAX outside of the kernels: autodiff gives
-their gradients, and a kernel's core has at most seven arrays to differentiate."""
+Biases of the query, segment products and the products with the table of positions are plain JAX
+outside of the kernels: autodiff gives their gradients, and a kernel's core has at most six arrays
+to differentiate. The products with positions are one large product, the band, T + S columns wide
+for each query; a kernel reads its row t from one column further left than row t - 1, which is the
+shift. It takes T (T + S) numbers of memory a row and head."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -10,23 +13,24 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels.relative_attention import block_sparsity
+from bertjax.kernels.relative_attention import block_sparsity, distance_tables
 from bertjax.kernels.relative_attention.operands import Mask, Operands, Relative
 
 Array = jax.Array
 
 
 class Folded(NamedTuple):
-  """The operands that have gradients: `score = q . k + w . r[row] + bias[row] + segment[0 or 1]`.
+  """The operands that have gradients: `score = q . k + band[t, column] + bias[row] + segment[0 or
+  1]`.
 
-  q and w hold (q + u) * scale and (q + w) * scale, in the dtype of q as are k, v and r; segment
-  holds (q + z) . embedding * scale in float32, for the same segment and for another one."""
+  q holds (q + u) * scale in the dtype of q, as are k, v and band. The band's column of a pair is
+  T - 1 - t + s (`_band`). Segment holds (q + z) . embedding * scale in float32, for the same
+  segment and for another one."""
 
   q_BTNH: Array
   k_BSNH: Array
   v_BSNH: Array
-  w_BTNH: Array | None = None
-  r_RNH: Array | None = None
+  band_NBTR: Array | None = None
   bias_NR: Array | None = None
   segment_BNT2: Array | None = None
 
@@ -69,10 +73,11 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
   def biased(bias_NH: Array | None) -> Array:
     return (q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(dtype)) * scale
 
-  r_RNH, segment = relative.r_RNH, relative.segment
+  segment = relative.segment
   folded = Folded(biased(relative.u_NH), x.k_BSNH, x.v_BSNH, bias_NR=relative.bias_NR)
-  if r_RNH is not None:
-    folded = folded._replace(w_BTNH=biased(relative.w_NH), r_RNH=r_RNH.astype(dtype))
+  if relative.r_RNH is not None:
+    band_NBTR = _band(biased(relative.w_NH), relative.r_RNH, relative, x.k_BSNH.shape[1])
+    folded = folded._replace(band_NBTR=band_NBTR)
 
   def whole(x: Any) -> Any:
     return None if x is None else jnp.asarray(x).astype(jnp.int32)
@@ -90,7 +95,7 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
     vectors = vectors._replace(
       segment_q_BT=whole(segment.segment_q_BT), segment_k_BS=whole(segment.segment_k_BS)
     )
-  if relative.direction_B is not None and relative.rows:
+  if relative.direction_B is not None and relative.bias_NR is not None:
     vectors = vectors._replace(direction_B=whole(relative.direction_B))
   if dropout is not None:
     words = dropout_lib.row_words(dropout.noise, dropout.site)
@@ -100,6 +105,14 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
     vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=head_N)
   rate = 0.0 if dropout is None else dropout.rate
   return folded, vectors, Rules(mask.window, mask.see_self, relative.far, x.nearest, rate)
+
+
+def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, keys: int) -> Array:
+  """Products of each query with the rows of r for the distances S - 1 .. -T, [N, B, T, R]."""
+  width = -(-(w_BTNH.shape[1] + keys) // 16) * 16  # rows of a product that cuBLAS stores in whole
+  r_RNH = r_RNH.astype(w_BTNH.dtype)
+  r = distance_tables.span(r_RNH, relative.far, keys - 1, width, relative.direction_B)
+  return jnp.einsum('BTNH,RNH->NBTR' if r.ndim == 3 else 'BTNH,BRNH->NBTR', w_BTNH, r)
 
 
 def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:

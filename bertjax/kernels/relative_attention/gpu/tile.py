@@ -1,9 +1,9 @@
 """One tile of the attention in a Triton program: its loads, scores, mask, and the shift.
 
-Triton has neither a roll nor a gather of registers. The product of a tile's queries with the rows
-of r that it meets, [block_q, block_q + block_k], goes through a buffer of the program in global
-memory, in reach of the caches, where each line is written one place further than the line below it.
-It is made in pieces of block_k rows.
+The products with positions come as a band (`layout.Folded`) whose rows are read at shifted
+addresses. Triton has neither a roll nor a gather of registers: where slopes are summed along
+diagonals, for the gradient of a bias table, a tile goes through a buffer of the program in global
+memory, in reach of the caches, and is read back shifted, in pieces of block_k columns.
 
 Operands are dictionaries by name; the letters of a name say which axes its array has, and a
 program sees one row of the batch (B) and one head (N) of it.
@@ -32,7 +32,7 @@ LEAST = -1e30  # below every score; finite, so that differences of two of them a
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Sizes of the operands, and the tile; `rows` is R, 0 without a table."""
+  """Sizes of the operands, and the tile; `rows` is R of the bias table, 0 without one."""
 
   queries: int
   keys: int
@@ -57,7 +57,6 @@ def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
   """Returns the plan of a kernel."""
   _, queries, _, size = folded.q_BTNH.shape
   rows = 0 if folded.bias_NR is None else folded.bias_NR.shape[1]
-  rows = rows if folded.r_RNH is None else folded.r_RNH.shape[0]
   return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret)
 
 
@@ -130,11 +129,10 @@ def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
   return triton.load(ref.at[index, column], mask=inside, other=0)
 
 
-def queries(x: Refs, plan: Plan, t0: Array | int) -> tuple[Array, Array, Array | None]:
-  """Returns the lines of a block of queries, and their q and, with a table of positions, w."""
+def queries(x: Refs, plan: Plan, t0: Array | int) -> tuple[Array, Array]:
+  """Returns the lines of a block of queries, and their q."""
   line = t0 + jnp.arange(plan.tile.queries)
-  read = lambda name: take(x[name], line, plan.queries, plan)
-  return line, read('q_BTNH'), read('w_BTNH') if 'w_BTNH' in x else None
+  return line, take(x['q_BTNH'], line, plan.queries, plan)
 
 
 def keys(ref: Any, plan: Plan, s0: Array | int) -> Array:
@@ -161,7 +159,8 @@ def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
   mine = lambda name: vector(x[f'{name}_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
   theirs = lambda name: vector(x[f'{name}_k_BS'], s0, plan.tile.keys, plan.keys)[None]
   distance = _distance(plan, t0, s0)
-  out = (mine('example') == theirs('example')) & (mine('example') > 0)
+  example = mine('example')
+  out = jnp.where(example > 0, example, -1) == theirs('example')
   if 'order_q_BT' in x:
     ahead = mine('order') > theirs('order')
     if rules.see_self:
@@ -193,16 +192,6 @@ def _row(x: Refs, plan: Plan, distance: Array) -> Array:
   return plan.rules.far - distance
 
 
-def piece(x: Refs, plan: Plan, k: int, t0: Array, s0: Array) -> Array:
-  """The k-th piece of the rows of r that a tile meets, [block_k, H].
-
-  Its c-th row is for s - t = k block_k + c - (block_q - 1), counted within the tile.
-  """
-  ahead = k * plan.tile.keys + jnp.arange(plan.tile.keys) - (plan.tile.queries - 1)
-  distance = plan.keys - plan.queries + t0 - s0 - ahead
-  return take(x['r_RNH'], _row(x, plan, distance), plan.rows, plan)
-
-
 def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Array, Array]:
   """Returns the key's index of each entry of a tile's k-th piece, and True if it is inside. Row c
   of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k]."""
@@ -215,20 +204,14 @@ def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Arr
   return jnp.where(inside, s, outside) if plan.interpret else s, inside
 
 
-def shifted(x: Refs, buffer: Any, plan: Plan, w: Array, t0: Array, s0: Array) -> Array:
-  """w . r[row] for the pairs of a tile, float32 [block_q, block_k]."""
-  line = jnp.arange(plan.tile.queries)[:, None]
-  barrier(plan)  # all have read what the buffer held
-  for k in range(plan.pieces):
-    product = dot(w, piece(x, plan, k, t0, s0), (1, 1))
-    at, inside = _skewed(plan, k, t0, s0, plan.tile.keys)
-    triton.store(buffer.at[line, at], product, mask=inside)
-  barrier(plan)
-  return triton.load(buffer.at[line, jnp.arange(plan.tile.keys)[None]])
+def shifted(ref: Any, plan: Plan, line: Array, key: Array) -> Any:
+  """Returns the entries of a band for lines of queries and keys, [block_q, block_k]."""
+  return ref.at[line[:, None], (plan.queries - 1 - line)[:, None] + key[None]]
 
 
 def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> Iterator[Array]:
-  """The transpose of `shifted`: for each piece a tile's slopes by row, [block_q, block_k]."""
+  """Yields, for each piece of the table's rows that a tile meets, its slopes by row, [block_q,
+  block_k]. The c-th row of piece k is for s - t = k block_k + c - (block_q - 1) within the tile."""
   line = jnp.arange(plan.tile.queries)[:, None]
   barrier(plan)
   triton.store(buffer.at[line, jnp.arange(plan.tile.keys)[None]], slope)
@@ -238,13 +221,14 @@ def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> It
     yield triton.load(buffer.at[line, at], mask=inside, other=0)
 
 
-def scores(
-  x: Refs, buffer: Any, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, s0: Array
-) -> Array:
+def scores(x: Refs, plan: Plan, q: Array, k: Array, t0: Array, s0: Array) -> Array:
   """float32 [block_q, block_k], before the mask."""
   out = dot(q, k, (1, 1))
-  if w is not None:
-    out = out + shifted(x, buffer, plan, w, t0, s0)
+  if 'band_NBTR' in x:
+    # Nobody sees what is outside, so anything will do there.
+    line = jnp.minimum(t0 + jnp.arange(plan.tile.queries), plan.queries - 1)
+    key = jnp.minimum(s0 + jnp.arange(plan.tile.keys), plan.keys - 1)
+    out = out + triton.load(shifted(x['band_NBTR'], plan, line, key)).astype(jnp.float32)
   if 'bias_NR' in x:
     row = _row(x, plan, _distance(plan, t0, s0))
     inside = (row >= 0) & (row < plan.rows)

@@ -60,9 +60,8 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
     device = jax.devices()[0]
     kind = device.device_kind if device.platform == 'tpu' else 'TPU v5 lite'
   strided = kind not in _NO_STRIDED_ROTATION
-  block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, x.relative and x.relative.r_RNH))[
-    'both'
-  ].keys
+  position = x.relative is not None and x.relative.r_RNH is not None
+  block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, position))['both'].keys
   _check_takes(x, block, kind)
   shape, floats, integers = layout.pack(x, block)
   y_BTD: Any = _core(shape, strided, interpret, floats, integers)

@@ -41,10 +41,10 @@ class Call(NamedTuple):
   length: int
 
   @classmethod
-  def of(cls, q_BTNH: jax.Array, k_BSNH: jax.Array, r_RNH: jax.Array | None) -> 'Call':
+  def of(cls, q_BTNH: jax.Array, k_BSNH: jax.Array, position: bool) -> 'Call':
     """Returns the key of these operands."""
     length = max(q_BTNH.shape[1], k_BSNH.shape[1])
-    return cls(q_BTNH.dtype.name, r_RNH is not None, q_BTNH.shape[-1], length)
+    return cls(q_BTNH.dtype.name, position, q_BTNH.shape[-1], length)
 
 
 class Entry(NamedTuple):

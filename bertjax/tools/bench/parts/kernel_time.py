@@ -1,12 +1,11 @@
 """Times of the attention operation on the device at hand, beside its rate of plain products."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.kernels.relative_attention import relative_attention
 from bertjax.kernels.relative_attention.arg_specs import Shape
@@ -24,12 +23,7 @@ def matmul_rate(dtype: Any, calls: int) -> float:
   side = PRODUCT[jax.default_backend()]
   x = jax.random.normal(jax.random.key(0), (side, side), dtype)
   product = jax.jit(lambda x: jnp.matmul(x, x))
-  arms = dict(product=lambda: jax.block_until_ready(product(x)))
-  return 2 * side**3 / float(np.median(timing.alternate(arms, calls, WARMUP)['product']))
-
-
-def _call(function: Callable, arguments: tuple) -> Callable[[], None]:
-  return lambda: jax.block_until_ready(function(*arguments))
+  return 2 * side**3 / timing.queued(dict(product=lambda: product(x)), calls, WARMUP)['product']
 
 
 def rows(
@@ -56,10 +50,9 @@ def rows(
       if not errors[impl] < TOLERANCE[dtype]:
         yield made | dict(impl=impl, reason=f'differs from the reference by {errors[impl]:.2g}')
         continue
-      arms[impl] = _call(function, arguments)
+      arms[impl] = functools.partial(function, *arguments)
     del want
-    seconds = timing.alternate(arms, calls, WARMUP)
-    median = {impl: float(np.median(s)) for impl, s in seconds.items()}
+    median = timing.queued(arms, calls, WARMUP)
     for impl in arms:
       row = made | dict(impl=impl, error=float(f'{errors[impl]:.2g}'))
       row |= dict(median_s=round(median[impl], 6), share=round(work / median[impl] / rate, 4))

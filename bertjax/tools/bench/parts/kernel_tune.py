@@ -1,5 +1,6 @@
 """Finds the fastest tiles of a kernel on the device at hand, and writes its kind's table."""
 
+import concurrent.futures
 import functools
 import os
 import pathlib
@@ -8,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import relative_attention, tuning
@@ -19,8 +19,16 @@ from bertjax.tools.bench.parts import passes, timing
 from bertjax.tools.bench.parts.kernel_time import REFERENCE, TOLERANCE, WARMUP
 
 Tiles = Mapping[str, Tile]
-# Median seconds of forward and backward with these tiles; raises what the compiler raises.
-Clock = Callable[[Tiles], float]
+Compiled = Callable[[], Any]  # forward and backward, once
+
+
+class Bench(NamedTuple):
+  """How tiles are tried: `build` runs in threads and raises what the compiler raises, `clock`
+  returns the median seconds of a call, or raises if its results are wrong."""
+
+  build: Callable[[Tiles], Compiled]
+  clock: Callable[[Compiled], float]
+
 
 SIDES = (16, 32, 64, 128)
 
@@ -49,46 +57,45 @@ class Found(NamedTuple):
   left_out: dict[Tile, str]
 
 
-def fastest(impl: str, start: Tiles, clock: Clock) -> Found:
-  """Changes the tile of one kernel after the other, then its depth, and keeps the fastest."""
+def fastest(impl: str, start: Tiles, bench: Bench) -> Found:
+  """Changes the tile of one kernel at a time, then its depth, and keeps the fastest of each. The
+  kernels of a call run one after the other, so each is chosen by itself; what is to be timed is
+  compiled beforehand, on all cores."""
   best, left_out = dict(start), {}
-  before = least = clock(best)
-  for kernel, tile in _tried(impl, best):
-    if tile == best[kernel]:
-      continue
-    try:
-      seconds = clock(best | {kernel: tile})
-    except Exception as error:  # of many types, one for each way that a tile is too large
-      left_out[tile] = f'{type(error).__name__}: {str(error)[:80]}'
-      continue
-    if seconds < least:
-      best[kernel], least = tile, seconds
-  return Found(best, before / least, left_out)
+  before = bench.clock(bench.build(best))
+  for options in (lambda kernel, _: candidates(impl, kernel), lambda _, tile: depths(impl, tile)):
+    tried = [(k, tile) for k in best for tile in options(k, best[k]) if tile != best[k]]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+      builds = [threads.submit(bench.build, best | {kernel: tile}) for kernel, tile in tried]
+    seconds = {kernel: [(bench.clock(bench.build(best)), tile)] for kernel, tile in best.items()}
+    for (kernel, tile), build in zip(tried, builds, strict=True):
+      try:
+        seconds[kernel].append((bench.clock(build.result()), tile))
+      except Exception as error:  # of many types, one for each way that a tile is too large
+        left_out[tile] = f'{type(error).__name__}: {str(error)[:80]}'
+    best = {kernel: min(timed)[1] for kernel, timed in seconds.items()}
+  speedup = before / bench.clock(bench.build(best))
+  return Found(best, speedup, left_out) if speedup > 1 else Found(dict(start), 1.0, left_out)
 
 
-def _tried(impl: str, best: Tiles) -> Iterator[tuple[str, Tile]]:
-  """Yields what `fastest` tries: every tile of a kernel, then the best tile at other depths."""
-  for kernel in best:
-    yield from ((kernel, tile) for tile in candidates(impl, kernel))
-    yield from ((kernel, tile) for tile in depths(impl, best[kernel]))
-
-
-def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
+def bench(shape: Shape, impl: str, dtype: str, calls: int) -> Bench:
   """Times a shape's forward and backward, once its results equal the reference's."""
   arguments = jax.jit(lambda: passes.arguments(shape, jnp.dtype(dtype)))()
   want = jax.jit(passes.forward_backward(REFERENCE))(*arguments)
 
-  def median(chosen: Tiles) -> float:
+  def build(chosen: Tiles) -> Compiled:
     attention = functools.partial(relative_attention, impl=impl)
-    function = jax.jit(passes.forward_backward(attention))
     with tuning.using((Entry(chosen),)):
-      error = passes.largest_error(function(*arguments), want)
-      if not error < TOLERANCE[dtype]:
-        raise UserError(f'differs from the reference by {error:.2g}')
-      arms = dict(it=lambda: jax.block_until_ready(function(*arguments)))
-      return float(np.median(timing.alternate(arms, calls, WARMUP)['it']))
+      compiled = jax.jit(passes.forward_backward(attention)).lower(*arguments).compile()
+    return lambda: compiled(*arguments)
 
-  return median
+  def clock(compiled: Compiled) -> float:
+    error = passes.largest_error(compiled(), want)
+    if not error < TOLERANCE[dtype]:
+      raise UserError(f'differs from the reference by {error:.2g}')
+    return timing.queued(dict(it=compiled), calls, WARMUP)['it']
+
+  return Bench(build, clock)
 
 
 def merged(impl: str, old: tuning.Table, new: list[Entry]) -> tuning.Table:
@@ -120,7 +127,7 @@ def rows(
     if any((e.dtype, e.position, e.size, e.length) == call for e in entries):
       continue
     start = tuning.choose(impl, kind, call)
-    found = fastest(impl, start, clock(shape, impl, dtype, calls))
+    found = fastest(impl, start, bench(shape, impl, dtype, calls))
     entries.append(Entry(found.tiles, *call))
     durable.write_json(path, tuning.dump(merged(impl, tuning.load(impl, kind), entries), made))
     row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(found.speedup, 3))

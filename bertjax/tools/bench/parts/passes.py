@@ -51,11 +51,18 @@ def flops(shape: Shape) -> float:
   return 3 * products * 2 * shape.size * pairs
 
 
+@jax.jit
+def _errors(got: Any, want: Any) -> Any:
+  """Errors over the largest value, of each array; on the device, where the arrays are."""
+
+  def error(g, w) -> Array:
+    g, w = g.astype(jnp.float32), w.astype(jnp.float32)
+    return jnp.abs(g - w).max() / jnp.maximum(jnp.abs(w).max(), 1e-30)
+
+  return jax.tree.map(error, got, want)
+
+
 def largest_error(got: Any, want: Any) -> float:
-  """Returns the largest error of any array, over the largest value of that array."""
-
-  def error(g, w) -> float:
-    g, w = np.asarray(g, np.float32), np.asarray(w, np.float32)
-    return float(np.abs(g - w).max() / max(np.abs(w).max(), 1e-30))
-
-  return max(jax.tree.leaves(jax.tree.map(error, got, want)))
+  """Returns the largest error of any array, over the largest value of that array; NaN if one has
+  any."""
+  return float(np.max(jax.device_get(jax.tree.leaves(_errors(got, want)))))
