@@ -151,10 +151,10 @@ class AWDLSTM(StreamModel, kw_only=True):
     of = dropped_BTD if self.ar_of == 'dropped' else x_BTD
     square = lambda y_BTD: jnp.mean(jnp.square(y_BTD.astype(jnp.float32)), -1)
     both_BT = real_BT[:, 1:] & real_BT[:, :-1]
-    of_B = lambda y_BT, at_BT: (jnp.sum(y_BT * at_BT), jnp.sum(at_BT, dtype=jnp.float32))
+    change_BT = square(x_BTD[:, 1:] - x_BTD[:, :-1])
     return dict(
-      ar=Term(*of_B(square(of), real_BT), scale=self.ar),
-      tar=Term(*of_B(square(x_BTD[:, 1:] - x_BTD[:, :-1]), both_BT), scale=self.tar),
+      ar=Term.mean(square(of), real_BT.astype(jnp.float32), self.ar),
+      tar=Term.mean(change_BT, both_BT.astype(jnp.float32), self.tar),
     )
 
   @nn.nowrap
@@ -202,6 +202,8 @@ class AWDLSTM(StreamModel, kw_only=True):
 class Labelled(AWDLSTM, LabelModel, kw_only=True):
   """AWD-LSTM with heads for labels of texts, as ULMFiT fine-tunes it."""
 
+  batch_statistics = True  # of the heads' norms
+
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """Runs the model, see `LabelModel`. Reads token and example; with noise example_weight too, and
@@ -248,11 +250,6 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     joined = lambda x_KBTD: jnp.concatenate([*x_KBTD], 1)[:, :columns]
     embedded_BTD, x_BTD = map(joined, found)
     return embedded_BTD, x_BTD
-
-  @property
-  def batch_statistics(self) -> bool:
-    """True: the heads' norms."""
-    return True
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -25,8 +25,8 @@ class Score(NamedTuple):
   # sum over its tokens, in nats, of log p(token | all others), or of causal models log p(token |
   # those before it)
   log_likelihood: float
-  tokens: int  # number of tokens scored
   perplexity: float | None  # exp(-log_likelihood / tokens); None without tokens
+  tokens: int  # number of tokens scored
 
 
 class Label(NamedTuple):

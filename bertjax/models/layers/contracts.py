@@ -115,11 +115,8 @@ class Remembering(Model):
 class LabelModel(Model):
   """Scores the labels of examples and of tokens: the model of the objectives of fine-tuning."""
 
-  @property
-  def batch_statistics(self) -> bool:
-    """True if in training the rows of a batch know of each other: it may be cut into no
-    microbatches."""
-    return False
+  # whether in training the rows of a batch know of each other: it is cut into no microbatches
+  batch_statistics: ClassVar[bool] = False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
