@@ -103,6 +103,9 @@ class Plan(NamedTuple):
   # example is a row
   ordered: bool = False
   row: Sequence[str] = ()  # names of the `<name>_B` that it gives
+  # options -> of an ordered plan, rows are as long as a batch's longest, in multiples of so many
+  # columns; 0: all have T
+  unit: Callable[[Any], int] = lambda options: 0
   columns: Sequence[str] = ()  # the columns of the store that it needs: language, role
   # chooses examples by their tokens: (store, options, all tokens end to end, number of tokens of
   # each) -> `Kept`. Runs while the plan is built, before examples have numbers. None: all stay, and

@@ -45,7 +45,9 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   total = record['config']['total_steps']
   if step > total:
     raise UserError(f'--step: expected a step of 1 to {total}, got {step}')
-  directory = reading.newest_before(place.path, step, place.fetch_checkpoint)
+  checkpoints = pathlib.Path(place.path).absolute() / 'checkpoints'
+  earlier = [checkpoints / str(s) for s in reversed(reading.steps_in(checkpoints)) if s < step]
+  directory = reading.first_intact(earlier, place.fetch_checkpoint) if earlier else None
   first = 1 + (int(directory.name) if directory else 0)
   state, found = None, None
   for begin, end in history.stretches(record, first, step):

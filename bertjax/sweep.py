@@ -83,7 +83,12 @@ def main() -> int:
     return 0
   workdir.mkdir(parents=True, exist_ok=True)
   if due and one_store:
-    common += _made_store(config, workdir)
+    from bertjax.store import ensure
+
+    common.append(
+      f'--config.data.store={ensure.ensure_store(config.data, config.seed, str(workdir))}'
+    )
+    common += ['--config.data.heldout='] if config.data.heldout else []
   failed = run_all(due, common, workdir, metric)
   Console(width=None if sys.stdout.isatty() else 120).print(
     table(found, failed, workdir, metric, _BEST.value)
@@ -140,15 +145,6 @@ def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:
   brings = config.init_from or 'teacher' in config.objective  # a vocabulary, to each run
   lacking = not (config.data.vocab or config.data.train_vocab.type)
   return not (config.data.store or config.data.reader != 'store' or own or brings and lacking)
-
-
-def _made_store(config: Any, workdir: pathlib.Path) -> list[str]:
-  """Makes the store of all runs; returns the flags that name it."""
-  from bertjax.store import ensure as ensure_store
-
-  data = config.data
-  store = ensure_store.ensure_store(data, config.seed, str(workdir))
-  return [f'--config.data.store={store}', *(['--config.data.heldout='] if data.heldout else [])]
 
 
 if __name__ == '__main__':

@@ -9,9 +9,9 @@ has the stages that follow.
 
 Sizes: test, tiny (ours), base. The penalties and the softmax are those of the scripts: AR of the
 output before its dropout, no bias; awd-lstm-lm and fastai from 1.0 on have
---config.model.ar_of=dropped --config.model.word_bias=True. The scripts draw the length of
-each batch around 70 (here it is 70), score 15,000 sampled words in pretraining (here all), and add
-weight decay to the gradient (here to the update).
+--config.model.ar_of=dropped --config.model.word_bias=True. Lengths of steps are drawn around 70, as
+there; --config.data.plan.drawn=0 --config.length=70 draws none. The scripts score 15,000 sampled
+words in pretraining (here all), and add weight decay to the gradient (here to the update).
 """
 
 from bertjax.cited import Recipe, cited
@@ -61,7 +61,7 @@ def get_config(arg: str | None = None):
   size = defaults.parse_size(arg, SIZES, 'base')
   c = defaults.base()
   c.update(cited(defaults.NAMES, name=f'ulmfit-{size}'))
-  c.update(cited(PRETRAIN, batch_size=64, length=70))
+  c.update(cited(PRETRAIN, batch_size=64) | cited('ours: 70 and 25, in sixteens', length=96))
   # 103 million words, 23,000 batches an epoch
   c.update(cited(f'{SCRIPTS}/README.md: --cl 12', total_steps=276_000))
   c.update(cited(defaults.EVERY, log_steps=200, eval_steps=4000, checkpoint_steps=4000))
@@ -74,14 +74,15 @@ def get_config(arg: str | None = None):
   c.optimizer.schedule.update(cited(f'{SCRIPTS}/README.md: --lr 1e-3', peak=1e-3))
 
   c.data.train_vocab.update(cited('fastai 0.7, text.py: max_vocab', type='words', size=60_000))
-  c.data.plan = cited('fastai 0.7, text.py:LanguageModelLoader', name='lm_columns')
+  c.data.plan = cited('fastai 0.7, text.py:LanguageModelLoader', name='lm_columns', drawn=70)
   c.data.mask = recipes.CAUSAL_MASK
   c.data.update(cited('ours: each line ends with <eos>, as in WikiText', split='verbatim'))
+  c.evals.held_out.update(cited('ours: the mean of what is drawn', length=70))
   # No position is to be scored with both sides visible.
   del c.evals.pseudo_perplexity
   if size == 'tiny':
     ours = 'ours: what a laptop learns with'
-    c.update(cited(ours, total_steps=2500, batch_size=32, length=64))
+    c.update(cited(ours, total_steps=2500, batch_size=32))
     c.update(cited(ours, log_steps=100, eval_steps=500, checkpoint_steps=500))
     c.optimizer.schedule.update(cited(ours, peak=8e-3))
   return c

@@ -57,26 +57,42 @@ def test_albert_switches_dropout_off_by_phase_or_by_version():
   assert second.optimizer.schedule.warmup_steps == 1000
 
 
-@mutation('batch_size=128)', 'batch_size=16)')
-def test_ernie_reads_dialogues_by_name():
-  get_config = importlib.import_module('configs.ernie').get_config
-  plain, dialogues = get_config('base'), get_config('base_dialogues')
-  assert plain.model.labels == (('next', 2),) and plain.data.plan.name == 'ernie_pairs'
-  assert dialogues.model.extra == (('role', 2),) and not dialogues.model.types
-  assert plain.batch_size * plain.length == 8 * 8192  # devices, tokens of each
-  assert dialogues.batch_size * dialogues.length == 8192
-  assert plain.optimizer.schedule.warmup_steps == 4000
+LAMB = {'phases.phase1.length': 128, 'length': 512, 'model.init_std': 0.02}
+# What a recipe has from its original, or its command.
+FACTS = {
+  'bert_lamb:tiny': LAMB,
+  'bert_lamb:large': LAMB | {
+    'model.activation': 'gelu_erf', 'model.initializer': 'normal', 'data.plan.dupe_factor': 5,
+    'objective.plus': 0.0,
+  },
+  'xlm:en': {'optimizer.schedule.warmup_steps': 30_000},
+  **{f'xlm:xlm{n}': {'optimizer.schedule.warmup_steps': 4000} for n in (15, 17, 100)},
+  # TensorFlow's Adam adds eps to the raw root, torch's after the correction.
+  'transformer_xl:wt103_base': {'optimizer.eps_first': None, 'optimizer.bias_correction': True},
+  'transformer_xl:wt103_large': {'optimizer.eps_first': True, 'optimizer.bias_correction': True},
+  'ernie:base': {  # 8 devices of 8192 tokens
+    'model.labels': (('next', 2),), 'data.plan.name': 'ernie_pairs', 'batch_size': 128,
+    'length': 512, 'optimizer.schedule.warmup_steps': 4000,
+  },
+  'ernie:base_dialogues': {
+    'model.extra': (('role', 2),), 'model.types': 0, 'batch_size': 64, 'length': 128,
+  },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-  'size, warmup', [('en', 30_000), ('xlm15', 4000), ('xlm17', 4000), ('xlm100', 4000)]
-)
+@pytest.mark.parametrize('recipe', FACTS)
 @mutation(
-  "(command, 30_000) if size == 'en' else", '(command, 30_000) if size else', case='xlm15-4000'
+  "length=c.get_ref('length') // 4", "length=c.get_ref('length') // 2", file='configs/bert_lamb.py'
 )
-def test_xlm_warms_up_as_its_command_says(size, warmup):
-  c = importlib.import_module('configs.xlm').get_config(size)
-  assert c.optimizer.schedule.warmup_steps == warmup
+@mutation("activation='gelu_erf'", "activation='gelu_tanh'", file='configs/bert_lamb.py')
+@mutation("(command, 30_000) if size == 'en' else", '(command, 30_000) if size else')
+@mutation('eps_first=True', 'eps_first=False', file='configs/transformer_xl.py')
+@mutation('batch_size=128)', 'batch_size=16)')
+def test_a_recipe_has_the_numbers_of_its_original(recipe):
+  name, size = recipe.split(':')
+  config = importlib.import_module(f'configs.{name}').get_config(size)
+  found = dotted.flat(config.copy_and_resolve_references().to_dict())
+  assert {key: found.get(key) for key in FACTS[recipe]} == FACTS[recipe]
 
 
 def test_an_unknown_size_names_the_nearest():
@@ -110,32 +126,6 @@ def test_tiny_has_a_laptops_recipe_and_the_systems_rules(name):
   for key in ('split', 'pack'):
     assert tiny.data[key] == published.data[key]
   assert tiny.objective.name == published.objective.name
-
-
-@pytest.mark.parametrize('size', ['tiny', 'large'])
-@mutation(
-  "length=c.get_ref('length') // 4", "length=c.get_ref('length') // 2", file='configs/bert_lamb.py'
-)
-def test_lamb_keeps_its_two_lengths_at_every_size(size):
-  c = importlib.import_module('configs.bert_lamb').get_config(size)
-  assert (c.phases.phase1.length, c.length, c.model.init_std) == (128, 512, 0.02)
-
-
-@mutation("activation='gelu_erf'", "activation='gelu_tanh'", file='configs/bert_lamb.py')
-def test_lamb_has_the_model_and_the_data_of_its_recipe():
-  c = importlib.import_module('configs.bert_lamb').get_config()
-  assert (c.model.activation, c.model.initializer) == ('gelu_erf', 'normal')
-  assert c.data.plan.dupe_factor == 5 and c.objective.plus == 0
-
-
-@pytest.mark.parametrize('size, first', [('wt103_base', False), ('wt103_large', True)])
-@mutation(
-  'eps_first=True', 'eps_first=False', file='configs/transformer_xl.py', case='wt103_large-True'
-)
-def test_transformer_xl_adds_eps_where_its_framework_does(size, first):
-  """TensorFlow's Adam to the raw root, torch's after the correction."""
-  optimizer = importlib.import_module('configs.transformer_xl').get_config(size).optimizer
-  assert optimizer.get('eps_first', False) == first and optimizer.bias_correction
 
 
 @mutation("return follow('eval_steps')", "return follow.__self__.get_ref('eval_steps')")

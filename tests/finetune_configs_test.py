@@ -145,21 +145,6 @@ def test_several_tasks_keep_their_own_and_share_the_rest():
   assert {p.config.evals.dev.every for p in timeline.make(c).parts} == {7}
 
 
-@pytest.mark.parametrize(
-  ('arg', 'said'),
-  [
-    ('sst2,sstb', "did you mean 'stsb'"),
-    ('sst2,mrpc,sst2', "give 'sst2' another name"),
-    ('sst2,,mrpc', "give '' another name"),
-    ('mine=txt', "did you mean 'text'"),
-    ('mine=text:numbr', "did you mean 'number'"),
-  ],
-)
-def test_a_task_that_there_is_not_is_refused(arg, said):
-  with pytest.raises(UserError, match=said):
-    tasks.get_config(arg)
-
-
 # What the originals' commands and flags say: steps or epochs, batch, length, peak, warm-up of 1000.
 PUBLISHED = {
   'mrpc': (3.0, 32, 128, 3e-5, 100, 'bert_linear'),
@@ -218,14 +203,17 @@ def test_a_family_answers_with_the_head_of_its_original(recipe):
 
 
 @pytest.mark.parametrize(
-  ('recipe', 'said'),
+  ('module', 'arg', 'said'),
   [
-    ('mrpc,elektra', "did you mean 'electra'"),
-    ('mrcp,electra', "did you mean 'mrpc'"),
-    ('wnli,roberta', "unknown size 'roberta', expected one of bert"),
-    ('mrpc,xlnet', "unknown size 'xlnet', expected one of bert, roberta, albert, electra"),
+    (tasks, 'sst2,sstb', "did you mean 'stsb'"),
+    (tasks, 'sst2,mrpc,sst2', "give 'sst2' another name"),
+    (tasks, 'sst2,,mrpc', "give '' another name"),
+    (tasks, 'mine=txt', "did you mean 'text'"),
+    (glue, 'mrpc,elektra', "did you mean 'electra'"),
+    (glue, 'mrcp,electra', "did you mean 'mrpc'"),
+    (glue, 'mrpc,xlnet', "unknown size 'xlnet', expected one of bert, roberta, albert, electra"),
   ],
 )
-def test_a_family_without_a_recipe_is_refused(recipe, said):
+def test_a_task_or_a_family_that_there_is_not_is_refused(module, arg, said):
   with pytest.raises(UserError, match=said):
-    glue.get_config(recipe)
+    module.get_config(arg)

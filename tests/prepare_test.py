@@ -63,23 +63,6 @@ def small_groups(monkeypatch):
   monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
 
 
-@pytest.mark.parametrize(
-  'kind, unknown, rate', [('words', '<unk>', 1 / 19), ('characters', '<unk>' * 3, 3 / 56)]
-)
-def test_a_stream_is_the_text_with_the_ends_of_its_lines(tmp_path, capsys, kind, unknown, rate):
-  (tmp_path / 'v').mkdir()
-  TRAINERS[kind](['the cat sat on a mat', 'it ran and the dog saw'], 300, False, tmp_path / 'v')
-  (tmp_path / 'a.txt').write_text(
-    'the cat sat on a mat\nit ran\n\n  the dog saw the cat  \nand zzz\n'
-  )
-  given = dict(input=tmp_path / 'a.txt', vocab=tmp_path / 'v', holdout=0, split='lines')
-  store = run(output=tmp_path / 's', **given)
-  expected = f'the cat sat on a mat\nit ran\nthe dog saw the cat\nand {unknown}\n'
-  assert load_vocabulary(tmp_path / 's/vocab').decode(np.concatenate(store.parts)) == expected
-  assert store.counts[store.special['eos']] == 4  # what the unigram knows of the ends of lines
-  assert f'{rate:.4%}' in capsys.readouterr().out
-
-
 @pytest.mark.parametrize('kind', ['words', 'bytes'])
 @mutation("'[^\\n]*\\n|[^\\n]+'", "'[^\\n]+\\n|[^\\n]+'")
 def test_verbatim_text_is_a_stream_in_which_nothing_is_lost(tmp_path, kind):

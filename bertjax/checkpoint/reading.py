@@ -20,16 +20,6 @@ from bertjax.types import FIT
 Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here
 
 
-def newest_before(
-  workdir: pathlib.Path | str, step: int, fetch: Fetch = lambda step: None
-) -> pathlib.Path | None:
-  """Returns the newest intact checkpoint of a run from before a step; None if none is so old.
-  UserError: there are such, and none is intact."""
-  directory = pathlib.Path(workdir).absolute() / 'checkpoints'
-  earlier = [directory / str(s) for s in reversed(steps_in(directory)) if s < step]
-  return first_intact(earlier, fetch) if earlier else None
-
-
 def read_state(
   directory: pathlib.Path, abstract: Any, reader: ocp.AsyncCheckpointer | None = None
 ) -> tuple[Any, dict[str, Any]]:

@@ -40,6 +40,8 @@ def held_out_data(data: Any) -> Any:
     changed.plan.dupe_factor = 1
   if 'static' in changed.mask:
     changed.mask.static = True
+  if 'drawn' in changed.plan:
+    changed.plan.drawn = 0
   return changed
 
 
@@ -94,7 +96,7 @@ class Examples:
 
   def template(self) -> dict[str, np.ndarray]:
     """Returns a row, for its shapes and dtypes."""
-    row = self.batch(np.zeros(1, np.int64), shuffle=True)
+    row = self.batch(np.zeros(1, np.int64), shuffle=not self.ordered)
     return {name: value for name, value in row.items() if name != 'dropped_B'}
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
@@ -103,7 +105,8 @@ class Examples:
     every language, are permuted; otherwise they keep the corpus's order."""
     row_n, block = np.asarray(row_n, np.int64), self.recipe.masking.block(self.recipe.mask_options)
     if self.ordered:
-      return self._by_epoch(row_n, shuffle)
+      batch = self._by_epoch(row_n, shuffle)
+      return self._fitted(batch) if shuffle else batch
     if block == 1:
       return self._build(row_n, *self._rows_at(row_n, shuffle))
     # Whatever rows are asked for, whole blocks are built.
@@ -122,6 +125,15 @@ class Examples:
       parts.append(self._masked(chosen, row_n[mine_n], epoch_n[mine_n]))
     inverse_n = np.argsort(at_n)
     return {name: np.concatenate([p[name] for p in parts])[inverse_n] for name in parts[0]}
+
+  def _fitted(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns a batch of as many columns and slots as its longest row asks for; see `Plan.unit`."""
+    unit = self.recipe.plan.unit(self.recipe.plan_options)
+    if not unit:
+      return batch
+    longest = int((batch['example_BT'] > 0).sum(1).max())
+    columns = -(-longest // unit) * unit
+    return {k: v[:, :columns] if k.endswith(('_BT', '_BP')) else v for k, v in batch.items()}
 
   @functools.cached_property
   def _schedule(self) -> shuffle_lib.Schedule | None:

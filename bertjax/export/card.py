@@ -18,11 +18,19 @@ def card(run: Run, model: Any, said: Mapping[str, Any]) -> str:
     ('layers, width, heads', f'{model.layers}, {model.width}, {model.heads}'),
     ('vocabulary', f'{model.vocab_size:,} ids'),
     ('objective', f'`{config.objective.name}`'),
-    *_of_training(run),
   ]
+  meta, data = run.meta, run.config.data
+  read = run.step == 0 and 'source' in meta  # it was trained elsewhere
+  if read:
+    rows.append(('converted from', f'`{meta["source"]}`'))
+  else:
+    rows += [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
+    if ledger := meta.get('ledger'):
+      rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
+    if text := data.mixture or data.input or data.store:
+      rows.append(('data', f'`{text}`'))
   scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))
   facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
-  read = run.step == 0 and 'source' in run.meta  # it was trained elsewhere
   made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
   held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
   return f"""---
@@ -49,16 +57,3 @@ tokenizer = AutoTokenizer.from_pretrained('DIR')
 model = {name}.from_pretrained('DIR')
 ```
 """
-
-
-def _of_training(run: Run) -> list[tuple[str, str]]:
-  """Steps, tokens and data, of a run that was trained here."""
-  meta, data = run.meta, run.config.data
-  if run.step == 0 and 'source' in meta:
-    return [('converted from', f'`{meta["source"]}`')]
-  rows = [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
-  ledger = meta.get('ledger', {})
-  if ledger:
-    rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
-  text = data.mixture or data.input or data.store
-  return [*rows, ('data', f'`{text}`')] if text else rows

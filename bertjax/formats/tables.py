@@ -7,8 +7,10 @@ is a single logit or an axis of one that ours lacks, E is the width of the table
 D is taken. Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
+import functools
 import hashlib
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -161,17 +163,13 @@ def to_theirs(
   for _, alike in itertools.groupby(rows, lambda row: row.theirs):
     parts = list(alike)
     for index, name in enumerate(names_of(parts[0], model)):
-      whole = [_theirs(_layer(params, row, index), row, {**sizes, **row.sizes}) for row in parts]
+      whole = []
+      for row in parts:
+        path = row.ours.split('/')
+        array: Any = functools.reduce(operator.getitem, path, params)
+        mine = np.asarray(array[index] if 'layers' in path else array, np.float32)
+        whole.append(_theirs(mine, row, {**sizes, **row.sizes}))
       yield name, parts[0], whole[0] if len(parts) == 1 else np.concatenate(whole, parts[0].axis)
-
-
-def _layer(params: Mapping[str, Any], row: Row, index: int) -> np.ndarray:
-  """Returns the float32 array for the index-th name of a row: one layer, if layers are stacked."""
-  array: Any = params
-  for key in row.ours.split('/'):
-    array = array[key]
-  stacked = 'layers' in row.ours.split('/')
-  return np.asarray(array[index] if stacked else array, np.float32)
 
 
 def their_shapes(rows: Sequence[Row], model: Any) -> dict[str, tuple[int, ...]]:

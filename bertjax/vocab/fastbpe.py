@@ -37,11 +37,6 @@ _CUTTERS: dict[str, tuple[str, str, Callable[[Any, str], Sequence[str]]]] = {
 }
 
 
-def twin(codes: pathlib.Path) -> pathlib.Path:
-  """Returns the vocabulary file that belongs to a file of codes: codes_x and vocab_x."""
-  return codes.with_name(codes.name.replace('codes', 'vocab', 1))
-
-
 def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
   """Returns the pieces of a vocabulary file, lines of a piece and its count, by id; at most
   `max_vocab` with the special ones. UserError: no such file, or a piece that comes twice."""
@@ -100,34 +95,30 @@ def _merger(pieces, merges) -> tuple[Tokenizer, np.ndarray]:
 
 
 def _words(text: str, language: str, lowercase: bool) -> list[str]:
-  moses = _moses(language)
+  normalise, cut = _moses(language)
   if language == 'zh':  # cut before the punctuation is normalised
-    words = moses.normalise(' '.join(moses.cut(text))).split()
+    words = normalise(' '.join(cut(text))).split()
   else:
-    words = list(moses.cut(moses.normalise(text)))
+    words = list(cut(normalise(text)))
   if not lowercase:
     return words
   plain = unicodedata.normalize('NFD', ' '.join(words).lower())
   return ''.join(c for c in plain if unicodedata.category(c) != 'Mn').lower().split(' ')
 
 
-class _Moses:
-  """Moses' normalizer of one language, and the function that cuts its text into words."""
-
-  def __init__(self, language: str):
-    check_language(language)
-    sacremoses = importlib.import_module('sacremoses')
-    self.normalise = sacremoses.MosesPunctNormalizer(
-      lang=language, pre_replace_unicode_punct=True, post_remove_control_chars=True
-    ).normalize
-    if language in _CUTTERS:
-      module, _, cut = _CUTTERS[language]
-      self.cut = functools.partial(cut, importlib.import_module(module))
-    else:
-      self.cut = functools.partial(sacremoses.MosesTokenizer(lang=language).tokenize, escape=False)
-
-
-_moses = functools.cache(_Moses)
+@functools.cache
+def _moses(language: str) -> tuple[Callable[[str], str], Callable[[str], Sequence[str]]]:
+  """Returns Moses' normalizer of a language, and the function that cuts its text into words."""
+  check_language(language)
+  sacremoses = importlib.import_module('sacremoses')
+  normalizer = sacremoses.MosesPunctNormalizer(
+    lang=language, pre_replace_unicode_punct=True, post_remove_control_chars=True
+  )
+  if language in _CUTTERS:
+    module, _, cut = _CUTTERS[language]
+    return normalizer.normalize, functools.partial(cut, importlib.import_module(module))
+  tokenize = sacremoses.MosesTokenizer(lang=language).tokenize
+  return normalizer.normalize, functools.partial(tokenize, escape=False)
 
 
 def _package(module: str, name: str, language: str) -> None:

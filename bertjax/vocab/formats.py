@@ -242,10 +242,11 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
 
 
 def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Found:
-  pieces = sentencepiece_model.pieces_of(file)
+  model = sentencepiece_model.load(file)
+  pieces = [model.id_to_piece(i) for i in range(model.get_piece_size())]
   lowercase, _ = _case(file, lowercase, pieces)
   accents = sentencepiece_model.accents_of(pieces, settings_of(file))
-  coder = sentencepiece_model.read(file, lowercase, accents)
+  coder = sentencepiece_model.coder(file, model, pieces, lowercase, accents)
   starts_word = sentencepiece_model.word_starts(coder['pieces'])
   return Found('sentencepiece', (file,), lowercase, starts_word, coder, accents is not False)
 
@@ -255,7 +256,7 @@ def _read_fastbpe(
 ) -> Found:
   settings = settings_of(file)
   if pieces is None:
-    files = (file, fastbpe.twin(file))
+    files = (file, file.with_name(file.name.replace(CODES, 'vocab', 1)))
     pieces = fastbpe.pieces_of(files[1], settings.get('max_vocab'))
   else:
     files = (file.parent / 'vocab.json', file)

@@ -33,9 +33,10 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as
 _ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
-def pieces_of(file: pathlib.Path) -> list[str]:
-  """Returns the pieces of a model, by their number in it. Raises UserError if it is no model."""
-  return _pieces(_load(file))
+def load(file: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
+  """Reads a model. UserError: it is none."""
+  with refusals.theirs():
+    return sentencepiece.SentencePieceProcessor(model_file=str(file))
 
 
 def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | None:
@@ -51,11 +52,11 @@ def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | Non
   return bool(keep) if cleaned else None
 
 
-def read(file: pathlib.Path, lowercase: bool, accents: bool | None) -> dict[str, Any]:
-  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises UserError
-  for no model, or a fairseq model of another form."""
-  processor = _load(file)
-  pieces = _pieces(processor)
+def coder(
+  file: pathlib.Path, processor: Any, pieces: list[str], lowercase: bool, accents: bool | None
+) -> dict[str, Any]:
+  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. UserError: a
+  fairseq model of another form."""
 
   def encode(texts: Sequence[str]) -> list[list[int]]:
     if accents is not None:
@@ -73,15 +74,6 @@ def read(file: pathlib.Path, lowercase: bool, accents: bool | None) -> dict[str,
     _encode=lambda texts: [id_n[ids].tolist() for ids in encode(texts)],
     _decode=lambda ids: processor.decode([own[i] for i in ids if i in own]),
   )
-
-
-def _load(file: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
-  with refusals.theirs():
-    return sentencepiece.SentencePieceProcessor(model_file=str(file))
-
-
-def _pieces(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
-  return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
 def _fairseq(pieces: Sequence[str]) -> tuple[list[str], np.ndarray]:

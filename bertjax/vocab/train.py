@@ -12,15 +12,8 @@ from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import (
-  Tokenizer,
-  decoders,
-  models,
-  normalizers,
-  pre_tokenizers,
-  processors,
-  trainers,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers.processors import BertProcessing, RobertaProcessing
 
 from bertjax.errors import UserError
 from bertjax.vocab import formats, whole_words
@@ -68,7 +61,7 @@ def train_wordpiece(
   whole = Tokenizer(models.WordPiece(vocabulary, unk_token='[UNK]', max_input_chars_per_word=100))
   whole.normalizer, whole.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
   whole.decoder = decoders.WordPiece()
-  whole.post_processor = processors.BertProcessing(
+  whole.post_processor = BertProcessing(
     ('[SEP]', vocabulary['[SEP]']), ('[CLS]', vocabulary['[CLS]'])
   )
   whole.add_special_tokens(_WORDPIECE)
@@ -100,7 +93,7 @@ def train_bpe(
     whole.normalizer = normalizers.Lowercase()
   whole.pre_tokenizer = tokenizer.pre_tokenizer
   whole.decoder = decoders.ByteLevel()
-  whole.post_processor = processors.RobertaProcessing(
+  whole.post_processor = RobertaProcessing(
     ('</s>', index['</s>']), ('<s>', index['<s>']), add_prefix_space=False
   )
   whole.add_special_tokens([*_BPE, '<mask>'])

@@ -291,23 +291,6 @@ def test_leftovers_of_a_killed_save_are_cleaned(make):
   assert kept(directory) == [10, 20, 30]
 
 
-def test_variables_are_read_alone(make, tmp_path, warnings):
-  directory = three(make)
-  flip(largest(directory / '30'))
-  before = kept_names(directory)
-  expected = state_of(20).variables
-  got = reading.read_variables(reading.newest(tmp_path))
-  assert_equal(got, expected)
-  assert all(type(x) is np.ndarray for x in jax.tree.leaves(got))
-  assert '30 is damaged' in warnings[0]
-  abstract = abstract_of(expected, mesh_of(2, 4))
-  got = reading.read_variables(reading.newest(tmp_path), abstract)
-  assert_equal(got, expected)
-  assert got['params']['layers']['w'].sharding == abstract['params']['layers']['w'].sharding
-  assert_equal(reading.read_variables(directory / '10'), state_of(10).variables)
-  assert kept_names(directory) == before
-
-
 @mutation(
   "stored = reader.metadata(directory / 'state')",
   "stored = reader.metadata(newest(directory) / 'state')",

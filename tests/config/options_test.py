@@ -11,7 +11,6 @@ from mutation import mutation
 from bertjax import options, registry
 from bertjax.errors import UserError
 from bertjax.field_types import (
-  Bounds,
   Count,
   Fraction,
   Natural,
@@ -40,7 +39,6 @@ class Masks(NamedTuple):
   words: Count = 1
 
 
-GOOD = dict(rate=0.15, rule='bert', other='')
 NAN, INF = math.nan, math.inf
 
 
@@ -119,36 +117,6 @@ def test_tuples_of_other_things_are_refused(kind, bad):
   for value in bad:
     with pytest.raises(UserError, match='k: expected .* got '):
       options.convert(kind, value, 'k')
-
-
-@pytest.mark.parametrize(
-  'bounds, inside, outside',
-  [
-    (Bounds(), [-INF, 0, INF], [NAN]),
-    (Bounds(0, 1), [0, 1], [-1, 2, NAN]),
-    (Bounds(0, 1, open_low=True), [1], [0, NAN]),
-    (Bounds(0, 1, open_high=True), [0], [1, NAN]),
-  ],
-)
-def test_bounds(bounds, inside, outside):
-  assert all(bounds.hold(value) for value in inside)
-  assert not any(bounds.hold(value) for value in outside)
-
-
-@pytest.mark.parametrize(
-  'change, message',
-  [
-    (dict(rat=1), "of k: expected one of other, rate, rule, words, got 'rat'; did you mean 'rate'"),
-    (dict(xyz='x'), "fields of k: .*got 'xyz'$"),
-    (dict(rate=2.0), 'k.rate: expected float >= 0 and <= 1, got 2.0'),
-    (dict(rule='brt'), "k.rule: expected one of 'bert', 'roberta', got 'brt'"),
-    (dict(words=True), 'k.words: expected int >= 1, got True'),
-    (dict(other=None), 'k.other: expected str, got None'),
-  ],
-)
-def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
-  with pytest.raises(UserError, match=message):
-    options.read(Masks, GOOD | change, 'k')
 
 
 @mutation('  if lacking:\n', '  if False:\n', file='bertjax/options.py')

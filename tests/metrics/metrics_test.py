@@ -285,23 +285,6 @@ def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
   ]
 
 
-def test_a_bar_is_there_in_the_first_step_and_the_loss_as_soon_as_it_is_known(capsys, monkeypatch):
-  monkeypatch.setenv('FORCE_COLOR', '1')
-  monkeypatch.setenv('COLUMNS', '120')
-  progress = progress_lib.Progress(1000)
-  progress.step(1, None)
-  assert 'step 1/1,000' in capsys.readouterr().out
-  progress.step(2, 7.25)
-  progress.close()
-  assert 'loss 7.2500' in capsys.readouterr().out
-  progress = progress_lib.Progress(1000)
-  progress.update(100, dict(loss=2.0, mlm_accuracy=0.25, tokens_per_second=12345.6))
-  progress.note('Evaluating')
-  progress.close()
-  out = capsys.readouterr().out
-  assert 'step 100/1,000' in out and 'loss 2.0000' in out and 'Evaluating' in out
-
-
 @pytest.fixture
 def sleep(monkeypatch):
   """Moves the ledger's clock on."""
@@ -353,24 +336,6 @@ def test_a_slow_reader_flips_the_verdict(sleep):
 
   assert of(1.0) == 'compute-bound'
   assert of(1.2) == 'input-bound'
-
-
-@pytest.mark.parametrize(
-  'kind, peak',
-  [
-    ('TPU v4', 275e12),
-    ('TPU v5 lite', 197e12),
-    ('TPU v5p', 459e12),
-    ('TPU v6 lite', 918e12),
-    ('NVIDIA H100 80GB HBM3', 989e12),
-    ('NVIDIA H100 PCIe', 756e12),
-    ('NVIDIA H200', 989e12),
-    ('NVIDIA A100-SXM4-80GB', 312e12),
-    ('cpu', None),
-  ],
-)
-def test_peaks_by_device_kind(kind, peak):
-  assert ledger.peak_flops(kind) == peak
 
 
 def test_mfu_is_flops_over_the_peak_of_all_devices(monkeypatch, sleep):

@@ -162,21 +162,6 @@ def test_equals_pytorch(both):
   parity.close_gradients(grads, expected)
 
 
-def test_scales_multiply_the_trained_loss_and_not_the_metrics(both):
-  c, data, params, found, _ = both
-  c = c.copy_and_resolve_references()
-  c.objective.update(dict(gradient_scale=0.25, boundary_scale=2.0))
-  compiled = jax.jit(lambda params, data: our_terms(c, params, data))
-  trained = lambda terms: float(trained_loss(terms, {k: term.weight for k, term in terms.items()}))
-  terms, n = compiled(params, data), found['targets']
-  total = 0.25 * (found['mlm'] + 2 * found['boundary'] * n / (n + 1))
-  assert trained(terms) == pytest.approx(total, rel=1e-5)
-  assert float(terms['mlm'].total / terms['mlm'].weight) == pytest.approx(found['mlm'], rel=1e-5)
-  # A batch without pairs trains on masked tokens alone.
-  terms = compiled(params, data | dict(pair_weight_BP=np.zeros((3, SLOTS), np.float32)))
-  assert trained(terms) == pytest.approx(0.25 * found['mlm'], rel=1e-5)
-
-
 @pytest.mark.parametrize(
   'change,message',
   [

@@ -16,7 +16,7 @@ from toy_store import on_disk, recipe
 
 from bertjax.errors import warn_once
 from bertjax.examples import examples as examples_lib
-from bertjax.store import cache, npy_files
+from bertjax.store import cache
 from bertjax.store.reader import open_store
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -166,15 +166,15 @@ def test_a_file_in_the_place_of_the_cache_makes_it_fall_back(store, expected, tm
 )
 def test_a_full_disk_makes_it_fall_back(store, expected, tmp_path, monkeypatch, caplog):
   """It is noticed after a part of the plan was written."""
-  append = npy_files.Column.append
-  full = [store.path]
+  sync, full = os.fsync, [store.path]
 
-  def refuse(column, value_n):
-    append(column, value_n)
-    if any(str(column._file.name).startswith(str(path)) for path in full):
+  def refuse(descriptor):
+    where = os.readlink(f'/proc/self/fd/{descriptor}')
+    if any(where.startswith(str(path)) for path in full):
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    sync(descriptor)
 
-  monkeypatch.setattr(npy_files.Column, 'append', refuse)
+  monkeypatch.setattr(os, 'fsync', refuse)
   examples = opened(store, tmp_path / 'cache')
   assert same(columns(examples), expected) and examples.plan.parent == tmp_path / 'cache'
   assert list((store.path / 'plans').iterdir()) == []  # nothing is left behind

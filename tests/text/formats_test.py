@@ -136,16 +136,6 @@ def test_texts_columns_and_structs_of_parquet(tmp_path):
   assert records[:2] == [b'en\x1f0 1\x1f' + texts[0], b'de\x1f0 1\x1f' + texts[1]]
 
 
-@pytest.mark.parametrize(
-  'kind',
-  [pyarrow.large_string(), pyarrow.binary(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())],
-  ids=str,
-)
-def test_kinds_of_strings_of_parquet(tmp_path, kind):
-  texts = a_parquet(tmp_path / 'a.parquet', type=kind)
-  assert read(tmp_path / 'a.parquet')[0] == texts
-
-
 def test_mistakes_of_parquet_are_named(tmp_path, monkeypatch):
   a_parquet(tmp_path / 'a.parquet')
   with pytest.raises(ValueError, match="no column 'n' of strings; .* 'text', .*'meta.inner.body'"):

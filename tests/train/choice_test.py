@@ -59,14 +59,3 @@ def test_choices_are_learned_and_predicted_as_the_evaluation_says(files, straigh
   right = [f['choice'] == 'ABC'.index(s['right']) for f, s in zip(found, said, strict=True)]
   assert sum(right) / len(right) == pytest.approx(accuracy)
   assert all(sum(each['probabilities']) == pytest.approx(1) for each in found)
-
-
-@pytest.mark.full
-def test_predictions_for_people_and_what_is_refused(files, straight):
-  done = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl', '--cut')
-  assert done.returncode == 0, done.stderr
-  assert 'a red house' in done.stdout
-  refused = finetune_runs.use('predict', straight, '--text=a')
-  assert 'expected --input' in refused.stderr
-  refused = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl')
-  assert 'takes 16' in refused.stderr

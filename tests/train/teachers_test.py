@@ -17,7 +17,6 @@ from bertjax.errors import UserError
 from bertjax.export import exporting
 from bertjax.sources import runs
 from bertjax.train import first_state, loop, phase, setup
-from configs.finetune import text
 
 pytestmark = pytest.mark.usefixtures('one_device')
 ELECTRA_OF_TRANSFORMERS = 'ElectraForPreTraining'
@@ -148,42 +147,3 @@ def test_a_teacher_that_reads_more_than_the_rows_have_is_named(rich_store, tmp_p
   source = taught_runs.write_teacher(tmp_path / 'teacher', rich_store, 0, **roles)
   with pytest.raises(UserError, match='objective.teacher reads a role of each token, which this'):
     loop.run(student('distilbert', rich_store, source), str(tmp_path / 'student'))
-
-
-def on_a_task(files, store, **fields):
-  """A run of a few steps on labelled pairs of texts."""
-  c = text.get_config(None)
-  sections.complete(c)
-  rows = 'piece9 piece8\tpiece7\tgood\npiece7\tpiece6 piece5\tbad\n' * 8
-  (files / 'train.tsv').write_text('text\tother\tlabel\n' + rows)
-  c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=2, log_steps=1))
-  c.data.vocab = str(store / 'vocab' / 'vocab.txt')
-  c.data.train = c.data.dev = str(files / 'train.tsv')
-  c.data.task.update(dict(text=('text', 'other'), label='label', classes=('bad', 'good')))
-  c.evals.dev.batch_size = 8
-  c.update_from_flattened_dict(fields)
-  return c
-
-
-@pytest.mark.full
-@pytest.mark.parametrize('system', ['roberta', 'albert', 'electra', 'ernie'])
-def test_a_task_and_its_states_are_learned_from_a_fine_tuned_teacher(
-  system, rich_store, teacher_of, tmp_path
-):
-  """Patient distillation, on pairs of texts, whose segments RoBERTa has not."""
-  tuned = on_a_task(tmp_path, rich_store, init_from=str(teacher_of(system)))
-  loop.run(tuned, str(tmp_path / 'teacher'))
-  pkd = importlib.import_module('configs.distill.kd').get_config('pkd')
-  sections.complete(pkd)
-  c = on_a_task(tmp_path, rich_store, total_steps=40)
-  c.objective = pkd.objective
-  c.objective.update(dict(state_layers=(0,), teacher=dict(pkd.objective.teacher)))
-  c.objective.teacher.source = str(tmp_path / 'teacher')
-  c.model.update(dict(layers=2, width=64, heads=8, ffn=64, init_std=0.2, head_dropout=0.0))
-  c.model.update(dict(dropout=0.0, attention_dropout=0.0))
-  c.optimizer.schedule.update(dict(peak=3e-3, warmup_steps=5))
-  loop.run(c, str(tmp_path / 'student'))
-  found = [line for line in lines(tmp_path / 'student') if 'loss' in line]
-  for name in ('soft', 'states'):
-    values = [line[name] for line in found]
-    assert np.mean(values[-5:]) < 0.7 * np.mean(values[:5]), name

@@ -45,7 +45,7 @@ def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
   assert copy.meta == vocabulary.meta and copy.pieces == vocabulary.pieces
 
 
-@mutation('words = list(moses.cut(moses.normalise(text)))', 'words = list(moses.cut(text))')
+@mutation('words = list(cut(normalise(text)))', 'words = list(moses.cut(text))')
 @mutation('sacremoses.MosesTokenizer(lang=language)', "sacremoses.MosesTokenizer(lang='en')")
 def test_equals_transformers(shared, tmp_path):
   vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')

@@ -52,12 +52,18 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
         f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}'
       )
     state = _renamed(torch_files.arrays(found['model'], 'model'))
-    fields, assumed = fields_of(state, arguments(found))
+    cfg, args = (torch_files.options(found.get(key)) for key in ('cfg', 'args'))
+    task = torch_files.options(cfg.get('task'))  # since the end of 2020
+    args |= torch_files.options(cfg.get('model')) | (
+      {'task': task['_name']} if '_name' in task else {}
+    )
+    fields, assumed = fields_of(state, args)
     tables.check_tied(state, TIED)
     vocabulary, said = fairseq_vocabulary.write(file.parent, fields['vocab_size'], into)
 
   def take_all(model: Any, absent: Absent) -> Taken:
-    whole = Cut(state, cuts(state))
+    # Queries, keys and values of early files are one tensor.
+    whole = Cut(state, {n: original.even(state, n, 3) for n in state if '.in_proj_' in n})
     known = {name for name in whole if name.startswith(HEADS)} | {*TIED}
     with original.naming(file):
       (params,), made, left_out = original.take(whole, (rows(model, state),), known, absent)
@@ -66,13 +72,15 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     left_out = [name for name in left_out if name not in TIED]
     return Taken(params, made, left_out + sorted(found.keys() - {'args', 'cfg', 'model'}))
 
+  history = found.get('optimizer_history') or ()
+  updates = history[-1].get('num_updates') if history else None
   return Opening(
     path=pathlib.Path(path),
     files=(file,),
     model=fields,
     recipe=RECIPES[fields['family']],
     vocabulary=vocabulary,
-    step=_step(found),
+    step=None if updates is None else int(updates),
     assumed=assumed + said,
     take=take_all,
   )
@@ -91,18 +99,6 @@ def find(path: pathlib.Path) -> pathlib.Path:
   return found or there[0]
 
 
-def arguments(found: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the options of the model: `args`, or in files since the end of 2020 cfg['model']."""
-  args = torch_files.options(found.get('args'))
-  config = torch_files.options(found.get('cfg'))
-  task = torch_files.options(config.get('task'))
-  return (
-    args
-    | torch_files.options(config.get('model'))
-    | ({'task': task['_name']} if '_name' in task else {})
-  )
-
-
 def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the state of a RoBERTa without the first part of its names and without buffers."""
   heads = [p for p in PREFIXES if any(n.startswith(f'{p}{NET}.') for n in state)]
@@ -117,13 +113,6 @@ def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, array in state.items()
     if not name.endswith(IGNORED)
   }
-
-
-def _step(found: Mapping[str, Any]) -> int | None:
-  """Updates, which the history of optimizers says."""
-  history = found.get('optimizer_history') or ()
-  updates = history[-1].get('num_updates') if history else None
-  return None if updates is None else int(updates)
 
 
 def fields_of(
@@ -185,8 +174,3 @@ def rows(model: Any, state: Mapping[str, Any]) -> Part:
     model, 'pooler', {n: n for n, _ in (*model.labels, *model.token_labels)}
   )
   return Part(tuple(found), model)
-
-
-def cuts(state: Mapping[str, Any]) -> dict[str, list[int]]:
-  """Queries, keys and values of early files, which are one tensor."""
-  return {name: original.even(state, name, 3) for name in state if '.in_proj_' in name}

@@ -18,18 +18,8 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
-from bertjax.formats.originals import torch_files
-from bertjax.formats.originals.original import (
-  Absent,
-  Cut,
-  Opening,
-  Part,
-  count,
-  even,
-  naming,
-  shape,
-  take,
-)
+from bertjax.formats.originals import original, torch_files
+from bertjax.formats.originals.original import Absent, Cut, Opening, Part, even, shape, take
 from bertjax.formats.tables import Row, check_tied, dense, norm
 
 WORDS, HEAD = 'word_emb.emb_layers', 'crit.out_layers'
@@ -45,7 +35,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   another model, or does not fit."""
   del into
   path = pathlib.Path(path)
-  with naming(path):
+  with original.naming(path):
     found = torch_files.load(path)
     whole = isinstance(found, Mapping) and 'model' in found
     args = torch_files.options(found.get('args')) if whole else {}
@@ -56,12 +46,22 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
         f'{", ".join(sorted(state)[:3])}'
       )
     fields, assumed = fields_of(state, args)
-    state = _without_copies(state, len(fields['cutoffs']) + 1)
+    # Copies of the inputs (tie_weight, tie_projs), which must be equal.
+    clusters = len(fields['cutoffs']) + 1
+    tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(clusters)}
+    tied |= {f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, clusters)}
+    check_tied(state, tied)
+    state = {name: array for name, array in state.items() if name not in tied}
 
   def take_all(model: Any, absent: Absent) -> Taken:
-    view, buffers = Cut(state, _cuts(state, model)), {'pos_emb.inv_freq'}
-    with naming(path):
-      (params,), made, left_out = take(view, (Part(rows(model), model),), buffers, absent)
+    # Fused projections, and what all clusters have in one tensor.
+    cuts = {n: even(state, n, 2 + ('qkv' in n)) for n in state if n.endswith('kv_net.weight')}
+    if model.cutoffs and model.div_val == 1:
+      bounds = [0, *model.cutoffs, model.vocab_size]
+      cuts |= {f'{WORDS}.0.weight': bounds, f'{HEAD}.0.bias': bounds}
+    parts = (Part(rows(model), model),)
+    with original.naming(path):
+      (params,), made, left_out = take(Cut(state, cuts), parts, {'pos_emb.inv_freq'}, absent)
     return Taken(params, made, left_out)
 
   return Opening(
@@ -82,13 +82,18 @@ def fields_of(
   """Returns the fields of `config.model`. Memory is of a run, not of a checkpoint: mem_len,
   clamp_len and same_length are the recipe's. Raises UserError for what our model does not compute,
   or cutoffs that nothing says."""
-  sizes = [shape(state, f'{WORDS}.{i}.weight') for i in range(count(state, f'{WORDS}.'))]
+  sizes = [shape(state, f'{WORDS}.{i}.weight') for i in range(original.count(state, f'{WORDS}.'))]
   width = shape(state, f'{LAYER}.pos_ff.CoreNet.0.weight'.format(layer=0))[1]
-  kind = _attention(state)
+  relative = f'{ATTENTION}.r_net.weight'.format(layer=0) in state  # attn_type 0; else 2
+  if not relative and 'r_emb' in state:
+    raise UserError(
+      'r_emb is of attn_type 1 or 3: expected a Transformer-XL (0) or sinusoids added to the words '
+      '(2), the others are not read'
+    )
   assumed = []
   if 'pre_lnorm' not in args:
     assumed.append('no args say pre_lnorm: norms stand behind attention and feed-forward')
-  if kind == 'relative':
+  if relative:
     heads_, head_size = shape(state, 'r_w_bias')
   else:
     if 'n_head' not in args:
@@ -99,28 +104,17 @@ def fields_of(
   cutoffs, div_val = _clusters(state, sizes, args)
   found: dict[str, Any] = dict(
     name='transformer_xl', family='transformer_xl', vocab_size=vocab_size, cutoffs=cutoffs,
-    div_val=div_val, layers=count(state, 'layers.'), width=width, heads=heads_,
+    div_val=div_val, layers=original.count(state, 'layers.'), width=width, heads=heads_,
     head_size=head_size, ffn=shape(state, f'{LAYER}.pos_ff.CoreNet.0.weight'.format(layer=0))[0],
-    attention=kind, learned_positions=0, untie_r=False, norm_eps=1e-5, norm_std=0.02,
+    attention='relative' if relative else 'absolute', learned_positions=0, untie_r=False,
+    norm_eps=1e-5, norm_std=0.02,
     pre_norm=bool(args.get('pre_lnorm', False)), activation='relu',
   )  # fmt: skip
-  if kind == 'absolute':  # in whose memory two tokens would have one position
+  if not relative:  # in whose memory two tokens would have one position
     found |= dict(mem_len=0, same_length=False)
   for ours, theirs in (('dropout', 'dropout'), ('attention_dropout', 'dropatt')):
     found |= {ours: float(args[theirs])} if theirs in args else {}
   return found, assumed
-
-
-def _attention(state: Mapping[str, Any]) -> str:
-  """`config.model.attention`, of attn_type 0 and 2."""
-  if f'{ATTENTION}.r_net.weight'.format(layer=0) in state:
-    return 'relative'
-  if 'r_emb' in state:
-    raise UserError(
-      'r_emb is of attn_type 1 or 3: expected a Transformer-XL (0) or sinusoids added to the words '
-      '(2), the others are not read'
-    )
-  return 'absolute'
 
 
 def _clusters(state, sizes, args: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
@@ -193,23 +187,3 @@ def _adaptive(model: Any) -> tuple[Row, ...]:
   if model.div_val > 1:
     found.append(Row('words/head_projection', 'crit.out_projs.0', 'D,E->ED', sizes))
   return tuple(found)
-
-
-def _cuts(state: Mapping[str, Any], model: Any) -> dict[str, list[int]]:
-  """Fused projections, and what all clusters have in one tensor."""
-  bounds = [0, *model.cutoffs, model.vocab_size]
-  found = {}
-  for name in state:
-    if name.endswith(('.qkv_net.weight', '.kv_net.weight')):
-      found[name] = even(state, name, 3 if 'qkv' in name else 2)
-  if model.cutoffs and model.div_val == 1:
-    found |= {f'{WORDS}.0.weight': bounds, f'{HEAD}.0.bias': bounds}
-  return found
-
-
-def _without_copies(state: dict[str, np.ndarray], clusters: int) -> dict[str, np.ndarray]:
-  """Returns the state without copies of the inputs (tie_weight, tie_projs), which must be equal."""
-  tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(clusters)}
-  tied |= {f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, clusters)}
-  check_tied(state, tied)
-  return {name: array for name, array in state.items() if name not in tied}

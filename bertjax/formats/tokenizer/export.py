@@ -36,7 +36,11 @@ def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_leng
     spec['post_processor'] = _processor(spec, vocabulary, around)
     _check_ids(Tokenizer.from_str(json.dumps(spec)), vocabulary)
     files = {'tokenizer.json': _json(spec), **_companions(vocabulary, spec)}
-    config = dict(tokenizer_class='PreTrainedTokenizerFast', **_normalization(spec, vocabulary))
+    config = dict(tokenizer_class='PreTrainedTokenizerFast', do_lower_case=vocabulary.lowercase)
+    normalizer = spec['normalizer'] or {}
+    if normalizer.get('type') == 'BertNormalizer':  # with which BertTokenizer normalizes as we do
+      config['strip_accents'] = normalizer['strip_accents']
+      config['tokenize_chinese_chars'] = normalizer['handle_chinese_chars']
     config['added_tokens_decoder'] = {
       str(token['id']): {key: token[key] for key in token if key != 'id'}
       for token in spec['added_tokens']
@@ -127,16 +131,6 @@ def _processor(
     return template
   # It trims the space that a piece begins with from the piece's offsets, as RoBERTa's does.
   return dict(type='Sequence', processors=[dict(before, trim_offsets=True), template])
-
-
-def _normalization(spec: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
-  """Returns the fields of tokenizer_config.json with which BertTokenizer normalizes as we do."""
-  normalizer = spec['normalizer'] or {}
-  found: dict[str, Any] = dict(do_lower_case=vocabulary.lowercase)
-  if normalizer.get('type') == 'BertNormalizer':
-    found['strip_accents'] = normalizer['strip_accents']
-    found['tokenize_chinese_chars'] = normalizer['handle_chinese_chars']
-  return found
 
 
 def _companions(vocabulary: Vocabulary, spec: Mapping[str, Any]) -> dict[str, bytes]:

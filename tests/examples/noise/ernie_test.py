@@ -56,21 +56,6 @@ class Masks:
     self.unit_BT = number.reshape(original_BT.shape)
 
 
-def test_characters_are_masked_one_by_one(store):
-  config = ernie(mask__word_prob=0.0)
-  batch, original = batch_of(store, config)
-  m = Masks(store, config, batch, original)
-  tokens = m.real.sum()
-  assert not (m.target & ~m.real).any()
-  np.testing.assert_allclose(m.target.sum() / tokens, 0.15, atol=4 * np.sqrt(0.13 / tokens))
-  for share, got in shares(m, m.target).items():
-    np.testing.assert_allclose(got, share, atol=4 * np.sqrt(0.16 / m.target.sum()))
-  # Neighbours in a unit are independent of each other.
-  later = m.real & ~m.begins
-  pairs = later[:, 1:] & m.target[:, :-1]
-  np.testing.assert_allclose(m.target[:, 1:][pairs].mean(), 0.15, atol=0.04)
-
-
 def shares(m, at):
   """Expected -> seen share of [MASK], random and kept among these targets."""
   masked = m.shown[at] == SPECIAL['mask']

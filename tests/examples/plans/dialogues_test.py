@@ -1,18 +1,12 @@
 """ERNIE 1.0's dialogues: turns, roles, replies of other dialogues."""
 
 import ernie_text
-import flax.linen as nn
-import jax
 import numpy as np
 import pytest
 from mutation import mutation
 from toy_store import DIALOGUES, ernie
 
 from bertjax.examples import examples as examples_lib
-from bertjax.objectives import mlm
-from bertjax.train import step as step_lib
-from bertjax.types import Context
-from configs import ernie as configs_ernie
 
 
 @pytest.fixture(scope='module')
@@ -72,24 +66,3 @@ def test_replies_of_other_dialogues_keep_the_role(store):
   assert (document(start) != document(column['start_0'][row])).all()
   role_of = lambda s: store.column('role')[np.searchsorted(store.sentences, s, 'right') - 1]
   np.testing.assert_array_equal(role_of(start), store.column('role')[column['turn'][row] + k])
-
-
-def test_dialogues_train_the_role_table(store):
-  """One batch of the config through its objective: finite, with a gradient for each role."""
-  c = configs_ernie.get_config('test_dialogues')
-  c.model.vocab_size, c.length = store.vocabulary_size, 64
-  batch = examples_lib.examples_in_memory(store, c.data, c.length, 0).batch(np.arange(8), True)
-  batch.pop('dropped_B')
-  objective = mlm.make(c)
-  shapes = nn.meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))['params']
-  params = jax.tree.map(lambda s: np.random.default_rng(0).normal(0, 0.05, s.shape), shapes)
-
-  def loss(params):
-    ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    terms = objective.loss(dict(params=params), (), step_lib.with_rows(batch), ctx).terms
-    return step_lib.trained_loss(terms, {name: term.weight for name, term in terms.items()})
-
-  value, grads = jax.jit(jax.value_and_grad(loss))(params)
-  table_XE = np.asarray(grads['embeddings']['role'])
-  assert np.isfinite(value) and table_XE.shape == (2, 64) and np.abs(table_XE).max(1).min() > 1e-4
-  assert 'fake' in grads and 'type' not in grads['embeddings']

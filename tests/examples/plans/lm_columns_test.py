@@ -6,8 +6,10 @@ import pytest
 from mutation import mutation
 from toy_store import continued, random_store, store_of
 
+from bertjax.data_contracts import Spec
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
+from bertjax.examples.plans import lm_columns
 
 LENGTH, LANES = 7, 3
 
@@ -96,3 +98,46 @@ def test_the_batches_of_the_original(number, shared):
     assert batch['weight_BP'].sum() == used * lanes and batch['weight_BP'][:, :used].all()
     for ours, theirs in (('token_BT', 'data_STB'), ('target_BP', 'target_STB')):
       np.testing.assert_array_equal(batch[ours][:, :used], get(theirs)[index, :used].T)
+
+
+@mutation('counter_rng.root(spec.seed,', 'counter_rng.root(0,')
+@mutation('counter_rng.fold(counter_rng.root(spec.seed, ', '(counter_rng.root(spec.seed, ')
+@mutation('followed_n[:] = True', 'followed_n[:] = False')
+@mutation('-(-longest // unit) * unit', 'len(batch)')
+def test_steps_of_drawn_lengths_follow_each_other_and_are_padded_to_few():
+  store = random_store(60, distinct=True)
+  drawn = dict(plan__drawn=20)
+  make = lambda seed: examples_lib.examples_in_memory(
+    store, continued(**drawn), 48, seed, rows=LANES
+  )
+  found, other = make(5), make(6)
+  steps, size = found.rows // LANES, len(store.tokens) // LANES
+  assert steps == size // 20 - 1 > 10
+  column_BT = store.tokens[: size * LANES].reshape(LANES, size)
+  epochs = []
+  for epoch in range(2):
+    batches = read(found, steps, first=epoch * steps)[0]
+    length_T = [int(batch['weight_BP'][0].sum()) for batch in batches]
+    end_T = np.cumsum(length_T)
+    for batch, length, end in zip(batches, length_T, end_T, strict=True):
+      assert batch['token_BT'].shape == batch['weight_BP'].shape == (LANES, -(-length // 16) * 16)
+      np.testing.assert_array_equal(batch['token_BT'][:, :length], column_BT[:, end - length : end])
+      target_BP = column_BT[:, end - length + 1 : end + 1]
+      np.testing.assert_array_equal(batch['target_BP'][:, :length], target_BP)
+      assert not batch['example_BT'][:, length:].any()
+    assert length_T[0] == 45 and len(set(length_T)) > 3 and end_T[-1] < size
+    epochs.append(length_T)
+  again = make(5).batch(np.arange(steps * LANES, (steps + 1) * LANES), True)
+  np.testing.assert_array_equal(again['token_BT'], read(found, 1, first=steps)[0][0]['token_BT'])
+  others = [int(b['weight_BP'][0].sum()) for b in read(other, steps)[0]]
+  assert epochs[0] != epochs[1] and epochs[0] != others
+
+
+def test_lengths_are_drawn_as_those_of_fastai(shared):
+  golden = np.load(shared / 'golden' / 'family' / 'ulmfit_fastai.npz')['bptt/old_histogram']
+  spec = Spec(lm_columns.Options(drawn=70), 200, 3, rows=1)
+  length_T = np.diff(lm_columns._begins(70 * 100_001, spec, 0))
+  assert length_T[0] == 95
+  found = np.bincount(length_T[1:], minlength=len(golden))
+  mine, theirs = found / found.sum(), golden / golden.sum()
+  assert np.abs(mine - theirs).sum() < 0.02

@@ -1,6 +1,5 @@
 """Checkpoints of TensorFlow 1: heads, what is left out, and what is refused."""
 
-import cases
 import numpy as np
 import original_reading
 import pytest
@@ -8,7 +7,6 @@ import tensorflow_cases as originals
 from mutation import mutation
 
 from bertjax.formats.originals import tf1
-from bertjax.formats.tables import flat
 
 WORD_BIAS = 'cls/predictions/output_bias'
 
@@ -53,22 +51,6 @@ def test_slots_of_the_optimizer_are_counted_and_left_out(tiny, tmp_path):
   count = len(tiny)
   assert plain.step == 1000
   assert plain.left_out == [f'adam_m ({count} tensors)', f'adam_v ({count} tensors)']
-
-
-def test_a_checkpoint_is_opened_before_its_tensors_are_taken(tiny, tmp_path):
-  """With the fields of the recipe that it says nothing of."""
-  originals.write(tmp_path / 'model.ckpt', tiny)
-  opened = tf1.open_checkpoint(tmp_path / 'model.ckpt')
-  assert [file.name for file in opened.files] == [
-    'model.ckpt.data-00000-of-00001', 'model.ckpt.index',
-  ]  # fmt: skip
-  model = cases.config(opened.recipe).model
-  model.update(opened.model)
-  taken = opened.take(model, original_reading.there)
-  want = dict(flat(original_reading.read(tf1, tmp_path).params))
-  assert dict(flat(taken.params)).keys() == want.keys() and not taken.left_out
-  for path, value in flat(taken.params):
-    np.testing.assert_array_equal(value, want[path], err_msg=path)
 
 
 @mutation("words = 'cls/predictions/output_bias' in state", 'words = True')
