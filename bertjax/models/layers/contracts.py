@@ -39,6 +39,8 @@ class Model(nn.Module):
   tables: ClassVar[tuple[str, ...]] = ()
   # the heads: THE list that commands, conversion and warm starts read
   output_heads: ClassVar[tuple[Head, ...]] = ()
+  # characters of a word, its marks included, that it reads as `character_BTW`; 0: none
+  spells: ClassVar[int] = 0
 
   @nn.nowrap
   def alone(self) -> 'Model':
@@ -179,8 +181,9 @@ class WritingModel(Model):
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
     """Reads what a text begins with, all at once: token_BT and example_BT, 1 where a token is and 0
     for padding. Of a model of one text it is the prompt, padded in front; of one with a second text
-    the text that is read. Returns float32 logits_BV of the next token, -inf where it is no word;
-    and the text so far, with room, which is static, for so many tokens."""
+    the text that is read, and out_token_BU what the second begins with, in every row as many.
+    Returns float32 logits_BV of the next token, -inf where it is no word; and the text so far, with
+    room, which is static, for so many tokens."""
     raise NotImplementedError
 
   def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
@@ -190,6 +193,10 @@ class WritingModel(Model):
 
 class PairModel(WritingModel):
   """Reads a text and scores the words of a second one: the model of `objectives/seq2seq.py`."""
+
+  # whether both texts are [CLS] text [SEP] and the decoder begins with [SEP] (BART); else they are
+  # text [SEP], and it begins with the id 0 (T5)
+  framed: ClassVar[bool] = False
 
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
