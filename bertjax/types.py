@@ -41,6 +41,7 @@ objective reads, always in these shapes:
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
   start_B          1 where the row does not go on where this row of the last batch stopped
+  character_BTW, out_character_BUW  the characters of each word, where words are spelled (ELMo)
   second_B         token of the row before the noise with which its second text begins (ELMo)
   direction_B      -1 where the row's text runs backwards, else 1
   row_B            global row number within the step; added by the train step, keys the dropout

@@ -26,6 +26,7 @@ RECIPES = [
   'text:number',
   'ulmfit:classes',
   'write:t5',
+  'write:bart',
   'tagging:ner',
   'tagging:pos',
   'chinese:chnsenticorp',

@@ -6,10 +6,10 @@ articles; `rouge_l` is the F-measure of Lin (2004) as rouge-score computes it, w
 t5/evaluation/metrics.py). `cut` counts the texts that are longer than a row.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
@@ -20,9 +20,10 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.field_types import Count, Natural, NonNegative
 from bertjax.models.layers import decoding
 from bertjax.models.layers.contracts import PairModel
-from bertjax.models.layers.decoding import Beams, Sampling
+from bertjax.models.layers.decoding import Beams, Sampling, Written
 from bertjax.objectives import model_of
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.text import sentences
+from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 NAMES = frozenset(('exact', 'f1', 'rouge_l', 'bleu', CUT))
 
@@ -80,7 +81,13 @@ def make(subject: Subject, options: Options) -> Evaluation:
   decoding.check(how, vocabulary.size)
   model = model_of(subject.config.model, subject.config.objective.name, PairModel)
   new, end = options.new_tokens or task.target_length, subject.store.special['sep']
-  function = functools.partial(decoding.written, model, vocabulary.size, how, new, end)
+  start = sentences.pair_frame(model.framed, subject.store.special).start
+
+  def function(variables: Variables, batch: Batch) -> Written:
+    begun_BU = jnp.tile(jnp.array(start, jnp.int32)[None], (len(batch['token_BT']), 1))
+    given = dict(batch, out_token_BU=begun_BU)
+    return decoding.written(model, vocabulary.size, how, new, end, variables, given)
+
   written = labelled.outputs(subject, rows, options.batch_size, function)
 
   def run(variables: Variables, step: int) -> Report:

@@ -87,9 +87,14 @@ def units(rows: Rows, store: Any) -> np.ndarray:
 
 
 def column(rows: Rows, store: Any, name: str) -> np.ndarray:
-  """Returns the value of each token's sentence in a column of the store, int32; a special token has
-  that of the token before it in its example, or after it where there is none."""
-  ranges, value_S = rows.ranges, store.column(name)
+  """Returns the value of each token's sentence in a column of the store, int32."""
+  return store.column(name)[sentences(rows, store)].astype(np.int32)
+
+
+def sentences(rows: Rows, store: Any) -> np.ndarray:
+  """Returns the sentence of the store that each token is of, int64; a special token has that of the
+  token before it in its example, or after it where there is none."""
+  ranges = rows.ranges
   kept_r = ranges.length_r > 0
   start_r, length_r = ranges.start_r[kept_r], ranges.length_r[kept_r]
   first_r = np.searchsorted(store.sentences, start_r, 'right') - 1
@@ -101,14 +106,14 @@ def column(rows: Rows, store: Any, name: str) -> np.ndarray:
   size_n = np.minimum(store.sentences[sentence_n + 1], end_n) - np.maximum(
     store.sentences[sentence_n], start_r[owner_n]
   )
-  value_n = _ordered(ranges, np.repeat(value_S[sentence_n], size_n))
+  number_n = _ordered(ranges, np.repeat(sentence_n, size_n))
   plain_n = np.ones(_places(ranges), bool)
   plain_n[ranges.special_s] = False
   until_n = np.cumsum(plain_n)
   length_E = ranges.length_E + ranges.ahead
   before_E = (until_n - plain_n)[starts(length_E)]
   at_n = np.maximum(until_n - 1, np.repeat(before_E, length_E))
-  return _shown(ranges, value_n[np.minimum(at_n, len(value_n) - 1)]).astype(np.int32)
+  return _shown(ranges, number_n[np.minimum(at_n, len(number_n) - 1)])
 
 
 def _places(ranges: Ranges) -> int:
@@ -180,7 +185,8 @@ def frame_streams(
     texts[f'{PREFIX[letter]}token_B{letter}'] = place(own, stream.token_m, pad)
     for name, value_m in stream.field.items():
       dtype = np.float32 if np.issubdtype(value_m.dtype, np.floating) else np.int32
-      texts[f'{name}_B{letter}'] = place(own, value_m, 0, dtype)
+      axes = letter + 'W' * (value_m.ndim - 1)
+      texts[f'{name}_B{axes}'] = place(own, value_m, 0, dtype)
     batch |= texts
   return batch
 
@@ -211,10 +217,11 @@ def _relaid(rows: Rows, stream: Stream, letter: str, columns: int) -> Rows:
 def place(
   rows: Rows, value_n: np.ndarray, fill_value: int = 0, dtype: Any = np.int32
 ) -> np.ndarray:
-  """Lays one number per token out as [B, T], with fill_value where there is no token."""
-  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, dtype)
+  """Lays one number per token, or one vector, out as [B, T], with fill_value where there is no
+  token."""
+  cell = np.full((rows.shape[0] * rows.shape[1], *value_n.shape[1:]), fill_value, dtype)
   cell[rows.cell_n] = value_n
-  return cell.reshape(rows.shape)
+  return cell.reshape(*rows.shape, *value_n.shape[1:])
 
 
 def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:

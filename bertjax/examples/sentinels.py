@@ -9,12 +9,14 @@ texts agree where a text begins with what is not hidden. Both end with </s> (`se
 read one token late, behind START.
 """
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bertjax import counter_rng
-from bertjax.data_contracts import Stream
+from bertjax.data_contracts import Masking, Stream
 from bertjax.errors import UserError
 from bertjax.examples.layout import Rows, ragged, starts
 
@@ -50,6 +52,23 @@ def taken(length: int, rate: float, mean: float) -> int:
     tokens += 1
   inputs, targets = promised(tokens, rate, mean)
   return tokens - (rate == 0.5 and targets > inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Fields of `config.data.mask` of a noise by which either text may get all tokens.
+
+  Attributes:
+    static: the same texts in every epoch.
+  """
+
+  static: bool
+
+
+def of_all_tokens(corrupt: Callable[[Rows, Options, Any], dict[str, Any]]) -> Masking:
+  """Returns such a noise, which needs no sentinels."""
+  none = lambda options, store, length: None
+  return Masking(Options, ('sep', 'pad'), none, corrupt, raw=raw, sizes=sizes)
 
 
 def raw(options: Any, length: int) -> int:

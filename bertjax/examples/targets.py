@@ -29,8 +29,9 @@ from bertjax.field_types import Natural, PositiveShare, Share
 
 Special = Literal['pad', 'unk', 'cls', 'sep', 'mask']
 
-# Sites of an example's key. COUNT is RoBERTa's, ID of any random id; a rule's own begin at FREE.
-COUNT, _SELECT, _SHOW, ID, FREE = range(5)
+# Sites of an example's key. COUNT is RoBERTa's, SHOW of what a token shows, ID of any random id; a
+# rule's own begin at FREE.
+COUNT, _SELECT, SHOW, ID, FREE = range(5)
 # A sort key holds example, draw and position in 20, 28 and 16 bits, the same for every batch size.
 MAX_EXAMPLES, MAX_LENGTH = 1 << 20, 1 << 16
 
@@ -270,7 +271,7 @@ def show(
       first token of its group for one per group.
     random_id_n: the random id of each.
   """
-  u_n = counter_rng.uniform(at_tokens(rows, _SHOW, decide_n))
+  u_n = counter_rng.uniform(at_tokens(rows, SHOW, decide_n))
   masked_n = u_n < mask.mask_share
   random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
   kept_n = np.where(random_n, random_id_n, rows.token_n[index_n])

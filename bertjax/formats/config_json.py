@@ -12,7 +12,11 @@ from bertjax.formats.family import Family, Field
 
 # config.json's name of a special token's id -> its role in a vocabulary.
 SPECIAL = dict(pad_token_id='pad', bos_token_id='cls', eos_token_id='sep')
-FURTHER = dict(cls_token_id='cls', sep_token_id='sep')  # of classes whose `write` has them
+# The same of classes whose `write` has them.
+FURTHER = dict(
+  cls_token_id='cls', sep_token_id='sep', decoder_start_token_id='sep', forced_bos_token_id='cls',
+  forced_eos_token_id='sep',
+)  # fmt: skip
 # Fields of config.json that change nothing of what a model computes: how it was saved, what a call
 # returns; ids, names and sizes, which stand elsewhere; and with '=', defaults that no class reads.
 HARMLESS = """
@@ -25,6 +29,7 @@ HARMLESS = """
   classifier_dropout_prob=0.1 net_structure_type=0 num_memory_blocks=0 down_scale_factor=1
   directionality=bidi pooler_fc_size=768 pooler_num_attention_heads=12 pooler_num_fc_layers=3
   pooler_size_per_head=128 pooler_type=first_token_transform qa_dropout=0.1 seq_classif_dropout=0.2
+  classifier_dropout=0.0
   tie_weights_=True summary_type=first summary_type=last summary_use_proj=True
   summary_activation=gelu summary_activation=tanh summary_last_dropout=0.1 bi_data=False
   summary_first_dropout=0.1 summary_proj_to_labels=True start_n_top=5 end_n_top=5

@@ -12,14 +12,11 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.field_types import Count, Fraction, Natural, Positive
-from bertjax.kernels.cross_entropy import Scores, logits
+from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
-from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.models.layers.basic import (
   Activation,
   Dropout,
@@ -31,14 +28,12 @@ from bertjax.models.layers.basic import (
   options_of,
   word_table,
 )
-from bertjax.models.layers.block import Context
-from bertjax.models.layers.cache import Reading, Writing, before, empty
-from bertjax.models.layers.contracts import PairModel
-from bertjax.models.layers.encoder import Encoder, ended
+from bertjax.models.layers.encoder import Encoder
+from bertjax.models.layers.encoder_decoder import EncoderDecoder, Side
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.positions import bias_table
 from bertjax.models.layers.remat import Remat
-from bertjax.types import Batch, Factory
+from bertjax.types import Factory
 
 Array = jax.Array
 
@@ -76,7 +71,7 @@ class Buckets(nn.Module):
     return bias_table(self, 'buckets', self.heads, columns, init, self.causal)
 
 
-class T5(PairModel):
+class T5(EncoderDecoder):
   """The model; fields are `config.model`.
 
   Attributes:
@@ -128,91 +123,35 @@ class T5(PairModel):
   def _table(self, name: str, init: Any) -> Array:
     return word_table(self, name, self.vocab_size, self.width, init)
 
-  def _words(self, token_BT: Array, noise: Noise | None, name: str) -> Array:
+  def embed(self, side: Side, token_BT: Array, position_BT: Array, noise: Noise | None) -> Array:
+    """Looks the words up; see `EncoderDecoder`."""
+    del position_BT  # distances tell places
     x_BTD = look_up(self.word, token_BT).astype(jnp.dtype(self.dtype))
-    x_BTD = self.dropped(x_BTD, fork(noise, f'{name} words'))
+    x_BTD = self.dropped(x_BTD, fork(noise, f'{side} words'))
     return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
 
-  def encode(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
-    """Returns last_BTD, what the encoder makes of the first text; hidden_LBTD and embedded_BTD if
-    asked."""
-    x_BTD = self._words(batch['token_BT'], noise, 'first')
-    bias_NR = self.encoder_bias(x_BTD.shape[1])
-    context = Context(example_mask(batch, 'example'), bias_NR=bias_NR)
-    y_BTD, hidden_LBTD = self.encoder(x_BTD, context, noise, hidden=hidden)
-    out = dict(last_BTD=self.dropped(self.encoder_norm(y_BTD), fork(noise, 'first end')))
-    if hidden:
-      out |= dict(hidden_LBTD=ended(hidden_LBTD, out['last_BTD']), embedded_BTD=x_BTD)
-    return out
+  def bias(self, side: Side, columns: int) -> Array:
+    """Returns the biases of a stack."""
+    return (self.encoder_bias if side == 'first' else self.decoder_bias)(columns)
 
-  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """Runs the model, see `PairModel`."""
-    out = self.encode(batch, noise, hidden)
-    bias_NR = self.decoder_bias(batch['out_token_BU'].shape[1])
-    context = second_text(batch, out['last_BTD'], bias_NR)
-    x_BUD = self._words(batch['out_token_BU'], noise, 'second')
-    x_BUD, hidden_LBUD = self.decoder(x_BUD, context, noise, hidden=hidden)
-    x_BUD = self.dropped(self.decoder_norm(x_BUD), fork(noise, 'second end'))
-    out |= dict(word=self._scores(x_BUD), out_last_BUD=x_BUD)
-    return out | (dict(out_hidden_LBUD=ended(hidden_LBUD, x_BUD)) if hidden else {})
+  def end(self, side: Side, x_BTD: Array, noise: Noise | None) -> Array:
+    """Takes the last norm."""
+    norm = self.encoder_norm if side == 'first' else self.decoder_norm
+    return self.dropped(norm(x_BTD), fork(noise, f'{side} end'))
 
-  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
-    """Runs the model, or the encoder alone on a batch without a second text."""
-    return (
-      self(batch, None, hidden) if 'out_token_BU' in batch else self.encode(batch, None, hidden)
-    )
-
-  def _scores(self, x_BUD: Array) -> Scores:
+  def scores(self, x_BUD: Array) -> Scores:
+    """Scores the words."""
     return self.head(x_BUD, self.word if self.out is None else self.out)
 
-  def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
-    """Reads the first text; the second begins with the id 0. See `WritingModel`."""
-    read_BTD, rows = self.encode(batch, None)['last_BTD'], len(batch['token_BT'])
-    cache = empty(rows, self.layers, room + 1, self.heads, self.head_size, read_BTD.dtype)
-    zeros = jnp.zeros(rows, jnp.int32)
-    text = Writing(cache, jnp.zeros((rows, room + 1), bool), zeros, zeros, batch['example_BT'] > 0)
-    return self._written(zeros, text, read_BTD)
-
-  def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
-    """Writes a token of each row; see `WritingModel`."""
-    return self._written(token_B, text, None)
-
-  def _written(self, token_B: Array, text: Writing, read_BTD: Array | None):
-    place, columns = text.place_B[0], text.real_BS.shape[1]
-    real_BS = text.real_BS.at[:, place].set(True)
-    distance_S = place - jnp.arange(columns)
-    bias_NS = self.decoder_bias(columns)[:, columns - 1 - jnp.maximum(distance_S, 0)]
-    assert text.other_real_BS is not None
-    reading = Reading(
-      place, before(real_BS, place, 1), bias_NS[:, None], text.other_real_BS[:, None], read_BTD
-    )
-    x_B1D = self._words(token_B[:, None], None, 'second')
-    x_B1D, cache = self.decoder(x_B1D, reading, None, text.layers)
-    scores_BV = logits(self._scores(self.decoder_norm(x_B1D)))[:, 0]
-    text = text._replace(layers=cache, real_BS=real_BS, place_B=text.place_B + 1)
-    return scores_BV, text
+  @property
+  def head_width(self) -> int:
+    """H."""
+    return self.head_size
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
     """The words of the second text."""
     return (Head('word', 'word', self.vocab_size, '' if self.tied else 'out'),)
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
-
-  @nn.nowrap
-  def flops(self, batch: Batch) -> float:
-    """Counts model FLOPs, see `Model.flops`: both stacks, cross-attention and the words."""
-    own: dict[str, Any] = dict(inner=self.heads * self.head_size, gated=self.gated)
-    example_BT, example_BU = batch['example_BT'], batch['out_example_BU']
-    each = flops_lib.block_flops(example_BT, self.width, self.ffn, **own)
-    each += flops_lib.block_flops(
-      example_BU, self.width, self.ffn, causal=True, other_BS=example_BT, **own
-    )
-    predicted = float(np.sum(batch['weight_BU']))
-    return self.layers * each + flops_lib.head_flops(predicted, self.width * self.vocab_size)
 
 
 def make(config) -> T5:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from bertjax.errors import UserError
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
@@ -33,6 +34,7 @@ class Options(NamedTuple):
 def make(config) -> Objective:
   """Builds the objective from a run's config. Raises UserError: see `model_of`."""
   model = model_of(config.model, config.objective.name, PairModel)
+  _check_frame(model, config.data)
   z_loss = float(config.objective.z_loss)
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
@@ -59,6 +61,15 @@ def make(config) -> Objective:
     return found
 
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish, evals=EVALS)
+
+
+def _check_frame(model: PairModel, data: Any) -> None:
+  task = data.get('task', {})
+  if task.get('name') == 'write' and task.get('framed', False) != model.framed:
+    raise UserError(
+      f'config.data.task.framed: expected {model.framed}, as the model reads texts, got '
+      f'{not model.framed}: begin with its own recipe of configs/finetune/write.py, or set it'
+    )
 
 
 OBJECTIVE = Factory(Options, make)

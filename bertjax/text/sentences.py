@@ -55,6 +55,27 @@ def bert_frame(special: Mapping[str, int | None]) -> Frame:
   return Frame(() if before is None else (before,), () if after is None else (after,))
 
 
+class PairFrame(NamedTuple):
+  """The special tokens of a text that is read and of one that is written."""
+
+  # before, after: ids around both
+  before: tuple[int, ...]
+  after: tuple[int, ...]
+  begin: int  # id that the decoder reads first
+
+  @property
+  def start(self) -> tuple[int, ...]:
+    """Ids that stand before the first word that the decoder writes."""
+    return (self.begin, *self.before)
+
+
+def pair_frame(framed: bool, special: Mapping[str, int | None]) -> PairFrame:
+  """Returns [CLS] text [SEP], where the decoder begins with [SEP], or text [SEP], where it begins
+  with the id 0, of what the vocabulary has of them."""
+  before, after, _, _ = bert_frame(special)
+  return PairFrame(before, after, after[0]) if framed and after else PairFrame((), after, 0)
+
+
 def encode(
   texts: Sequence[str], encode_batch: Callable[[list[str]], Sequence[Any]], frame: Frame
 ) -> list[Sentence]:

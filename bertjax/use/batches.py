@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bertjax import sharding
 from bertjax.errors import UserError
+from bertjax.examples.spelling import Speller
 from bertjax.text.sentences import Frame, Row, as_batch
 from bertjax.types import Variables
 
@@ -73,13 +74,16 @@ class Runner:
     frame: Frame,
     room: int | None,
     tables: Mapping[str, int],
+    speller: Speller | None = None,
   ):
     """
 
     Args:
       : variables: on the mesh. devices: of the mesh. frame: of the rows. room: the longest row that
-        the model takes. tables: name -> the id of all tokens, for `<name>_BT`.
+        the model takes. tables: name -> the id of all tokens, for `<name>_BT`. speller: of a model
+        that reads characters.
     """
+    self._speller = speller
     self.devices = devices
     self._variables, self._frame = variables, frame
     self._room, self._tables = room, tables
@@ -111,6 +115,8 @@ class Runner:
     batch = as_batch(rows, cut.count, cut.length, slots, self._frame)
     for name, value in self._tables.items():
       batch[f'{name}_BT'] = np.full_like(batch['token_BT'], value)
+    if self._speller is not None:
+      batch['character_BTW'] = self._speller.characters(batch['token_BT'])
     return self.call(key, function, batch)
 
   def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from bertjax.errors import UserError
 from bertjax.models.layers import decoding
 from bertjax.models.layers.contracts import PairModel, WritingModel
 from bertjax.models.layers.decoding import Beams, Sampling, Written
+from bertjax.text import sentences
 from bertjax.use import batches
 from bertjax.use.texts import listed
 
@@ -84,19 +85,21 @@ def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> Non
 
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
   """Returns the ids of the prompts: at least one each."""
-  special, pair = model.vocabulary.special, isinstance(model.net.model, PairModel)
-  end = special.get('sep')
+  pair, end = isinstance(model.net.model, PairModel), model.vocabulary.special.get('sep')
   rows = [np.asarray(ids, np.int32) for ids in model.vocabulary.encode_batch(list(prompts))]
   if pair:
-    rows = [np.append(ids, [end] if end is not None else []).astype(np.int32) for ids in rows]
+    frame = _frame(model)
+    rows = [np.array([*frame.before, *ids, *frame.after], np.int32) for ids in rows]
   for number, ids in enumerate(rows, first):
     if not len(ids) and end is None:
       raise UserError(f'prompt {number} is empty, and the vocabulary has no token to begin with')
     room = model.net.room
-    if room is not None and len(ids) + (0 if pair else new_tokens) > room:
+    columns = max(len(ids), new_tokens + 2) if pair else len(ids) + new_tokens
+    if room is not None and columns > room:
       raise UserError(
         f'prompt {number} has {len(ids)} tokens and {new_tokens} more are asked for, '
-        f'{model.source} takes {room} in all: shorten it, or ask for fewer (--new_tokens)'
+        f'{model.source} takes {room} {"of each text" if pair else "in all"}: shorten it, or ask '
+        'for fewer (--new_tokens)'
       )
   return [ids if len(ids) else np.array([end], np.int32) for ids in rows]
 
@@ -111,7 +114,12 @@ def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut) -> dict[str, np.nd
     index = cut.index_n[place if place < len(cut.index_n) else 0]
     own = slice(0, len(rows[index])) if pair else slice(cut.length - len(rows[index]), None)
     token_BT[place, own], example_BT[place, own], row_B[place] = rows[index], 1, index
-  return dict(token_BT=token_BT, example_BT=example_BT, row_B=row_B)
+  begun = dict(out_token_BU=np.tile(_frame(model).start, (cut.count, 1))) if pair else {}
+  return dict(token_BT=token_BT, example_BT=example_BT, row_B=row_B, **begun)
+
+
+def _frame(model: Any) -> sentences.PairFrame:
+  return sentences.pair_frame(model.net.model.framed, model.vocabulary.special)
 
 
 def _text(model: Any, written: Written, place: int, end: int | None) -> Text:

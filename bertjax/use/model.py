@@ -24,6 +24,7 @@ import numpy as np
 from bertjax import registry, sharding
 from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
+from bertjax.examples.spelling import Speller
 from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.objectives import lm
@@ -110,7 +111,9 @@ class Model(FineTuned):
     abstract = sharding.abstract(nets.shapes(net), devices.rules, devices.mesh)
     variables, made = found.read(abstract)
     net = nets.without(net, made)
-    runner = Runner(variables, devices, net.frame, net.room, tables)
+    speller = Speller(vocabulary, most) if (most := net.model.spells) else None
+    runner = Runner(variables, devices, net.frame, net.room, tables, speller)
+    vocabulary = speller.vocabulary if speller else vocabulary
     return cls(
       found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
       load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,

@@ -15,8 +15,10 @@ Scores are eval/NAME/dev/..; the best checkpoint is that with the best eval/mean
 tasks of the score that each is known by, or another: --config.best.metric=eval/sst2/dev/accuracy.
 Epochs are of all examples together. The recipe is that of MT-DNN (Liu et al. 2019), without Adamax
 and its answer modules: heads are BERT's. There an epoch shows each batch once; here the task of
-each step is drawn anew. Tasks of write.py, which have no heads, are learned by its recipe, T5's.
+each step is drawn anew. Tasks of write.py, which have no heads, are learned by its recipe.
 """
+
+import copy
 
 from ml_collections import ConfigDict
 
@@ -56,14 +58,15 @@ def get_config(arg: str | None = None) -> Recipe:
 
 def _shared(tasks: dict[str, Recipe]) -> Recipe:
   """Returns what all tasks share: how is trained, and the kind of model."""
-  writes = [name for name, task in tasks.items() if task.data.task.name == 'write']
-  if writes and len(writes) < len(tasks):
+  kinds = {name: task.model.name for name, task in tasks.items()}
+  if len({*kinds.values()}) > 1:
     raise UserError(
-      f'tasks.py: {", ".join(writes)} are written by a decoder and the others read off heads: '
-      'expected tasks of one kind; a class can be written, too, by its name'
+      f'tasks.py: expected tasks of one kind of model, got {kinds}; a class can be written, '
+      'too, by its name (write.py)'
     )
-  if writes:
-    return write.get_config()
+  first = next(iter(tasks.values()))
+  if first.data.task.name == 'write':
+    return copy.deepcopy(first)
   c = text.recipe(('text',), 'label', (), 'accuracy')
   c.update(cited(PAPER, batch_size=32, epochs=5.0, length=512))
   c.optimizer.schedule.update(cited(PAPER, peak=5e-5))

@@ -115,7 +115,7 @@ def test_defaults_are_those_of_transformers():
 
   names = dict(xlnet='XLNet', xlm='XLM', bert='Bert', roberta='Roberta', albert='Albert')
   names |= dict(electra='Electra', distilbert='DistilBert', ernie='Ernie')
-  names |= dict(xlm_roberta='XLMRoberta', modernbert='ModernBert')
+  names |= dict(xlm_roberta='XLMRoberta', modernbert='ModernBert', bart='Bart')
   for name, prefix in names.items():
     config = getattr(transformers, f'{prefix}Config')()
     for field in family_lib.find(name).fields:

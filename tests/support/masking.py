@@ -1,7 +1,15 @@
 """Masked batches for the tests of corruptions."""
 
 import numpy as np
-from toy_store import SPECIAL, WHOLE_DOCUMENTS, random_store, recipe, roberta, with_units
+from toy_store import (
+  SPECIAL,
+  WHOLE_DOCUMENTS,
+  MemoryStore,
+  random_store,
+  recipe,
+  roberta,
+  with_units,
+)
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Ranges
@@ -82,3 +90,20 @@ def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
 def mask_options(config):
   """The options of a recipe's masking."""
   return plan_and_mask.open_recipe(config).mask_options
+
+
+def rows_of(texts, sentence=7, word_starts=None):
+  """Texts as the examples of a batch, a row each, and their store, of sentences of one length."""
+  length_E = np.array([len(text) for text in texts])
+  token_n = np.concatenate(texts).astype(np.int32)
+  starts = np.ones(1000, bool) if word_starts is None else word_starts
+  at_E = layout.starts(length_E)
+  edges = [np.arange(0, n, sentence) + at for at, n in zip(at_E, length_E, strict=True)]
+  sentences = np.append(np.concatenate(edges), len(token_n))
+  documents = np.append(np.searchsorted(sentences, at_E), len(sentences) - 1)
+  store = MemoryStore(token_n, sentences, documents, SPECIAL, starts, np.ones(1000, int))
+  nothing = np.zeros(0, np.int64)
+  ranges = Ranges(at_E, length_E, nothing, nothing.astype(np.int32), length_E)
+  key_E = counter_rng.fold(counter_rng.root(0, 'test'), np.arange(len(texts)))
+  shape = len(texts), int(length_E.max())
+  return layout.lay_out(ranges, store, np.arange(len(texts)), key_E, shape), store

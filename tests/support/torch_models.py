@@ -19,6 +19,11 @@ MODERN = dict(
 )  # fmt: skip
 GPT = dict(vocab_size=211, n_embd=36, n_layer=3, n_head=3, n_positions=45)
 T5 = dict(vocab_size=211, d_model=36, d_kv=10, d_ff=52, num_layers=3, num_heads=3)
+BART = dict(
+  vocab_size=211, d_model=36, max_position_embeddings=45, scale_embedding=True,
+  **{f'{side}_{name}': n for side in ('encoder', 'decoder')
+     for name, n in dict(layers=3, attention_heads=3, ffn_dim=52).items()},
+)  # fmt: skip
 NARROW = dict(embedding_size=20, **SHAPES)
 # Name of a case, a class and perhaps a remark behind it -> the fields of its config.
 CASES = {
@@ -75,6 +80,7 @@ CASES = {
   'OpenAIGPTDoubleHeadsModel': GPT,
   'OpenAIGPTForSequenceClassification': dict(num_labels=1, **GPT),
   'T5ForConditionalGeneration': T5,
+  'BartForConditionalGeneration': BART,
   'ErnieForPreTraining': dict(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': DISTIL,
   'DistilBertModel': DISTIL,

@@ -21,7 +21,7 @@ def load(tmp_path_factory):
 
   def get(recipe):
     if recipe not in known:
-      path, fields = tmp_path_factory.mktemp(recipe), dict(gpt=dict(positions=64), t5={})[recipe]
+      path, fields = tmp_path_factory.mktemp(recipe), dict(gpt=dict(positions=64)).get(recipe, {})
       made = used_models.make(path, recipe, first=XLNET, **fields)
       mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
       known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh)
@@ -31,7 +31,7 @@ def load(tmp_path_factory):
 
 
 @mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
-@pytest.mark.parametrize('recipe', ['gpt', 't5'])
+@pytest.mark.parametrize('recipe', ['gpt', 't5', 'bart'])
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   model = load(recipe)

@@ -3,7 +3,8 @@
   read='summarize: {article}', write='summary'      the file has the columns article and summary
 
 What is read ends with [SEP], and so does what is written, which the decoder reads one token late,
-behind the id 0 (Raffel et al. 2020; t5x, models.py). A text that is too long is cut, its end stays.
+behind the id 0 (Raffel et al. 2020; t5x, models.py). Framed, both are [CLS] text [SEP], and the
+decoder begins with [SEP] (Lewis et al. 2020). A text that is too long is cut, its end stays.
 """
 
 import dataclasses
@@ -17,8 +18,8 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import records, texts
 from bertjax.examples.labelled.common.records import Record
 from bertjax.examples.labelled.common.rows import UNIT
-from bertjax.examples.sentinels import START
 from bertjax.field_types import Count
+from bertjax.text.sentences import PairFrame, pair_frame
 from bertjax.vocab.vocabulary import Vocabulary
 
 
@@ -30,13 +31,15 @@ class Options:
     read: text that is read: columns in braces, and what stands around them, such as a prefix that
       names the task.
     write: column of the text that is written.
-    target_length: U, tokens of a written text at most, its end included.
+    target_length: U, tokens of a written text at most, special ones included.
+    framed: whether [CLS] stands before both texts, as BART has them; T5 has none.
     header: names of the columns of a table whose first line is none.
   """
 
   read: str
   write: str
   target_length: Count
+  framed: bool = False
   header: tuple[str, ...] = ()
 
 
@@ -79,20 +82,22 @@ def encode(
 ) -> Labelled:
   """Builds rows with a second text. Raises UserError, naming the line: nothing to be written, or
   more than target_length tokens; a vocabulary without [SEP]."""
-  (end,) = texts.special(vocabulary, ('sep',))
-  if length < 2:
+  texts.special(vocabulary, ('cls', 'sep') if options.framed else ('sep',))
+  frame = pair_frame(options.framed, vocabulary.special)
+  room = length - len(frame.before) - 1
+  if room < 1:
     raise UserError(f'config.length={length} leaves no room for a text and its end: expected more')
   source_n = vocabulary.encode_batch(sources(found, options))
-  target_n = _targets(found, options, vocabulary, end)
-  id_n = [np.append(ids[: length - 1], end).astype(np.int32) for ids in source_n]
+  target_n = _targets(found, options, vocabulary, frame)
+  id_n = [np.array([*frame.before, *ids[:room], *frame.after], np.int32) for ids in source_n]
   return Labelled(
     id_n=id_n,
     type_n=[np.zeros(len(ids), np.int32) for ids in id_n],
     label={},
-    cut=sum(len(ids) >= length for ids in source_n),
+    cut=sum(len(ids) > room for ids in source_n),
     truth=[records.string(record, options.write) for record in found],
     second=dict(
-      out_token=[np.append(START, ids[:-1]).astype(np.int32) for ids in target_n],
+      out_token=[np.append(frame.begin, ids[:-1]).astype(np.int32) for ids in target_n],
       target=target_n,
       weight=[np.ones(len(ids), np.float32) for ids in target_n],
     ),
@@ -101,19 +106,20 @@ def encode(
 
 
 def _targets(
-  found: Sequence[Record], options: Options, vocabulary: Vocabulary, end: int
+  found: Sequence[Record], options: Options, vocabulary: Vocabulary, frame: PairFrame
 ) -> list[np.ndarray]:
   said = [records.string(record, options.write) for record in found]
-  target_n = [np.append(ids, end).astype(np.int32) for ids in vocabulary.encode_batch(said)]
+  text_n = vocabulary.encode_batch(said)
+  target_n = [np.array([*frame.before, *ids, *frame.after], np.int32) for ids in text_n]
   for record, text, ids in zip(found, said, target_n, strict=True):
-    if len(ids) < 2:
+    if len(ids) <= len(frame.before) + 1:
       raise UserError(
         f'{record.place}: expected a text in {options.write!r}, got {text!r}, which has no token: '
         'leave the line out, or spell what is to be written'
       )
     if len(ids) > options.target_length:
       raise UserError(
-        f'{record.place}: {options.write!r} has {len(ids)} tokens with its end, expected '
+        f'{record.place}: {options.write!r} has {len(ids)} tokens with its special ones, expected '
         f'config.data.task.target_length={options.target_length} at most: raise that, or shorten '
         'the text'
       )

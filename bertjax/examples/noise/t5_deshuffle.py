@@ -3,29 +3,16 @@
 t5/data/preprocessors.py:deshuffle (Liu et al. 2019).
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
-from bertjax.data_contracts import Masking
 from bertjax.examples import sentinels
 from bertjax.examples.layout import Rows
 from bertjax.examples.targets import FREE, at_tokens
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """Fields of `config.data.mask`.
-
-  Attributes:
-    static: the same order in every epoch.
-  """
-
-  static: bool
-
-
-def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
+def corrupt(rows: Rows, options: sentinels.Options, store) -> dict[str, Any]:
   """Makes both texts."""
   del options
   every_n = np.arange(len(rows.token_n))
@@ -37,11 +24,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   )
 
 
-MASKING = Masking(
-  Options,
-  ('sep', 'pad'),
-  lambda options, store, length: None,
-  corrupt,
-  raw=sentinels.raw,
-  sizes=sentinels.sizes,
-)
+MASKING = sentinels.of_all_tokens(corrupt)

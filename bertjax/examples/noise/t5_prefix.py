@@ -3,30 +3,17 @@
 t5/data/preprocessors.py:prefix_lm: the place of the cut is drawn, every one equally likely.
 """
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from bertjax import counter_rng
-from bertjax.data_contracts import Masking
 from bertjax.examples import sentinels
 from bertjax.examples.layout import Rows
 from bertjax.examples.targets import FREE
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """Fields of `config.data.mask`.
-
-  Attributes:
-    static: the same cuts in every epoch.
-  """
-
-  static: bool
-
-
-def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
+def corrupt(rows: Rows, options: sentinels.Options, store) -> dict[str, Any]:
   """Makes both texts; an example of one token is written whole."""
   del options
   bits_E = counter_rng.fold(rows.key_E, FREE)
@@ -40,11 +27,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   )
 
 
-MASKING = Masking(
-  Options,
-  ('sep', 'pad'),
-  lambda options, store, length: None,
-  corrupt,
-  raw=sentinels.raw,
-  sizes=sentinels.sizes,
-)
+MASKING = sentinels.of_all_tokens(corrupt)

@@ -64,6 +64,11 @@ class Model(nn.Module):
     """Names of ids that it reads as `<name>_BT` beside those of every batch: language, role."""
     return ()
 
+  @property
+  def spells(self) -> int:
+    """Characters of a word, its marks included, that it reads as `character_BTW`; 0: none."""
+    return 0
+
   @nn.nowrap
   def alone(self) -> 'Model':
     """Returns the model with the same parameters for texts that each stand for themselves."""
@@ -212,7 +217,8 @@ class WritingModel(Model):
 
     Args:
       batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
-        it is the prompt, padded in front; of one with a second text the text that is read.
+        it is the prompt, padded in front; of one with a second text the text that is read, and
+        out_token_BU what the second begins with, in every row as many.
       room: static; tokens that may be written.
     """
     raise NotImplementedError
@@ -224,6 +230,12 @@ class WritingModel(Model):
 
 class PairModel(WritingModel):
   """Reads a text and scores the words of a second one: the model of `objectives/seq2seq.py`."""
+
+  @property
+  def framed(self) -> bool:
+    """True if both texts are [CLS] text [SEP] and the decoder begins with [SEP] (BART); else they
+    are text [SEP], and it begins with the id 0 (T5)."""
+    return False
 
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from mutation import mutation
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common.records import Record
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.examples.labelled.write import TASK, Options
+from bertjax.objectives import seq2seq
+from configs.finetune import write as recipe
 
 OPTIONS = Options('say {b} of {a}: {a}', 'c', 6)
 RECORDS = [dict(a='xy', b='z', c='abc'), dict(a='x' * 20, b='{c}', c='abcde')]
@@ -32,8 +35,14 @@ def spelled(ids):
   return [chr(i) if i > 3 else int(i) for i in ids]
 
 
-@mutation('np.append(ids[: length - 1], end)', 'np.append(ids, end)[:length]')
-@mutation('np.append(START, ids[:-1])', 'np.append(START, ids[1:])')
+@mutation(
+  '*frame.before, *ids[:room], *frame.after], np',
+  '*frame.before, *ids, *frame.after][:length], np',
+)
+@mutation(
+  'np.append(frame.begin, ids[:-1])',
+  'np.append(frame.begin, ids[1:])',
+)
 def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   found = encode(RECORDS)
   assert [spelled(ids) for ids in found.id_n] == [
@@ -50,11 +59,27 @@ def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   assert served.template()['out_token_BU'].shape == (1, 8)
 
 
+def test_framed_texts_begin_with_cls_and_the_decoder_with_sep():
+  class Framed(Letters):
+    special = dict(cls=0, sep=2, pad=1)
+
+  options = dataclasses.replace(OPTIONS, framed=True)
+  found = TASK.encode([Record('f.tsv, line 2', RECORDS[0])], options, Framed(), 9)
+  assert spelled(found.id_n[0]) == [0, *'say z o', 2] and found.cut == 1
+  assert spelled(found.second['out_token'][0]) == [2, 0, *'abc']
+  assert spelled(found.second['target'][0]) == [0, *'abc', 2]
+  with pytest.raises(UserError, match='the vocabulary has no cls'):
+    encode(RECORDS, options)
+
+
 @pytest.mark.parametrize(
   ('row', 'said'),
   [
     (dict(c=''), "line 2: expected a text in 'c', got '', which has no token"),
-    (dict(c='abcdef'), "line 2: 'c' has 7 tokens with its end, expected .*target_length=6 at most"),
+    (
+      dict(c='abcdef'),
+      "line 2: 'c' has 7 tokens with its special ones, expected .*target_length=6 at most",
+    ),
     (dict(c=3), "line 2: expected a string in 'c', got 3"),
     (dict(a=None), "line 2: expected a string in 'a', got None"),
   ],
@@ -77,3 +102,15 @@ def test_a_table_is_read_by_the_columns_of_its_form(tmp_path):
   assert record.values == dict(a='1', b='2', c='3')
   with pytest.raises(UserError, match='columns of'):
     list(TASK.read(str(file), dataclasses.replace(OPTIONS, read='{d}')))
+
+
+@pytest.mark.parametrize('kind', ['t5', 'bart'])
+@mutation("task.get('framed', False) != model.framed", 'False')
+def test_a_frame_that_the_model_does_not_read_is_refused(kind):
+  config = recipe.get_config(kind)
+  sections.complete(config)
+  config.model.update(vocab_size=9, **({'zero_row': None} if kind == 'bart' else {}))
+  seq2seq.OBJECTIVE.make(config)
+  config.data.task.framed = not config.data.task.framed
+  with pytest.raises(UserError, match=f'framed: expected {kind == "bart"}, as the model reads'):
+    seq2seq.OBJECTIVE.make(config)

@@ -111,8 +111,8 @@ NOISES = {
     form: (t5_tokens, t5_tokens.Options(0.15, form, False))
     for form in ('sentinels', 'mask', 'bert', 'drop')
   },
-  'prefix': (t5_prefix, t5_prefix.Options(False)),
-  'deshuffle': (t5_deshuffle, t5_deshuffle.Options(False)),
+  'prefix': (t5_prefix, sentinels.Options(False)),
+  'deshuffle': (t5_deshuffle, sentinels.Options(False)),
 }
 
 
@@ -143,7 +143,7 @@ def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
 
 def test_prefixes_end_anywhere_and_random_ids_are_no_special_ones():
   rows = rows_of(*np.tile(np.arange(10, 20), (3000, 1)))
-  made = t5_prefix.corrupt(rows, t5_prefix.Options(False), STORE)
+  made = t5_prefix.corrupt(rows, sentinels.Options(False), STORE)
   lengths = [len(inputs) for inputs, _ in texts(rows, made)]
   count = np.bincount(lengths)[1:]
   assert len(count) == 9 and count[:8].min() > 220 and count[:8].max() < 380

@@ -30,7 +30,7 @@ def read(found, steps: int, first: int = 0, shuffle: bool = True):
 
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
-@mutation('-(-predicted // length)', 'predicted // length')
+@mutation('-(-predicted // spec.length) + 1', 'predicted // spec.length + 1')
 @mutation('    followed_n[:] = True\n', '')
 @mutation('start=step_E == 0', 'start=step_E >= 0', file='bertjax/examples/plans/lm_columns.py')
 def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
@@ -100,8 +100,8 @@ def test_the_batches_of_the_original(number, shared):
       np.testing.assert_array_equal(batch[ours][:, :used], get(theirs)[index, :used].T)
 
 
-@mutation('counter_rng.root(spec.seed,', 'counter_rng.root(0,')
-@mutation('counter_rng.fold(counter_rng.root(spec.seed, ', '(counter_rng.root(spec.seed, ')
+@mutation("root(spec.seed, 'lengths'), epoch)", "root(0, 'lengths'), epoch)")
+@mutation("root(spec.seed, 'lengths'), epoch)", "root(spec.seed, 'lengths'), 0)")
 @mutation('followed_n[:] = True', 'followed_n[:] = False')
 @mutation('-(-longest // unit) * unit', 'len(batch)')
 def test_steps_of_drawn_lengths_follow_each_other_and_are_padded_to_few():

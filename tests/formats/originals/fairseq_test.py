@@ -103,7 +103,7 @@ NEW = dict(
   ids=['2019', 'fused', 'since 2020'],
 )
 @mutation('"qkv".index', '"qvk".index', case='fused')
-@mutation('OFFSET = 2', 'OFFSET = 0', case='2019')
+@mutation('OFFSET = 2  # positions', 'OFFSET = 0  # positions', case='2019')
 @mutation(
   'norm_eps=1e-5', 'norm_eps=1e-3', file='bertjax/formats/originals/fairseq.py', case='2019'
 )

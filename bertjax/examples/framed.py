@@ -1,0 +1,57 @@
+"""Two texts of an example between [CLS] and [SEP]: fairseq's, data/denoising_dataset.py.
+
+The second one is read behind [SEP], so that its first target is [CLS]. The plan gives tokens
+without special ones. The noises of BART and MASS are made of it.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from bertjax.data_contracts import Stream
+from bertjax.examples import targets
+from bertjax.examples.layout import Rows, starts
+
+
+def raw(options: Any, length: int) -> int:
+  """Returns the tokens of text that fill rows of so many columns: `Masking.raw`."""
+  del options
+  return length - 2
+
+
+def sizes(options: Any, tokens: Any) -> dict[str, Any]:
+  """Returns the columns of both texts if either has all tokens."""
+  del options
+  return dict(T=tokens + 2, U=tokens + 2)
+
+
+def check(options: Any, store: Any, length: int) -> None:
+  """Refuses rows that are too long to be sorted."""
+  del options, store
+  targets.check_length(length)
+
+
+def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stream:
+  """Returns [CLS] text [SEP] of each example; one may have no token left."""
+  examples = np.arange(len(rows.length_E))
+  first_E = starts(rows.length_E)
+  last_E = first_E + rows.length_E - 1
+  example_m = rows.example_n[source_m]
+  at_n = np.concatenate([np.searchsorted(example_m, examples, side) for side in ('left', 'right')])
+  ends_n = np.repeat([store.special['cls'], store.special['sep']], len(examples))
+  # `insert` keeps the order of what it puts to one place: the [SEP] of an example, then the [CLS]
+  # of the next.
+  order_n = np.argsort(np.concatenate([2 * examples, 2 * examples + 1]), kind='stable')
+  put = lambda value_m, new_n: np.insert(value_m, at_n[order_n], new_n[order_n])
+  id_n = put(id_m, ends_n).astype(np.int32)
+  return Stream(id_n, put(source_m, np.concatenate([first_E, last_E])))
+
+
+def target(rows: Rows, store: Any) -> Stream:
+  """Returns the whole text as a decoder's: each column reads the token before its target."""
+  whole = text(rows, rows.token_n, np.arange(len(rows.token_n)), store)
+  example_m = rows.example_n[whole.source_m]
+  first_m = np.append(True, example_m[1:] != example_m[:-1])
+  read_m = np.where(first_m, store.special['sep'], np.roll(whole.token_m, 1))
+  field = dict(target=whole.token_m, weight=np.ones(len(read_m), np.float32))
+  return Stream(read_m.astype(np.int32), whole.source_m, field)
