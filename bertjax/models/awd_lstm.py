@@ -51,7 +51,7 @@ class AWDLSTM(StreamModel, kw_only=True):
       column (beta), in training.
     ar_of: which output `ar` is of: 'dropped' (awd-lstm-lm, main.py; fastai 2, callback/rnn.py) or
       'whole' (fastai 0.7, lm_rnn.py:seq2seq_reg).
-    init_range: words start uniform within it, kernels and biases of a layer of n cells within
+    init_std: of words, which start uniform; kernels and biases of a layer of n cells within
       1 / sqrt(n) (torch).
     segment: columns whose gates the backward pass makes again together; 0: all are kept.
     labels: (name, classes) of each label of texts; () where words are scored.
@@ -73,7 +73,7 @@ class AWDLSTM(StreamModel, kw_only=True):
   ar: NonNegative
   tar: NonNegative
   ar_of: Literal['dropped', 'whole']
-  init_range: Positive
+  init_std: Positive
   vocab_size: Natural = 0
   segment: Natural = 0
   labels: tuple[tuple[str, Natural], ...] = ()
@@ -113,7 +113,7 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   def _table(self) -> Array:
     """The words, float32 [V, D]."""
-    return word_table(self, 'word', self.vocab_size, self.width, _uniform(self.init_range))
+    return word_table(self, 'word', self.vocab_size, self.width, _uniform(self.init_std * 3**0.5))
 
   def _run(
     self, word_VD: Array, token_BT: Array, real_BT: Array, states: Any, noise: Noise | None
