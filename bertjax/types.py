@@ -106,6 +106,11 @@ class Term(NamedTuple):
   scale: float = 0.0  # its share of the trained loss; 0 makes it a metric
   plus: float = 0.0  # added once to the global weight (BERT's 1e-5)
 
+  @classmethod
+  def mean(cls, value: Array, weight: Array, scale: float = 0.0, plus: float = 0.0) -> 'Term':
+    """Returns the mean of some values by their weights."""
+    return cls(jax.numpy.sum(weight * value), jax.numpy.sum(weight), scale, plus)
+
 
 TEACHER = 'teacher'  # the collection of variables that nobody trains and no checkpoint holds
 FIT = 'fit'  # parameters that training alone has: who reads a run's model gets none of them

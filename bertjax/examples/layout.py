@@ -139,17 +139,9 @@ def lay_out(
   number_B: np.ndarray | None = None,
   seed: int = 0,
 ) -> Rows:
-  """Gathers the tokens of examples and places them side by side in their rows.
-
-  Args:
-    ranges: of E examples, in row order.
-    store: that they lie in.
-    row_E: int64, ascending, below shape[0].
-    key_E: uint64.
-    shape: (B, T); the examples of a row have at most T tokens together.
-    number_B: of the rows; 0, 1, .. by default.
-    seed: of draws that rows share.
-  """
+  """Gathers the tokens of examples, in row order, and places them side by side in rows of `shape`
+  (B, T), each of which has room for its own. `number_B` are the numbers of the rows, 0, 1, .. by
+  default; `seed` is of draws that rows share."""
   slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
   number_B = np.arange(shape[0]) if number_B is None else number_B
   return Rows(
@@ -169,15 +161,9 @@ def _places_of(length_E, row_E, slot_E, columns):
 def frame_streams(
   rows: Rows, made: Mapping[str, Stream], size: Mapping[str, int], max_examples: int, pad: int
 ) -> dict[str, np.ndarray]:
-  """Lays the texts that a noise made of the examples out in the same rows.
-
-  Args:
-    rows: the text before the noise.
-    made: letter -> text.
-    size: letter -> columns of a row; ValueError where a text has more, or none of an example.
-    max_examples: as of `frame`.
-    pad: id where there is no token.
-  """
+  """Lays the texts that a noise made of the examples of `rows` out in the same rows: letter ->
+  text, with `size` columns of a row. Raises ValueError where a text has more, or none of an
+  example. `pad` is the id where there is no token."""
   batch: dict[str, np.ndarray] = {}
   for letter, stream in made.items():
     own = _relaid(rows, stream, letter, size[letter])

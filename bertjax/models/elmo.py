@@ -81,6 +81,8 @@ class ELMo(Model):
   segment: Natural = 0
   dtype: Dtype = 'float32'
 
+  divides_columns = has_segments = False  # a column waits for the one before it
+
   def setup(self):
     uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
     normal = jax.nn.initializers.normal(self.width**-0.5)
@@ -189,16 +191,6 @@ class ELMo(Model):
   def spells(self) -> int:
     """Characters of a word."""
     return self.characters
-
-  @property
-  def divides_columns(self) -> bool:
-    """False: a column waits for the one before it."""
-    return False
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:

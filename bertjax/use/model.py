@@ -50,7 +50,6 @@ class Model(FineTuned):
 
   Attributes:
     source: where it was read from.
-    vocabulary: of its texts.
     net: what it can do.
     task: what its head of labels is for, see `load.task_of`; {} without one.
     tasks: of a run on several, where `load` was told none of them; () of any other.
@@ -108,8 +107,7 @@ class Model(FineTuned):
     cut_by = found.language if language is None else language
     vocabulary = load_lib.in_language(found.vocabulary, cut_by, found.languages)
     devices = sharding.Devices(load_lib.make_mesh(mesh), found.rules)
-    abstract = sharding.abstract(nets.shapes(net), devices.rules, devices.mesh)
-    variables, made = found.read(abstract)
+    variables, made = found.read(sharding.abstract(nets.shapes(net), devices.rules, devices.mesh))
     net = nets.without(net, made)
     speller = Speller(vocabulary, most) if (most := net.model.spells) else None
     runner = Runner(variables, devices, net.frame, net.room, tables, speller)
@@ -186,7 +184,7 @@ class Model(FineTuned):
     for each in rows:
       total = math.fsum(float(next(values)) for _ in each)
       tokens = sum(len(row.columns) for row in each)
-      scores.append(Score(total, tokens, math.exp(-total / tokens) if tokens else None))
+      scores.append(Score(total, math.exp(-total / tokens) if tokens else None, tokens))
     return scores
 
   def generate(

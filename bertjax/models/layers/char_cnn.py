@@ -31,11 +31,7 @@ class CharCNN(nn.Module):
 
   @nn.compact
   def __call__(self, character_BTW: Array) -> Array:
-    """Returns x_BTD.
-
-    Args:
-      character_BTW: ids of CHARACTERS, as `examples/spelling.py` gives them.
-    """
+    """Returns x_BTD of ids of CHARACTERS, as `examples/spelling.py` gives them."""
     flat = lambda bound: (
       lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
     )
