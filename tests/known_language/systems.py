@@ -150,7 +150,7 @@ SYSTEMS = dict(
   elmo=System(
     'elmo', 'stream', 16,
     dict(
-      main=Task(readings.one_text, optimum.both_ways, dict(forwards=0.98, backwards=0.98))
+      main=Task(readings.one_text, optimum.both_ways, dict(forwards=0.95, backwards=0.95))
     ),
     # One text read from both ends: its sentences go on from one another.
     {
