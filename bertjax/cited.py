@@ -115,14 +115,10 @@ class Recipe(ConfigDict):
 
 
 def source_of(config: Any, key: str) -> str:
-  """Returns the source of a value, '' if it has none, 'default' if the config does not have the
-  key; of a section, those of its values, if all have one. What follows from other keys keeps the
-  source of its formula. Where it no longer has the value that was cited, that one is said as well.
-
-  Args:
-    config: a config, as its file made it or with overrides.
-    key: from the config on: 'optimizer.schedule.peak'.
-  """
+  """Returns the source of a value by its key, as in 'optimizer.schedule.peak'; '' if it has none,
+  'default' if the config does not have the key; of a section, those of its values, if all have one.
+  What follows from other keys keeps the source of its formula. Where it no longer has the value
+  that was cited, that one is said as well."""
   *sections, name = key.split('.')
   for section in sections:
     config = config.get(section, {})
@@ -151,13 +147,8 @@ def attribute(config: Recipe, source: str) -> Recipe:
 
 
 def reattribute(config: Recipe, source: str, *keys: str) -> None:
-  """Gives another source to values that stand: those of a system whose recipe this one takes over.
-
-  Args:
-    config: changed in place.
-    source: of `cited`.
-    keys: from the config on: 'optimizer.schedule.peak'.
-  """
+  """Gives another source, in place, to values that stand, by keys such as
+  'optimizer.schedule.peak': those of a system whose recipe this one takes over."""
   for key in keys:
     *sections, name = key.split('.')
     holder: Any = config

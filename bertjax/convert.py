@@ -24,7 +24,9 @@ from bertjax.errors import UserError, choose, door
 from bertjax.machine import remote
 
 _TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
-_FROM = flags.DEFINE_string('from', None, 'Format to read: hf, tf1, fairseq or transformer_xl.')
+_FROM = flags.DEFINE_string(
+  'from', None, 'Format to read: hf, tf1, fairseq, transformer_xl or fastai.'
+)
 _WORKDIR = flags.DEFINE_string('workdir', None, 'With --to: the run, or one of its checkpoints.')
 _STEP = flags.DEFINE_string('step', None, "With --to: step, or 'best'. Default: the newest.")
 _INPUT = flags.DEFINE_string('input', None, 'With --from: the model to read.')
@@ -109,7 +111,9 @@ def main() -> None:
     _print_table(_TABLE.value)
     return
   if bool(_TO.value) == bool(_FROM.value):
-    raise UserError('expected --to=hf, or --from=hf, tf1, fairseq or transformer_xl: see --help')
+    raise UserError(
+      'expected --to=hf, or --from=hf, tf1, fairseq, transformer_xl or fastai: see --help'
+    )
   from bertjax.export import receipt
 
   said = _export() if _TO.value else _import()

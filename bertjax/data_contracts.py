@@ -120,7 +120,8 @@ class Stream(NamedTuple):
   # int64, the token of `layout.Rows` that each stands for: it has that one's example, segment and
   # ids of tables
   source_m: np.ndarray
-  # name -> [m], becomes the batch's `<name>_B<letter>`: target, weight
+  # name -> [m], becomes the batch's `<name>_B<letter>`: target, weight; or [m, W],
+  # `<name>_B<letter>W`: character
   field: Mapping[str, np.ndarray] = MappingProxyType({})
 
 

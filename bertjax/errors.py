@@ -26,14 +26,8 @@ class UserError(ValueError):
 
 
 def choose(name: str, options: Iterable[str], what: str) -> str:
-  """`name`, if it is one of the options. Raises UserError if it is none of them; says which there
-  are and which is nearest.
-
-  Args:
-    name: the user's choice.
-    options: the names to choose from.
-    what: the key that was given, for the message.
-  """
+  """Returns `name`, if it is one of the options. Raises UserError if it is none of them, with the
+  key `what`; says which there are and which is nearest."""
   options = sorted(options)
   if name in options:
     return name
@@ -153,13 +147,9 @@ def is_foreign(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def writing(what: str, path: object) -> Iterator[None]:
-  """Names what was being written, and where, in an OSError: a full disk says neither. Raises
-  OSError of the same number, with both.
-
-  Args:
-    what: as in 'while writing WHAT'.
-    path: of the file or directory; one that the error itself names is kept.
-  """
+  """Names what was being written, as in 'while writing WHAT', and where, in an OSError: a full disk
+  says neither. A file that the error itself names is kept. Raises OSError of the same number, with
+  both."""
   try:
     yield
   except OSError as error:

@@ -39,7 +39,8 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
   its fields. The dict is shared: `|` makes another."""
   hints = typing.get_type_hints(options, include_extras=True)
   helps: dict[str, str] = {}
-  for holder in reversed(inspect.getmro(options) if inspect.isclass(options) else (options,)):
+  named = getattr(options, 'module', options)  # a model's fields, see `basic.options_of`
+  for holder in reversed(inspect.getmro(named) if inspect.isclass(named) else (named,)):
     helps |= _helps(inspect.cleandoc(holder.__doc__ or ''))
   is_class = inspect.isclass(options)
   return {
@@ -57,15 +58,9 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
 def named(
   given: Mapping[str, Any], choices: Mapping[str, Callable[..., Any]], common: Any, key: str
 ) -> dict[str, Field]:
-  """Returns the fields of what `given` names among some functions: its own, those of all, and
-  `name`. Raises UserError: no name, or none of the choices.
-
-  Args:
-    given: has a name.
-    choices: name -> function.
-    common: an options class with the fields that all have.
-    key: of the config, for messages.
-  """
+  """Returns the fields of what `given` names among some functions, which `key` of the config holds:
+  its own, the common ones of an options class, and `name`. Raises UserError: no name, or none of
+  the choices."""
   if 'name' not in given:
     raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
   chosen = choices[choose(given['name'], choices, f'{key}.name')]
@@ -73,13 +68,8 @@ def named(
 
 
 def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) -> Options:
-  """Returns the options that some fields of the config make. Raises UserError as `check` does.
-
-  Args:
-    options: the class, or a function whose keyword arguments they are.
-    given: name -> value.
-    key: of the config, for messages.
-  """
+  """Returns the options, of a class or a function's keyword arguments, that some fields of the
+  config make. Raises UserError as `check` does; `key` is of the config."""
   return options(**check(options, given, key))
 
 
@@ -108,15 +98,9 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
 
 
 def override(config: Any, changes: Any, where: str) -> None:
-  """Changes fields of a ConfigDict in place; a dict with another `name`, or `type`, replaces the
-  whole of it, since the fields of the one thing say nothing of the other. Raises UserError if there
-  is no such field; the nearest is named.
-
-  Args:
-    config: e.g. `config.data`.
-    changes: field -> value, or a ConfigDict of them.
-    where: the key of the changes, for messages.
-  """
+  """Changes fields of a ConfigDict, such as `config.data`, in place; a dict with another `name`, or
+  `type`, replaces the whole of it, since the fields of the one thing say nothing of the other.
+  Raises UserError if there is no such field; the nearest is named, and the key `where`."""
   for key, value in changes.items():
     choose(key, config, f'fields of {where}')
     nested = isinstance(value, ConfigDict) and isinstance(config[key], ConfigDict)

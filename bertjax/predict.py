@@ -141,9 +141,9 @@ def _mode(model: Any, texts: list[str]) -> str:
 
 def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
   """Returns a JSON object for each text, with what a `bertjax.Model` predicts in this mode."""
-  # Those files have a line for each text, which is read as the run's own evaluation reads it.
-  whole = _GLUE.value or bool(_SOFT_LABELS.value)
-  keys = dict(cut=use_flags.CUT.value or whole, first=part.first)
+  # Files of GLUE and of soft labels have a line for each text, read as the run's evaluation does.
+  cut = use_flags.CUT.value or _GLUE.value or bool(_SOFT_LABELS.value)
+  keys = dict(cut=cut, first=part.first)
   if mode == 'fill':
     filled = model.fill(part.texts, _TOP.value, **keys)
     found = [dict(masks=[[c._asdict() for c in blank] for blank in blanks]) for blanks in filled]
@@ -172,34 +172,27 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
       raise UserError('--mode=answer: expected a --question on each --text')
     limits = dict(longest=_LONGEST.value, threshold=_THRESHOLD.value)
     given = model.answer(part.seconds, part.texts, **limits)
-    pairs = zip(part.ids, part.seconds, strict=True)
-    asked = [dict(id=name, question=question) for name, question in pairs]
     return [
-      dict(said, answer=each.text, begin=each.begin, probability=each.probability, odds=each.odds)
-      for said, each in zip(asked, given, strict=True)
-    ]
+      dict(id=name, question=question, answer=said.text, begin=said.begin,
+           probability=said.probability, odds=said.odds)
+      for name, question, said in zip(part.ids, part.seconds, given, strict=True)
+    ]  # fmt: skip
   elif mode == 'label':
     found = [label._asdict() for label in model.label(part.texts, part.seconds, **keys)]
     if part.seconds:
       found = [dict(second=s, **each) for s, each in zip(part.seconds, found, strict=True)]
   else:
     pseudo = '' if model.net.model.causal else 'pseudo_'
-    found = [
-      {
-        f'{pseudo}log_likelihood': score.log_likelihood,
-        f'{pseudo}perplexity': score.perplexity,
-        'tokens': score.tokens,
-      }
-      for score in model.score(part.texts, **keys)
-    ]
+    key_of = lambda name: name if name == 'tokens' else f'{pseudo}{name}'
+    scores = [score._asdict() for score in model.score(part.texts, **keys)]
+    found = [{key_of(name): x for name, x in score.items()} for score in scores]
   return [dict(text=text, **each) for text, each in zip(part.texts, found, strict=True)]
 
 
 def shown(mode: str, answer: dict[str, Any]) -> str:
   """Returns an answer as lines for people; tags as columns, as files of them are."""
   if mode == 'tag':
-    pairs = zip(answer['tokens'], answer['tags'], strict=True)
-    return ''.join(f'{word}\t{tag}\n' for word, tag in pairs)
+    return ''.join(f'{w}\t{t}\n' for w, t in zip(answer['tokens'], answer['tags'], strict=True))
   if mode == 'answer':
     odds = '' if answer['odds'] is None else f', odds of no answer {answer["odds"]:.2f}'
     return f'{answer["question"]}\n  {answer["answer"]!r} {answer["probability"]:.3f}{odds}'
@@ -252,12 +245,6 @@ def _check_read(model: Any, mode: str) -> None:
     )
 
 
-def soft_labels(part: Part, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-  """Returns the lines of a table with the probability of each class, or the number, beside them."""
-  said = [answer['probabilities'] or answer['label'] for answer in found]
-  return [dict(columns, soft_label=each) for columns, each in zip(part.columns, said, strict=True)]
-
-
 def write_files(found: list[dict[str, Any]]) -> None:
   """Writes the answers, and the odds of none, or soft labels, to the files that the flags name."""
   if path := _SOFT_LABELS.value:
@@ -267,9 +254,8 @@ def write_files(found: list[dict[str, Any]]) -> None:
   for path, key in ((_PREDICTIONS.value, 'answer'), (_NULL_ODDS.value, 'odds')):
     if path:
       values = {answer['id']: answer[key] for answer in found}
-      with writing('the answers', path):
-        said = json.dumps(values, indent=1, ensure_ascii=False) + '\n'
-        pathlib.Path(path).write_text(said, encoding='utf-8')
+      with writing('the answers', path), open(path, 'w', encoding='utf-8') as file:
+        file.write(json.dumps(values, indent=1, ensure_ascii=False) + '\n')
 
 
 def main() -> None:
@@ -292,15 +278,15 @@ def main() -> None:
       found = answers(model, mode, part)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
-        found = []
       elif _SOFT_LABELS.value:
-        kept += soft_labels(part, found)
-        found = []
+        # The lines of the table, with the probability of each class or the number.
+        for columns, answer in zip(part.columns, found, strict=True):
+          kept.append(dict(columns, soft_label=answer['probabilities'] or answer['label']))
       elif _PREDICTIONS.value or _NULL_ODDS.value:
         kept += found
-        found = []
-      for answer in found:
-        print(json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer))
+      else:
+        for answer in found:
+          print(json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer))
       sys.stdout.flush()
       done = part.first + len(part.texts) - 1
       bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)

@@ -1,4 +1,4 @@
-"""Compiles a train step for TPUs that are not there: python -m bertjax.preflight
+"""Compiles a train step for TPUs or GPUs that are not there: python -m bertjax.preflight
 
   python -m bertjax.preflight --config=configs/bert.py:large --topology=v5e:4x4 \
       --config.model.remat=full
@@ -8,8 +8,8 @@ memory, collectives between chips, and the time that neither these nor the produ
 These are figures of a compiler, not of a run. What is far too large is
 known from shapes alone in seconds; it is not compiled, and values of the config are proposed with
 which it fits. With --estimate nothing is compiled. Phases are compiled one by one, the heaviest
-last; or rows of one size with --batch_size (of all chips) and --length. The preset is that of TPUs
-unless config.preset says another. Returns 1 if something does not fit.
+last; or rows of one size with --batch_size (of all chips) and --length. The preset is that of the
+devices unless config.preset says another. Returns 1 if something does not fit.
 """
 
 import json
@@ -25,16 +25,21 @@ from bertjax import sharding
 from bertjax.config import command_line, presets
 from bertjax.errors import UserError, door
 from bertjax.kernels import relative_attention
+from bertjax.tools.preflight import topology
 from bertjax.tools.preflight.checking import check, phases
 
 _CONFIG = command_line.define_config('Config file, e.g. configs/xlnet.py:base')
-_TOPOLOGY = flags.DEFINE_string('topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x4, v6e:8x8, ...')
+_TOPOLOGY = flags.DEFINE_string(
+  'topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x4, .. or GPUs: h100:8.'
+)
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', None, 'Rows per step on all chips.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', None, 'Tokens per row.', lower_bound=8)
 _MESH = flags.DEFINE_string(
   'mesh', None, 'Chips on data,fsdp,tensor, as in 4,2,2; config.mesh if not given.'
 )
-_IMPL = flags.DEFINE_enum('impl', 'tpu', list(relative_attention.IMPLEMENTATIONS), 'Kernel to use.')
+_IMPL = flags.DEFINE_enum(
+  'impl', None, list(relative_attention.IMPLEMENTATIONS), "Attention, if not the devices' kernel."
+)
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _JSON = flags.DEFINE_bool('json', False, 'Print one line of JSON for each phase, and nothing else.')
 flags.mark_flag_as_required('config')
@@ -97,7 +102,7 @@ def _buffers(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def main() -> int:
   """Prints what was found of each phase; 1 if one does not fit."""
   config, fits = _CONFIG.value, True
-  config.preset = config.preset or 'tpu'
+  config.preset = config.preset or topology.select(_TOPOLOGY.value).platform
   given = config_flags.get_override_values(flags.FLAGS['config'])
   if _MESH.value is not None:
     if both := [key for key in given if key.startswith('mesh.')]:

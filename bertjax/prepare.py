@@ -189,7 +189,6 @@ def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Parti
 
 
 def _open(vocabulary: Vocabulary):
-  """Returns the text, or the records, that --input names."""
   name = str(text_flags.INPUT.value)
   if not name.startswith(ernie_records.PREFIX):
     return text_flags.open_corpus()

@@ -46,16 +46,12 @@ def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
 
 
 def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
-  """Arranges the devices along MESH_AXES; one axis may be -1, "the rest". Axis types are Auto:
-  Linen asserts on Explicit ones, which `jax.make_mesh` makes by default. Raises UserError: sizes
-  whose product is not the number of devices, or slices that do not divide data.
-
-  Args:
-    config_mesh: `config.mesh`; an axis that it does not name has size 1. Of several `slices`, which
-      a slower network connects, each has whole groups of the axis data, so that nothing but the sum
-      of the gradients crosses it. Where devices do not say their slice, it is their process.
-    devices: all by default.
-  """
+  """Arranges the devices, all by default, along MESH_AXES; one axis may be -1, "the rest", and one
+  that `config.mesh` does not name has size 1. Axis types are Auto: Linen asserts on Explicit ones,
+  which `jax.make_mesh` makes by default. Of several `slices`, which a slower network connects, each
+  has whole groups of the axis data, so that nothing but the sum of the gradients crosses it; where
+  devices do not say their slice, it is their process. Raises UserError: sizes whose product is not
+  the number of devices, or slices that do not divide data."""
   devices = jax.devices() if devices is None else devices
   sizes = list(mesh_sizes(config_mesh, len(devices)).values())
   types = (AxisType.Auto,) * len(MESH_AXES)

@@ -41,6 +41,7 @@ objective reads, always in these shapes:
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
   start_B          1 where the row does not go on where this row of the last batch stopped
+  character_BTW, out_character_BUW  the characters of each word, where words are spelled (ELMo)
   second_B         token of the row before the noise with which its second text begins (ELMo)
   direction_B      -1 where the row's text runs backwards, else 1
   row_B            global row number within the step; added by the train step, keys the dropout
@@ -104,6 +105,11 @@ class Term(NamedTuple):
   weight: Array  # sum of the weights. Of a trained term it must not depend on the parameters.
   scale: float = 0.0  # its share of the trained loss; 0 makes it a metric
   plus: float = 0.0  # added once to the global weight (BERT's 1e-5)
+
+  @classmethod
+  def mean(cls, value: Array, weight: Array, scale: float = 0.0, plus: float = 0.0) -> 'Term':
+    """Returns the mean of some values by their weights."""
+    return cls(jax.numpy.sum(weight * value), jax.numpy.sum(weight), scale, plus)
 
 
 TEACHER = 'teacher'  # the collection of variables that nobody trains and no checkpoint holds

@@ -9,6 +9,7 @@ A line is a sentence, whose words stand apart by white space.
 from bertjax.cited import Recipe, cited
 from bertjax.config import defaults
 from bertjax.models.elmo import SIZES
+from bertjax.models.layers.char_cnn import FILTERS
 
 BILM = 'bilm-tf/bilm/training.py'
 TRAIN = 'bilm-tf/bin/train_elmo.py'
@@ -20,6 +21,7 @@ def model(size: str) -> Recipe:
     cited(defaults.NAMES, name='elmo', family='none', size=size)
     | cited(f'{TRAIN}:options' if size == 'original' else 'ours: a small one', **SIZES[size])
     | cited(f'{TRAIN}:options', skips=True, cell_clip=3.0, projection_clip=3.0, dropout=0.1)
+    | cited(f'{TRAIN}:options', characters=50, character_width=16, filters=FILTERS, highways=2)
   )
 
 
@@ -34,21 +36,28 @@ def get_config(arg: str | None = None):
   c.best.update(cited(defaults.NAMES, metric='eval/bilm'))
 
   c.model = model(size)
-  c.objective = cited(f'{BILM}:train', name='bilm', times_length=True, memory='zeros')
+  # Words that occur three times in the 1 Billion Word Benchmark, with </S>, <S> and <unk>; others
+  # are read by their characters, and predicted as <unk>.
+  c.model.update(cited(f'{TRAIN}:n_tokens_vocab', outputs=793_471))
+  c.objective = cited(f'{BILM}:train', name='bilm', times_length=True, memory='zeros') | cited(
+    f'{TRAIN}:options', sampled=8192
+  )
   c.optimizer = Recipe(
     cited(
-      f'{BILM}:train, _get_feed_dict_from_X; {TRAIN}:options', name='adagrad', accumulator=1.0,
-      clip=10.0, decay=defaults.DECAY_ALL,
+      f'{BILM}:train, clip_grads', name='adagrad', accumulator=1.0, clip=10.0,
+      decay=defaults.DECAY_ALL,
     )
   )  # fmt: skip
   c.optimizer.schedule = cited(f'{BILM}:train', name='constant', peak=0.2)
 
   c.data.plan = cited('bilm-tf/bilm/data.py:BidirectionalLMDataset', name='bilm_columns')
-  c.data.mask = cited('bilm-tf/bilm/data.py:_get_batch', name='bilm')
+  c.data.mask = cited(
+    'bilm-tf/bilm/data.py:_get_batch, UnicodeCharsVocabulary', name='bilm',
+    characters=c.model.get_ref('characters'), words=c.model.get_ref('outputs'),
+  )  # fmt: skip
   c.data.update(cited('bilm-tf/bilm/data.py: a line is a sentence', split='lines'))
-  # Of the 1 Billion Word Benchmark those that occur three times, with </S>, <S>, <unk>; and <pad>.
-  words = cited(f'{TRAIN}:n_tokens_vocab', type='marked_words', size=793_472)
-  c.data.train_vocab.update(words)
+  spelled = cited('ours: all words of a text have a number', type='marked_words', size=5_000_000)
+  c.data.train_vocab.update(spelled)
   # No position is to be scored with both sides visible.
   del c.evals.pseudo_perplexity
   if size in ('test', 'tiny'):
@@ -61,6 +70,8 @@ def _laptop(c: Recipe) -> None:
   ours = 'ours: what a laptop learns with'
   c.update(cited(ours, total_steps=2500, batch_size=32, log_steps=100))
   c.update(cited(ours, eval_steps=500, checkpoint_steps=500))
-  c.model.update(cited(ours, dropout=0.0))
+  c.model.update(cited(ours, dropout=0.0, outputs=0, characters=20))
+  c.model.update(cited(ours, filters=((1, 16), (2, 32), (3, 64))))
+  c.objective.update(cited(ours, sampled=64 if c.model.size == 'test' else 0))
   c.data.train_vocab.update(cited(ours, size=10_000))
   c.evals.held_out.update(cited(ours, examples=512))

@@ -35,10 +35,10 @@ def model(size: str, share: float = 1.0) -> Recipe:
     | cited(PRETRAIN, **{name: share * rate for name, rate in DROPOUT.items()})
     | cited(f'{PRETRAIN}: seq2seq_reg', ar=2.0, tar=1.0)
     | cited(
-      'fastai 0.7, lm_rnn.py: seq2seq_reg, LinearDecoder, RNN_Encoder',
+      'fastai 0.7, lm_rnn.py: seq2seq_reg, LinearDecoder, RNN_Encoder: initrange .1',
       ar_of='whole',
       word_bias=False,
-      init_range=0.1,
+      init_std=0.1 / 3**0.5,
     )
   )
 

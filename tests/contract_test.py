@@ -117,8 +117,8 @@ def test_the_dropout_of_each_step_is_its_own(rich_store):
 
 
 @mutation(
-  'jnp.sum(weight_BG), scale=1.0)',
-  'jnp.sum(weight_BG), scale=0.0)',
+  'Term.mean(nll_BG, weight_BG, 1.0)',
+  'Term.mean(nll_BG, weight_BG, 0.0)',
   file='bertjax/objectives/mlm.py',
   case='bert',
 )

@@ -59,7 +59,7 @@ def is_mutation(node: ast.expr) -> bool:
 
 def read(call: ast.Call, test: str) -> Mutation:
   given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-  old, new = map(ast.literal_eval, call.args[-2:])
+  old, new = map(ast.literal_eval, call.args)
   case = given.get('case')
   file = given.get('file') or ' and '.join(holders(ROOT, old)) or 'no file'
   return Mutation(file, old, new, f'{test}[{case}]' if case else test)

@@ -257,7 +257,6 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
 
 
 def _read(path: remote.Place, otherwise: str) -> dict[str, Any]:
-  """Reads a JSON file of the workdir. UserError: it is torn."""
   try:
     found = json.loads(path.read_bytes())
   except ValueError as error:

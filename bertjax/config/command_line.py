@@ -63,14 +63,9 @@ def located(argv: list[str]) -> list[str]:
 
 
 def run(main: Callable[[], int | None], program: str, argv: list[str] | None = None) -> None:
-  """`app.run` of a command. It shows warnings and not what orbax tells of each file; --help, the
-  docstring of __main__, has the keys of --config where there is one.
-
-  Args:
-    main: returns the exit code.
-    program: its name.
-    argv: of the command; None: that of the process.
-  """
+  """`app.run` of a command, whose main returns the exit code. It shows warnings and not what orbax
+  tells of each file; --help, the docstring of __main__, has the keys of --config where there is
+  one."""
   argv, command = argv or sys.argv, sys.modules['__main__']
   if 'config' in flags.FLAGS:
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'

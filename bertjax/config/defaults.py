@@ -54,14 +54,9 @@ def base() -> Recipe:
 def fill(
   given: ConfigDict, fields: Mapping[str, options.Field], follow: Callable[[str], Any]
 ) -> None:
-  """Gives the fields that a section lacks their defaults, and removes the defaults of fields that
-  it does not have any more since another thing is chosen.
-
-  Args:
-    given: the section, changed in place.
-    fields: those that it may have.
-    follow: key of the whole config -> a reference to it.
-  """
+  """Gives the fields that a section lacks their defaults, in place, and removes the defaults of
+  fields that it does not have any more since another thing is chosen; `follow` makes a key of the
+  whole config a reference to it."""
   for name in given.defaults() if isinstance(given, Recipe) else ():
     if name not in fields:
       del given[name]

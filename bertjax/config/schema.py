@@ -97,13 +97,9 @@ def table(config: Any) -> list[tuple[str, str, str, str]]:
 
 
 def listing(config: Any, whole: bool = False) -> list[Row]:
-  """`table` of a whole config, checked, then of what each phase changes, with the sources. Raises
-  UserError as `check` does.
-
-  Args:
-    config: completed in place.
-    whole: True: with the keys that have their default because nothing sets them.
-  """
+  """Returns `table` of a whole config, which is completed in place and checked, then of what each
+  phase changes, with the sources; with `whole` the keys too that have their default because nothing
+  sets them. Raises UserError as `check` does."""
   line = check(config)
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}

@@ -36,13 +36,9 @@ class Described(NamedTuple):
 
 def complete(config: ConfigDict, asked: Iterable[str] = ()) -> None:
   """Fills in, in place, the default of every key that a config leaves out; removes what was filled
-  in for a choice that the config no longer makes. Raises UserError as `sections` does.
-
-  Args:
-    config: whole, or what a config file returned.
-    asked: keys that are to be there: a set of config.evals is made where its name is that of a
-      module of bertjax/evals.
-  """
+  in for a choice that the config no longer makes. Keys that are `asked` for are to be there: a set
+  of config.evals is made where its name is that of a module of bertjax/evals. Raises UserError as
+  `sections` does."""
   with config.unlocked():
     for section in sections(config):
       defaults.fill(section.given, section.fields, config.get_oneway_ref)

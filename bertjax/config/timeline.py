@@ -3,8 +3,12 @@
 `config.phases` maps names to overrides of the config, in the order of the names, where numbers
 count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
 (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
-and 1 of the other, again and again). Those with `summed` or `drawn` are one phase (combined.py).
-Without phases the run is one phase named 'main'.
+and 1 of the other, again and again). Those with `summed` or `drawn` are trained as one: of the
+first every step takes a batch of each and sums their losses, each times that number; of labelled
+tasks with `drawn` one with n examples comes with a probability proportional to n^(1/T), where T is
+`config.temperature`: 1 is by size, and the larger T the more alike they are. Which one a step is of
+follows from the seed and the step alone, so hosts agree and a longer run begins alike. Without
+phases the run is one phase named 'main'.
 
 The schedule of the learning rate counts the steps of the run, so one schedule goes on through all
 phases; `schedule.start` gives a phase a clock of its own. Rows are counted from 0 in each phase:
@@ -15,19 +19,78 @@ again, unless it has another `seed`.
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.config import combined as combined_lib
+from bertjax import counter_rng
 from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
-from bertjax.field_types import Count, Positive
+from bertjax.field_types import Count, Natural, Positive
 from bertjax.options import convert, override
 
-LASTS = dict(share=Positive, turns=Count, **combined_lib.KINDS)  # how long a phase lasts
+# Factors of losses, and numbers of examples; 0: as many as there are.
+KINDS = dict(summed=Positive, drawn=Natural)
+# Keys of which a step has one value, whatever it is of; rows of all that it sums are as many.
+STEP_WIDE = dict(
+  summed=('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed'),
+  drawn=('microbatches', 'reduce_dtype', 'optimizer', 'seed'),
+)
+
+
+class Draws(NamedTuple):
+  """The draw of one of several phases for each step."""
+
+  examples: tuple[int, ...]  # labelled examples of each phase
+  temperature: float  # T
+  seed: int  # of the run
+
+  def steps(self, total: int) -> np.ndarray:
+    """(number of it, number of its batch) of each of the first steps, int64 [total, 2]."""
+    size_n = np.array(self.examples, np.float64)
+    share_n = np.cumsum((size_n / size_n.max()) ** (1 / self.temperature))
+    bits = counter_rng.fold(counter_rng.root(self.seed, 'phase of a step'), np.arange(total))
+    drawn = np.searchsorted(share_n, counter_rng.uniform(bits) * share_n[-1], side='right')
+    found = np.zeros((total, 2), np.int64)
+    for phase in range(len(self.examples)):
+      own = np.flatnonzero(drawn == phase)
+      found[own, 0], found[own, 1] = phase, np.arange(len(own))
+    return found
+
+
+class Combined(NamedTuple):
+  """Phases that are trained as one."""
+
+  parts: tuple[Any, ...]  # the phases (timeline.PhaseConfig)
+  factors: tuple[float, ...]  # of their losses
+  draws: Draws | None = None  # by what each step is of one of them; None: each is of all
+
+
+def combine(kind: str, config: Any, phases: Sequence[Any], weights: Sequence[float]) -> Combined:
+  """Combines phases, each of which says `kind` with a weight. Raises UserError if they are drawn,
+  and not of labelled examples of one vocabulary."""
+  if kind == 'summed':
+    return Combined(tuple(phases), tuple(weights))
+  for phase in phases:
+    if (reader := phase.config.data.reader) != 'labelled':
+      raise UserError(
+        f'config.phases.{phase.name}.drawn is for labelled examples: expected config.data.reader='
+        f"'labelled', got {reader!r}; others take turns"
+      )
+    if phase.config.data.vocab != config.data.vocab:
+      raise UserError(
+        f'config.phases.{phase.name}.data.vocab={phase.config.data.vocab}: the encoder that tasks '
+        'share has one vocabulary; set config.data.vocab'
+      )
+  temperature = convert(Positive, config.temperature, 'config.temperature')
+  draws = Draws(tuple(map(int, weights)), temperature, config.seed)
+  return Combined(tuple(phases), (1.0,) * len(phases), draws)
+
+
+LASTS = dict(share=Positive, turns=Count, **KINDS)  # how long a phase lasts
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
@@ -43,7 +106,7 @@ class PhaseConfig(NamedTuple):
   name: str
   config: Any  # that of the run with its overrides applied, references resolved
   # of several that are trained as one, whose first one has this config
-  combined: combined_lib.Combined | None = None
+  combined: Combined | None = None
 
 
 @contextlib.contextmanager
@@ -121,13 +184,13 @@ def _in_order(names: Any) -> list[str]:
 def _check_own(name: str, overrides: Any, data: Any) -> None:
   """Refuses overrides of keys that the whole run, or a step of several phases, has one value of."""
   wide: dict[str, str] = dict.fromkeys(RUN_WIDE, 'the whole run')
-  for kind in combined_lib.KINDS.keys() & overrides.keys():
-    wide |= dict.fromkeys(combined_lib.STEP_WIDE[kind], 'a step of several phases')
+  for kind in KINDS.keys() & overrides.keys():
+    wide |= dict.fromkeys(STEP_WIDE[kind], 'a step of several phases')
   own = overrides.get('data', {})
   if own:
     wide |= {f'data.{key}': 'the whole run' for key in readers.of(data).of_run}
   if 'drawn' in overrides:
-    wide.pop('data.vocab', None)  # each task may say it: combined.py
+    wide.pop('data.vocab', None)  # each task may say it: `combine`
   for key in (*overrides, *(f'data.{key}' for key in own)):
     if key in wide:
       raise UserError(
@@ -139,7 +202,7 @@ def _check_own(name: str, overrides: Any, data: Any) -> None:
 def make(config: Any) -> Timeline:
   """Applies the overrides of `config.phases` to a ConfigDict. Raises UserError: a phase without
   share, turns, summed or drawn, a mix of them, or an override of an unknown key or of one that a
-  phase has no value of its own for; or as `combined.make`."""
+  phase has no value of its own for; or as `combine`."""
   resolved: Any = config.copy_and_resolve_references()
   sections.complete(resolved)
   return of_complete(resolved)
@@ -175,9 +238,9 @@ def of_complete(resolved: Any) -> Timeline:
   if len(kinds) != 1:
     mixed = ' and '.join(sorted(kinds))
     raise UserError(f'config.phases mixes {mixed}: give every phase the same kind')
-  if kinds <= combined_lib.KINDS.keys():
+  if kinds <= KINDS.keys():
     (kind,) = kinds
-    whole = combined_lib.make(kind, resolved, phases, weights)
+    whole = combine(kind, resolved, phases, weights)
     one = PhaseConfig('+'.join(p.name for p in phases), phases[0].config, whole)
     return Timeline((one,), (total,), total, skips=skips)
   if kinds == {'turns'}:

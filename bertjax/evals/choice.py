@@ -6,9 +6,9 @@ import numpy as np
 
 from bertjax.evals import classification
 from bertjax.evals.held_out import labelled
-from bertjax.evals.held_out.labelled import CUT, Options
+from bertjax.evals.held_out.labelled import Options
 from bertjax.objectives.choose import RIGHT
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Evaluation, Evaluator, Subject
 
 NAMES = frozenset(('loss', 'accuracy', 'majority'))
 
@@ -21,20 +21,9 @@ def judged(logits_nG: np.ndarray, right_n: np.ndarray) -> dict[str, float]:
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the scores of a file of questions; errors as `labelled.open_rows`."""
-  rows = labelled.open_rows(subject, options)
-
-  def function(variables: Variables, batch):
-    return subject.objective.predict(variables, (), batch)['label_BGC'][RIGHT][..., 0]
-
-  logits = labelled.outputs(subject, rows, options.batch_size, function)
-
-  def run(variables: Variables, step: int) -> Report:
-    del step
-    right_n = rows.examples.label[RIGHT].argmax(1)
-    scores = judged(np.stack(list(logits(variables))), right_n)
-    return Report(scores | {CUT: float(rows.examples.cut)})
-
-  return Evaluation(NAMES | {CUT}, run)
+  read = lambda out: out['label_BGC'][RIGHT][..., 0]
+  scores = lambda found, examples: judged(np.stack([*found]), examples.label[RIGHT].argmax(1))
+  return labelled.judge(subject, options, read, NAMES, scores)
 
 
 EVALUATOR = Evaluator(Options, make)

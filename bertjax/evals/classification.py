@@ -12,9 +12,9 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
-from bertjax.evals.held_out.labelled import CUT, Options
+from bertjax.evals.held_out.labelled import Options
 from bertjax.objectives.classify import LABEL
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Evaluation, Evaluator, Subject
 
 
 def nll(logits_nC: np.ndarray, label_n: np.ndarray) -> np.ndarray:
@@ -67,19 +67,9 @@ def make(subject: Subject, options: Options) -> Evaluation:
   number is predicted, and the run is judged by a score of classes."""
   classes = dict(subject.config.model.labels)[LABEL]
   _check_best(subject, classes)
-  rows = labelled.open_rows(subject, options)
-
-  def function(variables: Variables, batch):
-    return subject.objective.predict(variables, (), batch)['label_BGC'][LABEL][:, 0]
-
-  logits = labelled.outputs(subject, rows, options.batch_size, function)
-
-  def run(variables: Variables, step: int) -> Report:
-    del step
-    scores = judged(np.stack(list(logits(variables))), rows.examples.label[LABEL])
-    return Report(scores | {CUT: float(rows.examples.cut)})
-
-  return Evaluation(names(classes) | {CUT}, run)
+  read = lambda out: out['label_BGC'][LABEL][:, 0]
+  scores = lambda found, examples: judged(np.stack([*found]), examples.label[LABEL])
+  return labelled.judge(subject, options, read, names(classes), scores)
 
 
 def _check_best(subject: Subject, classes: int) -> None:

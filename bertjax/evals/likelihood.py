@@ -108,9 +108,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   right_n = np.array([choice.right(question, 'index') for question in asked])
   special, vocabulary = subject.store.special, read_vocabulary(subject.store.path / 'vocab')
   first = next((special[role] for role in ('eos', 'sep', 'cls') if special.get(role)), None)
-  length = options.length or subject.config.length
-  model.check_length(length)
-  rows, cut = rows_of(asked, vocabulary, first, length)
+  rows, cut = rows_of(asked, vocabulary, first, options.length or subject.config.length)
   steps: dict[Any, Any] = {}  # by shape
 
   def nll(variables: Variables, batch: Batch) -> np.ndarray:

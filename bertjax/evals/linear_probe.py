@@ -1,21 +1,28 @@
 """Accuracy of a linear classifier on a model that is being pretrained: Alain and Bengio 2016.
 
-The features are frozen: the vectors of the texts (`held_out/vectors.py`), one for the two texts of
-a pair. A logistic regression is fitted to those of one file and judged on another. Models of all
-objectives have this score in common; nothing of it reaches the model.
+The features are frozen: the means of the last states over all tokens of a row, [CLS] and [SEP]
+among them (Reimers and Gurevych 2019), one for the two texts of a pair. Texts are in the language
+that the evaluation says, and in role 0, where a model knows any. A logistic regression is fitted to
+those of one file and judged on another. Models of all objectives have this score in common; nothing
+of it reaches the model.
 """
 
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
+from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
-from bertjax.evals.held_out import labelled, vectors
+from bertjax.evals.held_out import labelled
 from bertjax.examples.labelled import classify
-from bertjax.examples.labelled.common import from_config
+from bertjax.examples.labelled.common import extra_ids, from_config
+from bertjax.examples.labelled.common.rows import Rows
 from bertjax.field_types import Count, Natural
 from bertjax.objectives.classify import LABEL
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Options(NamedTuple):
@@ -50,7 +57,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   Raises UserError: no such file or column, no examples, an unknown class, a `train` of one class
   alone, a vocabulary without special tokens, or a batch_size that the devices do not divide."""
   labelled.check_batch(subject, options.batch_size)
-  task = vectors.task(options, options.text, options.label, options.classes)
+  task = classify.Options(options.text, options.label, options.classes, options.header)
   if not (options.dev and options.classes):
     raise UserError(
       'config.evals: a linear probe is judged on the classes of a file: expected dev and classes, '
@@ -60,7 +67,9 @@ def make(subject: Subject, options: Options) -> Evaluation:
   vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
 
   def rows(key: str, path: str, examples: int):
-    found = vectors.records(path, f'config.evals: {key}', task, examples)
+    found = list(itertools.islice(classify.read(path, task), examples or None))
+    if not found:
+      raise UserError(f'config.evals: {key}={path} has no examples')
     return classify.encode(found, task, vocabulary, subject.config.length)
 
   train, dev = rows('train', options.train, options.examples), rows('dev', options.dev, 0)
@@ -70,7 +79,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f'{options.train}, got one: take more of them (examples), or shuffle the file'
     )
   train_vectors, dev_vectors = (
-    vectors.means(subject, side, options.batch_size, options.language) for side in (train, dev)
+    means(subject, side, options.batch_size, options.language) for side in (train, dev)
   )
   label_n = dev.label[LABEL]
   fixed = dict(majority=float(np.bincount(label_n).max() / len(label_n)), cut=float(dev.cut))
@@ -81,6 +90,36 @@ def make(subject: Subject, options: Options) -> Evaluation:
     return Report(dict(fixed, accuracy=float(np.mean(found_n == label_n))))
 
   return Evaluation(frozenset(('accuracy', 'majority', 'cut')), run)
+
+
+def means(
+  subject: Subject, rows: Labelled, batch_size: int, language: str
+) -> Callable[[Variables], np.ndarray]:
+  """Variables -> float32 [rows, D], computed in batches on the devices of the run. Raises
+  UserError: a model with a table of languages, and none is said."""
+
+  def function(variables: Variables, batch: Batch):
+    out = subject.objective.predict(variables, (), _whole(batch, subject.template))
+    return masked_mean(out['last_BTD'], batch['example_BT'])
+
+  ids = extra_ids.ids(subject.config, language, subject.store.languages)
+  served = Rows(subject.store, rows, subject.config.length, 0, batch_size, extra_ids=ids)
+  outputs = labelled.outputs(subject, served, batch_size, function)
+  return lambda variables: np.stack(list(outputs(variables)))
+
+
+def masked_mean(last_BTD: Any, example_BT: Any) -> Any:
+  """Returns the means over the tokens of each row, 0 where there is none; float32 [B, D]."""
+  weight_BT1 = (example_BT > 0).astype(jnp.float32)[..., None]
+  return (last_BTD.astype(jnp.float32) * weight_BT1).sum(1) / jnp.maximum(weight_BT1.sum(1), 1)
+
+
+def _whole(batch: Batch, template: Batch) -> Batch:
+  """Returns the batch with zeros for all else that the objective knows in training."""
+  rows, length = batch['token_BT'].shape
+  shape = lambda k, x: (rows, length) if k.endswith('_BT') else (rows, *x.shape[1:])
+  zeros = {k: jnp.zeros(shape(k, x), x.dtype) for k, x in template.items() if k not in batch}
+  return {**zeros, **batch}
 
 
 def fitted(train_nD: np.ndarray, label_n: np.ndarray, dev_mD: np.ndarray) -> np.ndarray:

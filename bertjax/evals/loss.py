@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bertjax.evals.held_out import rows
-from bertjax.objectives.rtd import BY_WORD
+from bertjax.objectives.rtd import BY_WORD, auc
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 NOTHING = Evaluation(frozenset(), lambda variables, step: Report({}))
@@ -24,19 +24,13 @@ def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
 def frequency_auc(labels_2V: np.ndarray, counts_V: np.ndarray) -> float | None:
   """Chance that a replaced token is rarer in the training text than an original one, ties one half.
   What a detector reaches that knows no context. Ids that the training text lacks, as it does the
-  special tokens, count as the most frequent. None where one of the labels does not occur.
-
-  Args:
-    labels_2V: how often each id is original, and replaced.
-    counts_V: how often it occurs in the training text.
-  """
+  special tokens, count as the most frequent. labels_2V is how often each id is original, and
+  replaced; counts_V how often it occurs in the training text. None where one label does not
+  occur."""
   rarity_V = np.where(counts_V > 0, -counts_V.astype(np.int64), np.iinfo(np.int64).min)
   _, rank_V = np.unique(rarity_V, return_inverse=True)
   original, replaced = (np.bincount(rank_V, n_V) for n_V in np.asarray(labels_2V, np.float64))
-  if not original.sum() or not replaced.sum():
-    return None
-  below = np.cumsum(original) - original / 2
-  return float((replaced * below).sum() / (replaced.sum() * original.sum()))
+  return auc(original, replaced) if original.sum() and replaced.sum() else None
 
 
 def evaluate(
@@ -48,21 +42,13 @@ def evaluate(
   counts_V: np.ndarray,
   finish: Callable[[dict], dict[str, float]],
 ) -> dict[str, float]:
-  """Runs the eval step over the batches. Returns what finish makes of every term's global sums, and
-  `unigram_entropy`: the cross-entropy, under the smoothed training unigram, of the targets that the
-  input shows as the mask token (those of `mlm_masked`), unless that is not known. Beside every
-  accuracy of a label, `<label>_majority`: the share of its most frequent class among the same
-  examples. Where tokens are detected, `rtd_auc_unigram`: see `frequency_auc`.
-
-  Args:
-    eval_step: (variables, carry, batch) -> (sums, carry), compiled.
-    variables: the model's.
-    carry: the carry before the first batch.
-    batches: host batches; rows beyond the last example have weight 0.
-    put: host batch -> device batch.
-    counts_V: unigram counts of the training store; all 0 where they are not known.
-    finish: of the objective.
-  """
+  """Runs a compiled (variables, carry, batch) -> (sums, carry) over host batches, whose rows beyond
+  the last example have weight 0. Returns what `finish` of the objective makes of every term's
+  global sums, and `unigram_entropy`: the cross-entropy, under the smoothed unigram of the training
+  store (counts_V, all 0 where it is not known), of the targets that the input shows as the mask
+  token (those of `mlm_masked`). Beside every accuracy of a label, `<label>_majority`: the share of
+  its most frequent class among the same examples. Where tokens are detected, `rtd_auc_unigram`: see
+  `frequency_auc`."""
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}
   unigram, classes = [0.0, 0.0], {}

@@ -34,13 +34,8 @@ def restore(batch: Batch) -> np.ndarray:
 
 
 def one_at_a_time(batch: Batch, rows: int, special: Mapping[str, int | None]) -> Iterator[Batch]:
-  """Batches of the same shapes in which each row hides one token of the first `rows` rows.
-
-  Args:
-    batch: a corrupted batch.
-    rows: how many of its rows are scored.
-    special: name -> id; special tokens are not scored, 'mask' replaces.
-  """
+  """Yields batches of the same shapes in which each row hides one token of the first `rows` rows of
+  a corrupted batch; special tokens are not scored."""
   token_BT = restore(batch)
   kept = [i for name, i in special.items() if i is not None and name != 'unk']
   scored_BT = (np.asarray(batch['example_BT']) > 0) & ~np.isin(token_BT, kept)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
 from bertjax.examples.labelled import spans as spans_data
-from bertjax.examples.labelled.common import extra_ids, from_config, parts
+from bertjax.examples.labelled.common import extra_ids, from_config
 from bertjax.examples.labelled.common import rows as rows_lib
 from bertjax.examples.labelled.common.records import Record
 from bertjax.field_types import Count, Natural
@@ -51,13 +51,8 @@ class Questions(NamedTuple):
   windows: list[spans_data.Window]  # rows, in the order of the questions
 
   def judged(self, said: Sequence[Any], options: Any, no_answer: bool) -> dict[str, float]:
-    """Returns the scores of what a head gave.
-
-    Args:
-      said: of each window, see `objectives/spans.said`; it may be longer than the window.
-      options: `Options`, or a config with its fields.
-      no_answer: whether questions may have no answer.
-    """
+    """Returns the scores of what a head gave of each window, see `objectives/spans.said`; it may be
+    longer than the window. `options` has the limits of `Options`."""
     limits = decoding.Limits(options.best, options.longest)
     decoded = decoding.decode(self.windows, self.contexts, said, limits)
     answered = [
@@ -73,7 +68,7 @@ def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -
   _, task = from_config.task_of(config.data.task)
   vocabulary = read_vocabulary(store.path / 'vocab')
   found = spans_data.contexts(records, vocabulary)
-  cls_last = parts.is_cls_last(config.model)
+  cls_last = rows_lib.is_cls_last(config.model)
   return Questions(
     records, found, spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
   )
@@ -87,7 +82,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   questions = open_questions(config, path, key, options.examples, subject.store)
   rows = rows_lib.Rows(
     subject.store, spans_data.labelled(questions.windows, {}), config.length, config.seed,
-    options.batch_size, stands_last=parts.stands_last(config.model),
+    options.batch_size, stands_last=rows_lib.stands_last(config.model),
     extra_ids=extra_ids.ids(config, options.language),
   )  # fmt: skip
 

@@ -16,9 +16,9 @@ from bertjax.data_contracts import Labelled
 from bertjax.evals.classification import nll
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
-from bertjax.examples.labelled.common import tag_sets
+from bertjax.examples.labelled.common import tagged as tag_lib
 from bertjax.objectives.tag import TAG
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Evaluation, Evaluator, Subject
 
 
 class Tagged(NamedTuple):
@@ -35,7 +35,7 @@ def entity_scores(
 ) -> dict[str, float]:
   """Precision, recall and F1 of the entities of some sentences, by their tags."""
   entities = lambda said: {
-    (number, *each) for number, tags in enumerate(said) for each in tag_sets.entities(tags)
+    (number, *each) for number, tags in enumerate(said) for each in tag_lib.entities(tags)
   }
   expected, got = entities(true), entities(found)
   right = len(expected & got)
@@ -58,7 +58,7 @@ def word_scores(sentences: Sequence[Tagged]) -> dict[str, float]:
   )
 
 
-def names(scheme: tag_sets.Scheme) -> frozenset[str]:
+def names(scheme: tag_lib.Scheme) -> frozenset[str]:
   """Returns the names of the scores."""
   entities = ('precision', 'recall', 'f1') if scheme == 'iob2' else ()
   return frozenset(('loss', 'accuracy', 'majority', 'cut', *entities))
@@ -66,34 +66,20 @@ def names(scheme: tag_sets.Scheme) -> frozenset[str]:
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the scores of a file of tagged sentences; errors as `labelled.open_rows`."""
-  rows, task = labelled.open_rows(subject, options), subject.config.data.task
-
-  def function(variables: Variables, batch):
-    return subject.objective.predict(variables, (), batch)['token_label_BTC'][TAG]
-
-  logits = labelled.outputs(subject, rows, options.batch_size, function)
-
-  def run(variables: Variables, step: int) -> Report:
-    del step
-    return Report(judged(logits(variables), rows.examples, task.scheme, task.classes))
-
-  return Evaluation(names(task.scheme), run)
+  task, read = subject.config.data.task, lambda out: out['token_label_BTC'][TAG]
+  scores = lambda found, examples: judged(found, examples, task.scheme, task.classes)
+  return labelled.judge(subject, options, read, names(task.scheme), scores)
 
 
 def judged(
   logits: Iterable[np.ndarray],
   examples: Labelled,
-  scheme: tag_sets.Scheme,
+  scheme: tag_lib.Scheme,
   classes: Sequence[str],
 ) -> dict[str, float]:
-  """Returns the scores of what a head gave.
-
-  Args:
-    logits: of each sentence, float32 [T, C]; T may be more than it has tokens.
-    examples: the sentences.
-    scheme, classes: of `tags.Options`.
-  """
-  tags, unread = tag_sets.tags(scheme, classes), tag_sets.unread(scheme)
+  """Returns the scores of what a head gave of each sentence, float32 [T, C]; T may be more than it
+  has tokens. scheme and classes are of `tags.Options`."""
+  tags, unread = tag_lib.tags(scheme, classes), tag_lib.unread(scheme)
   weight = examples.token_label[f'{TAG}_weight']
 
   def tagged(number: int, logits_TC: np.ndarray) -> Tagged:

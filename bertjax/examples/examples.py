@@ -193,23 +193,12 @@ def make_examples(
   rows: int = 0,
   tables: Sequence[str] = (),
 ) -> Examples:
-  """Opens the plan of a recipe over a store, building it on first use.
-
-  Args:
-    store: the token store.
-    data: `config.data`.
-    length: columns T of a row, special tokens included; the noise says how many tokens of text
-      they take, and the sizes of other letters.
-    seed: of the plan, the order and the masks.
-    fallback: directory for plans where the store's own cannot be written; where none can, the plan
-      is kept in memory.
-    rows: of a batch; an ordered plan has a column for each.
-    tables: names of embedding tables that read a column of the store: see `Examples.tables`.
-
-  Raises:
-    UserError: as `open_recipe`; a special token that the vocabulary lacks, or a store or length
-      that the plan cannot use.
-  """
+  """Opens the plan of a recipe, `config.data`, over a store, building it on first use. The noise
+  says how many tokens of text rows of `length` columns take. Where the store's directory cannot be
+  written the plan lies in `fallback`; where that cannot either, in memory. An ordered plan has a
+  column for each of the `rows` of a batch; `tables` are as of `Examples`. Raises UserError: as
+  `open_recipe`; a special token that the vocabulary lacks, or a store or length that the plan
+  cannot use."""
   store, recipe, spec, size = _opened(store, data, length, seed, rows, tables)
   _pieces(store, recipe, spec)  # meets all mistakes before anything is written
   identity = dict(

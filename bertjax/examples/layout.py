@@ -139,17 +139,9 @@ def lay_out(
   number_B: np.ndarray | None = None,
   seed: int = 0,
 ) -> Rows:
-  """Gathers the tokens of examples and places them side by side in their rows.
-
-  Args:
-    ranges: of E examples, in row order.
-    store: that they lie in.
-    row_E: int64, ascending, below shape[0].
-    key_E: uint64.
-    shape: (B, T); the examples of a row have at most T tokens together.
-    number_B: of the rows; 0, 1, .. by default.
-    seed: of draws that rows share.
-  """
+  """Gathers the tokens of examples, in row order, and places them side by side in rows of `shape`
+  (B, T), each of which has room for its own. `number_B` are the numbers of the rows, 0, 1, .. by
+  default; `seed` is of draws that rows share."""
   slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
   number_B = np.arange(shape[0]) if number_B is None else number_B
   return Rows(
@@ -169,15 +161,9 @@ def _places_of(length_E, row_E, slot_E, columns):
 def frame_streams(
   rows: Rows, made: Mapping[str, Stream], size: Mapping[str, int], max_examples: int, pad: int
 ) -> dict[str, np.ndarray]:
-  """Lays the texts that a noise made of the examples out in the same rows.
-
-  Args:
-    rows: the text before the noise.
-    made: letter -> text.
-    size: letter -> columns of a row; ValueError where a text has more, or none of an example.
-    max_examples: as of `frame`.
-    pad: id where there is no token.
-  """
+  """Lays the texts that a noise made of the examples of `rows` out in the same rows: letter ->
+  text, with `size` columns of a row. Raises ValueError where a text has more, or none of an
+  example. `pad` is the id where there is no token."""
   batch: dict[str, np.ndarray] = {}
   for letter, stream in made.items():
     own = _relaid(rows, stream, letter, size[letter])
@@ -185,7 +171,8 @@ def frame_streams(
     texts[f'{PREFIX[letter]}token_B{letter}'] = place(own, stream.token_m, pad)
     for name, value_m in stream.field.items():
       dtype = np.float32 if np.issubdtype(value_m.dtype, np.floating) else np.int32
-      texts[f'{name}_B{letter}'] = place(own, value_m, 0, dtype)
+      axes = letter + 'W' * (value_m.ndim - 1)
+      texts[f'{name}_B{axes}'] = place(own, value_m, 0, dtype)
     batch |= texts
   return batch
 
@@ -216,10 +203,11 @@ def _relaid(rows: Rows, stream: Stream, letter: str, columns: int) -> Rows:
 def place(
   rows: Rows, value_n: np.ndarray, fill_value: int = 0, dtype: Any = np.int32
 ) -> np.ndarray:
-  """Lays one number per token out as [B, T], with fill_value where there is no token."""
-  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, dtype)
+  """Lays one number per token, or one vector, out as [B, T], with fill_value where there is no
+  token."""
+  cell = np.full((rows.shape[0] * rows.shape[1], *value_n.shape[1:]), fill_value, dtype)
   cell[rows.cell_n] = value_n
-  return cell.reshape(rows.shape)
+  return cell.reshape(*rows.shape, *value_n.shape[1:])
 
 
 def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:

@@ -55,12 +55,8 @@ class Together:
   every source, or of that which is drawn."""
 
   def __init__(self, parts: Mapping[str, Batches], steps: Callable[[int], np.ndarray] | None):
-    """
-    Args:
-      parts: by name.
-      steps: of so many batches from the first one on, [n, 2]: which source, and the number of its
-        batch; None: all sources, side by side.
-    """
+    """Takes the batches by name. `steps` gives, of so many batches from the first one on, [n, 2]:
+    which source, and the number of its batch; None: all sources, side by side."""
     self._parts, self._steps = parts, steps
     self._drawn = np.zeros((0, 2), np.int64)
     self.batch_size = max(part.batch_size for part in parts.values())
@@ -105,17 +101,11 @@ def stream(
   hosts: tuple[int, int] = (0, 1),
   threads: int = 1,
 ) -> Iterator[tuple[int, Batch, dict[str, int]]]:
-  """Yields (index, batch, counts) of a run from any index on, shuffled anew every epoch, without
-  end; counts are of this host's real and padding tokens, predicted targets, and targets dropped for
-  lack of slots.
-
-  Args:
-    batches: of one recipe, or of several, which the hosts must divide.
-    start_index: of the first batch; reached in constant time.
-    hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
-    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which
-      `StreamedRows` need. They change nothing else.
-  """
+  """Yields (index, batch, counts) of a run from any index on, in constant time, shuffled anew every
+  epoch, without end; counts are of this host's real and padding tokens, predicted targets, and
+  targets dropped for lack of slots. `hosts` is (this host, number of hosts): a host gets contiguous
+  rows of the global batch. So many threads build 2 batches each ahead; 0 builds them when asked,
+  which `StreamedRows` need."""
   source = grain.MapDataset.source(_Shares(batches, hosts))
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
   return iter(source[start_index:].to_iter_dataset(options))

@@ -122,14 +122,8 @@ def run_starts(rows: Rows, mask_n: np.ndarray) -> np.ndarray:
 def collapsed(
   rows: Rows, mask_n: np.ndarray, sentinel_k: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Puts a sentinel in place of each run of the mask. Returns ids of the text, and the token of
-  `rows` that each stands for.
-
-  Args:
-    rows: the text.
-    mask_n: bool.
-    sentinel_k: ids of the sentinels in their order; of one alone every run is that one.
-  """
+  """Puts a sentinel in place of each run of the mask, in their order; of one alone every run is
+  that one. Returns ids of the text, and the token of `rows` that each stands for."""
   first_n = run_starts(rows, mask_n)
   number_n = np.cumsum(first_n)
   number_n = number_n - (number_n - first_n)[starts(rows.length_E)][rows.example_n] - 1

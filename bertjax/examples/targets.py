@@ -126,15 +126,9 @@ def single(rows: Rows, candidate_n: np.ndarray) -> Units:
 
 
 def words(rows: Rows, candidate_n: np.ndarray, starts_n: np.ndarray) -> Units:
-  """Groups candidates into words.
-
-  Args:
-    rows: the batch.
-    candidate_n: int64 indices of tokens, ascending.
-    starts_n: bool, whether a candidate begins a word. One that does not joins the candidate before
-      it, even across a [SEP], as in create_pretraining_data.py; the first of an example always
-      begins one.
-  """
+  """Groups candidates, ascending, into words. starts_n says whether a candidate begins one: else it
+  joins the candidate before it, even across a [SEP], as in create_pretraining_data.py; the first of
+  an example always begins one."""
   example_n = rows.example_n[candidate_n]
   begins_n = starts_n.copy()
   begins_n[:1] = True
@@ -260,17 +254,9 @@ def show(
   rows: Rows, mask, store, index_n: np.ndarray, decide_n: np.ndarray, random_id_n: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Decides what the input shows: mask_share [MASK], random_share a random id, else the original.
-  Returns the ids shown, and bool, where they are [MASK] by decision.
-
-  Args:
-    rows: the batch.
-    mask: the options, with mask_share and random_share.
-    store: for the id of [MASK].
-    index_n: int64, the chosen tokens.
-    decide_n: int64, the token at whose position each draws: index_n for one decision per token, the
-      first token of its group for one per group.
-    random_id_n: the random id of each.
-  """
+  Each of the tokens index_n draws at the position of its decide_n: index_n for one decision per
+  token, the first token of its group for one per group. Returns the ids shown, and bool, where they
+  are [MASK] by decision."""
   u_n = counter_rng.uniform(at_tokens(rows, SHOW, decide_n))
   masked_n = u_n < mask.mask_share
   random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
@@ -298,19 +284,11 @@ def emit(
   dropped_E: np.ndarray,
   **extra: np.ndarray,
 ) -> dict[str, np.ndarray]:
-  """Makes the batch of the chosen tokens. Returns token_BT, target_pos_BP, target_BP, weight_BP,
-  masked_BP as `bertjax.types` has them, the extra arrays, and dropped_B int32, the targets that the
-  rule asked for and the row had no slot for.
-
-  Args:
-    rows: the batch.
-    limit: P; the tokens chosen in a row are at most as many.
-    store: for the ids of [PAD], [CLS] and [SEP].
-    index_n: int64, the chosen tokens, ascending; one that comes twice takes two slots.
-    shown: as `show` returns it; equal tokens must show equal ids.
-    dropped_E: targets of each example that its row had no slot for.
-    **extra: name -> a value per chosen token; becomes name_BP in its own dtype.
-  """
+  """Makes the batch of the chosen tokens, ascending and at most P=limit in a row; one that comes
+  twice takes two slots, and must show one id. `shown` is as `show` returns it. Returns token_BT,
+  target_pos_BP, target_BP, weight_BP, masked_BP as `bertjax.types` has them; of each extra, a value
+  per chosen token, <name>_BP; and dropped_B, by row what dropped_E counts: targets without a
+  slot."""
   shown_n, masked_n = shown
   token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]
   token_n[index_n] = shown_n

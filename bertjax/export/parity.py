@@ -125,12 +125,6 @@ def _reads_last(model: Any) -> bool:
   return models.build(model).frame == 'cls_last'
 
 
-def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
-  """Returns the rows with their padding before them."""
-  left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
-  return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
-
-
 def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
   """Runs the class that the directory holds; returns also the keys it missed or did not expect.
   Raises ImportError if torch or transformers is not installed."""
@@ -144,7 +138,9 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
     directory, output_loading_info=True, dtype=torch.float32, attn_implementation='eager'
   )
   net.eval()
-  place = (lambda x: _on_the_left(x, inputs)) if _reads_last(model) else np.asarray
+  left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
+  left_B *= _reads_last(model)  # padding stands before such a row
+  place = lambda x: np.stack([np.roll(x_T, left) for x_T, left in zip(x, left_B, strict=True)])
   tensor = lambda x: torch.tensor(place(x), dtype=torch.long)
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
   if models.build(model).has_segments:

@@ -161,15 +161,13 @@ class Workdir:
     if self.remote:
       self.send()
       self._copy.prune(f'{CHECKPOINTS}/{step}', names)
-      self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=lambda name: name == MANIFEST)
+      self.send_state(directory, step, (MANIFEST,))
 
   def send_scores(self, step: int) -> None:
     """Sends the scores of a checkpoint; from process 0."""
     if self.remote:
       self._require_ours()
-      directory = self._copy.here / CHECKPOINTS / str(step)
-      wanted = lambda name: name == SCORES
-      self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=wanted)
+      self.send_state(self._copy.here / CHECKPOINTS / str(step), str(step), (SCORES,))
 
   def remove_checkpoint(self, step: int) -> None:
     """Removes a checkpoint there; from process 0."""

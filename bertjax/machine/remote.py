@@ -54,11 +54,14 @@ class RemotePath(pathlib.PurePosixPath):
   def __fspath__(self) -> str:
     return str(self)
 
-  def open(self, mode: str = 'rb') -> IO[bytes]:
-    """Opens it for reading; what is passed over is not fetched."""
+  def _ask(self, method: str, *given: Any) -> Any:
     file_system, there = at(str(self))
     with explained(str(self)):
-      return io.BufferedReader(file_system.open(there, mode), _BLOCK)
+      return getattr(file_system, method)(there, *given)
+
+  def open(self, mode: str = 'rb') -> IO[bytes]:
+    """Opens it for reading; what is passed over is not fetched."""
+    return io.BufferedReader(self._ask('open', mode), _BLOCK)
 
   def read_bytes(self) -> bytes:
     """Returns all of it."""
@@ -67,15 +70,17 @@ class RemotePath(pathlib.PurePosixPath):
 
   def exists(self) -> bool:
     """Returns whether there is a file, or a folder with files."""
+    return self._ask('exists')
+
+  def receive(self, file: pathlib.Path) -> None:
+    """Copies a local file here, where it appears whole or not at all."""
     file_system, there = at(str(self))
     with explained(str(self)):
-      return file_system.exists(there)
+      file_system.put_file(str(file), there)
 
   def is_file(self) -> bool:
     """Returns whether there is a file."""
-    file_system, there = at(str(self))
-    with explained(str(self)):
-      return file_system.isfile(there)
+    return self._ask('isfile')
 
   def resolve(self) -> 'RemotePath':
     """Itself: a URL is absolute."""
@@ -83,9 +88,7 @@ class RemotePath(pathlib.PurePosixPath):
 
   def stat(self) -> 'Stat':
     """Size and time of the last change. Raises UserError if there is no such file."""
-    file_system, there = at(str(self))
-    with explained(str(self)):
-      return Stat(file_system.size(there), int(file_system.modified(there).timestamp() * 1e9))
+    return Stat(self._ask('size'), int(self._ask('modified').timestamp() * 1e9))
 
 
 Place = pathlib.Path | RemotePath  # what `path` returns
@@ -117,13 +120,6 @@ def names(text: str | os.PathLike[str]) -> set[str]:
     file_system.invalidate_cache()
     return {found.rpartition('/')[2] for found in file_system.ls(there, detail=False)}
   return set()
-
-
-def send(file: pathlib.Path, there: Place) -> None:
-  """Copies a local file to a URL, where it appears whole or not at all."""
-  file_system, path_there = at(str(there))
-  with explained(str(there)):
-    file_system.put_file(str(file), path_there)
 
 
 def remove(text: str | os.PathLike[str]) -> None:

@@ -87,7 +87,6 @@ class Stop:
       hosts.tell('stop/asked', reason)
 
   def _watch(self) -> None:
-    """The thread."""
     first = failed = 0.0
     while True:
       ready, _, _ = select.select([self._reader], [], [], hosts.POLL_S)

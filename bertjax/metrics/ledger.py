@@ -123,11 +123,8 @@ class Ledger:
       return
     report = self._report(seconds, tokens)
     table = Table(title=f'{spent:,.1f} s, {verdict(seconds)}', title_justify='left')
-    table.add_column('time')
-    table.add_column('s', justify='right')
-    table.add_column('%', justify='right')
-    table.add_column('tokens')
-    table.add_column('', justify='right')
+    for name in ('time', 's', '%', 'tokens', ''):
+      table.add_column(name, justify='left' if name in ('time', 'tokens') else 'right')
     rate = report['tokens_per_second']
     right = [(kind, f'{tokens[kind]:,.0f}') for kind in KINDS] + [('real per s', f'{rate:,.0f}')]
     right += [('MFU', f'{100 * report["mfu"]:.1f} %' if 'mfu' in report else 'peak unknown')]
@@ -139,7 +136,6 @@ class Ledger:
   def _report(self, seconds: Mapping[str, float], counts: Mapping[str, float]) -> dict[str, float]:
     training = sum(seconds[part] for part in TRAINING)
     found = {f'time/{part}': spent for part, spent in seconds.items()}
-    found |= {f'tokens/{kind}': counts[kind] for kind in KINDS}
     found['tokens_per_second'] = counts['real'] / training
     if self._peak:
       found['mfu'] = counts['flops'] / training / self._peak

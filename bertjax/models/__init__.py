@@ -3,10 +3,9 @@
 from typing import Any
 
 from bertjax import registry
+from bertjax.models.layers.basic import METADATA
 from bertjax.models.layers.heads import Head
 from bertjax.types import Factory
-
-METADATA = ('name', 'family', 'size')  # fields of `config.model` that are none of the module's
 
 
 def build(model: Any) -> Any:

@@ -51,7 +51,7 @@ class AWDLSTM(StreamModel, kw_only=True):
       column (beta), in training.
     ar_of: which output `ar` is of: 'dropped' (awd-lstm-lm, main.py; fastai 2, callback/rnn.py) or
       'whole' (fastai 0.7, lm_rnn.py:seq2seq_reg).
-    init_range: words start uniform within it, kernels and biases of a layer of n cells within
+    init_std: of words, which start uniform; kernels and biases of a layer of n cells within
       1 / sqrt(n) (torch).
     segment: columns whose gates the backward pass makes again together; 0: all are kept.
     labels: (name, classes) of each label of texts; () where words are scored.
@@ -73,7 +73,7 @@ class AWDLSTM(StreamModel, kw_only=True):
   ar: NonNegative
   tar: NonNegative
   ar_of: Literal['dropped', 'whole']
-  init_range: Positive
+  init_std: Positive
   vocab_size: Natural = 0
   segment: Natural = 0
   labels: tuple[tuple[str, Natural], ...] = ()
@@ -83,6 +83,8 @@ class AWDLSTM(StreamModel, kw_only=True):
   head_dropout: Fraction = 0.4
   inner_dropout: Fraction = 0.1
   dtype: Dtype = 'float32'
+
+  divides_columns = has_segments = False  # a column is read after the one before it
 
   @nn.compact
   def __call__(
@@ -113,7 +115,7 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   def _table(self) -> Array:
     """The words, float32 [V, D]."""
-    return word_table(self, 'word', self.vocab_size, self.width, _uniform(self.init_range))
+    return word_table(self, 'word', self.vocab_size, self.width, _uniform(self.init_std * 3**0.5))
 
   def _run(
     self, word_VD: Array, token_BT: Array, real_BT: Array, states: Any, noise: Noise | None
@@ -149,10 +151,10 @@ class AWDLSTM(StreamModel, kw_only=True):
     of = dropped_BTD if self.ar_of == 'dropped' else x_BTD
     square = lambda y_BTD: jnp.mean(jnp.square(y_BTD.astype(jnp.float32)), -1)
     both_BT = real_BT[:, 1:] & real_BT[:, :-1]
-    of_B = lambda y_BT, at_BT: (jnp.sum(y_BT * at_BT), jnp.sum(at_BT, dtype=jnp.float32))
+    change_BT = square(x_BTD[:, 1:] - x_BTD[:, :-1])
     return dict(
-      ar=Term(*of_B(square(of), real_BT), scale=self.ar),
-      tar=Term(*of_B(square(x_BTD[:, 1:] - x_BTD[:, :-1]), both_BT), scale=self.tar),
+      ar=Term.mean(square(of), real_BT.astype(jnp.float32), self.ar),
+      tar=Term.mean(change_BT, both_BT.astype(jnp.float32), self.tar),
     )
 
   @nn.nowrap
@@ -177,24 +179,10 @@ class AWDLSTM(StreamModel, kw_only=True):
     return tuple(State(jnp.zeros((rows, n)), jnp.zeros((rows, n), dtype)) for n in sizes)
 
   @property
-  def divides_columns(self) -> bool:
-    """False: a column is read after the one before it."""
-    return False
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
-
-  @property
   def output_heads(self) -> tuple[Head, ...]:
     """The heads of its labels, or the one for words."""
     labels = tuple(Head('text', name, classes, name) for name, classes in self.labels)
     return labels or (Head('word', 'word', self.vocab_size, 'head' if self.word_bias else ''),)
-
-  @nn.nowrap
-  def check_length(self, length: int) -> None:
-    """Takes rows of any length."""
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
@@ -213,6 +201,8 @@ class AWDLSTM(StreamModel, kw_only=True):
 
 class Labelled(AWDLSTM, LabelModel, kw_only=True):
   """AWD-LSTM with heads for labels of texts, as ULMFiT fine-tunes it."""
+
+  batch_statistics = True  # of the heads' norms
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
@@ -260,11 +250,6 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     joined = lambda x_KBTD: jnp.concatenate([*x_KBTD], 1)[:, :columns]
     embedded_BTD, x_BTD = map(joined, found)
     return embedded_BTD, x_BTD
-
-  @property
-  def batch_statistics(self) -> bool:
-    """True: the heads' norms."""
-    return True
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -12,16 +12,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bertjax.errors import UserError
-from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
+from bertjax.field_types import Count, Fraction, IdOfPad, Positive
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.basic import (
-  Activation,
   Dropout,
-  Dtype,
   Norm,
   given_fields,
   options_of,
@@ -31,7 +28,6 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.encoder_decoder import EncoderDecoder, Side
 from bertjax.models.layers.heads import WordHead
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Factory
 
 Array = jax.Array
@@ -47,13 +43,11 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class BART(EncoderDecoder):
+class BART(EncoderDecoder, kw_only=True):
   """The model of `objectives/seq2seq.py`; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
     layers: of the encoder, and of the decoder.
-    width, heads, ffn: D, N, F.
     positions: of the longest text.
     scaled: whether word vectors are multiplied by sqrt(D).
     dropout, inner_dropout, attention_dropout: of embeddings and of what layers add, within the
@@ -62,22 +56,14 @@ class BART(EncoderDecoder):
     zero_row: id whose word vector starts at zero, or None; -1: that of [PAD].
   """
 
-  layers: Count
-  width: Count
-  heads: Count
-  ffn: Count
   positions: Count
-  activation: Activation
-  norm_eps: Positive
   scaled: bool
-  dropout: Fraction
   inner_dropout: Fraction
   attention_dropout: Fraction
   init_std: Positive
   zero_row: IdOfPad | None = None
-  vocab_size: Natural = 0
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
+
+  framed = True
 
   def setup(self):
     init, dtype = jax.nn.initializers.normal(self.init_std), jnp.dtype(self.dtype)
@@ -128,24 +114,15 @@ class BART(EncoderDecoder):
     return self.head(x_BUD, self.word)
 
   @property
-  def framed(self) -> bool:
-    """True: both texts are [CLS] text [SEP]."""
-    return True
-
-  @property
   def room(self) -> int:
     """Columns of the longest text."""
     return self.positions
 
 
 def make(config) -> BART:
-  """Builds the model from `config.model`. Raises UserError: heads that do not divide the width, or
-  an id that only the vocabulary knows."""
+  """Builds the model from `config.model`. Raises UserError: see `given_fields`; an id that only
+  the vocabulary knows."""
   fields = given_fields(BART, config)
-  if fields['width'] % fields['heads']:
-    raise UserError(
-      f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
-    )
   pad_id.check(0, fields['zero_row'])
   return BART(**fields)
 

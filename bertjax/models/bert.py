@@ -22,17 +22,9 @@ from bertjax.models.layers import pad_id
 from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
-from bertjax.models.layers.basic import (
-  INITS,
-  Activation,
-  Dropout,
-  Dtype,
-  Initializer,
-  given_fields,
-  options_of,
-)
+from bertjax.models.layers.basic import INITS, Dropout, Initializer, given_fields, options_of
 from bertjax.models.layers.block import Context
-from bertjax.models.layers.contracts import AttendingModel, Model
+from bertjax.models.layers.contracts import AttendingModel, Sized
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
 from bertjax.models.layers.heads import (
@@ -44,7 +36,6 @@ from bertjax.models.layers.heads import (
   pool,
   pooler,
 )
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -64,12 +55,10 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class Base(Model, kw_only=True):
+class Base(Sized, kw_only=True):
   """The fields of BERT and of the models made of the same parts: `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
-    layers, width, heads, ffn: L, D, N, F.
     embedding_width: E of the tables (ALBERT, ELECTRA); 0: D.
     positions: rows of the position table; RoBERTa has 514 for 512 positions.
     sinusoid: positions are sinusoids (Vaswani et al. 2017), not a learned table.
@@ -97,11 +86,6 @@ class Base(Model, kw_only=True):
       `answers.FORMS`; it stands alone.
   """
 
-  vocab_size: Natural = 0
-  layers: Count
-  width: Count
-  heads: Count
-  ffn: Count
   embedding_width: Natural = 0
   positions: Count
   sinusoid: bool = False
@@ -109,9 +93,6 @@ class Base(Model, kw_only=True):
   extra: tuple[tuple[str, Natural], ...] = ()
   position_offset: IdOfPad = 0
   zero_row: IdOfPad | None = None
-  norm_eps: Positive
-  activation: Activation
-  dropout: Fraction
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
@@ -129,8 +110,6 @@ class Base(Model, kw_only=True):
   pooler_dropout: bool = False
   token_labels: tuple[tuple[str, Natural], ...] = ()
   answers: Answers = 'none'
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
 
   @nn.nowrap
   def embeddings_fields(self) -> dict[str, Any]:
@@ -200,17 +179,9 @@ class Bert(Base, AttendingModel):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """Runs the encoder and the heads. Returns dict with word (the vocabulary's `Scores` at the
-    targets), last_BTD, and label_BGC and token_label_BTC, dicts of float32 logits by label;
-    answers, where there is that head; hidden_LBTD and embedded_BTD if asked, pooled_BGD where there
-    is a pooler.
-
-    Args:
-      batch: see types.py; reads token, position, type, example, the extra tables' ids, with words
-        target_pos and, with labels or a pooler, first.
-      noise: keys of the dropout; None in evaluation.
-      hidden: static; also return every layer's output.
-    """
+    """Runs the encoder and the heads, see `TargetModel`; pooled_BGD where there is a pooler. Reads
+    token, position, type, example, the extra tables' ids, with words target_pos and, with labels or
+    a pooler, first."""
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
@@ -270,16 +241,11 @@ def make(config) -> Bert:
 def fields(model: type[nn.Module], config) -> dict[str, Any]:
   """Returns the fields of a model from its `config.model`, which also has name, family and size.
 
-  Raises UserError: heads that do not divide the width, an unknown choice, groups that do not fit, a
-  head of answers beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has
-  said.
+  Raises UserError: as `given_fields`; an unknown choice, groups that do not fit, a head of answers
+  beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has said.
   """
   fields = given_fields(model, config)
   choose(fields['attend'], get_args(Attend), 'config.model.attend')
-  if fields['width'] % fields['heads']:
-    raise UserError(
-      f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
-    )
   answers_lib.check(fields)
   if fields['pooler'] and fields['pooler_activation'] == 'none':
     raise UserError(

@@ -15,11 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, NonNegative
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import Dropout, Dtype, given_fields, options_of, word_table
+from bertjax.models.layers.char_cnn import FILTERS, CharCNN
 from bertjax.models.layers.contracts import Model
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.lstm import LSTM, State
@@ -50,6 +52,9 @@ class ELMo(Model):
 
   Attributes:
     vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
+    outputs: of the words that are scored, the first ids; 0: all.
+    characters: W, of a word as it is read, its marks included; 0: each word has a vector.
+    character_width, filters, highways: of `CharCNN`: its embedding, filters and layers.
     layers: of each direction.
     width: of the words and of what a layer gives; the vectors of both directions are twice as wide.
     cell: of a layer's state.
@@ -68,18 +73,34 @@ class ELMo(Model):
   projection_clip: NonNegative
   dropout: Fraction
   vocab_size: Natural = 0
+  outputs: Natural = 0
+  characters: Natural = 0
+  character_width: Count = 16
+  filters: tuple[tuple[Count, Count], ...] = FILTERS
+  highways: Natural = 2
   segment: Natural = 0
   dtype: Dtype = 'float32'
+
+  divides_columns = has_segments = False  # a column waits for the one before it
 
   def setup(self):
     uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
     normal = jax.nn.initializers.normal(self.width**-0.5)
-    self.word = word_table(self, 'word', self.vocab_size, self.width, uniform)
+    dtype = jnp.dtype(self.dtype)
+    if self.characters:
+      self.spelled = CharCNN(self.width, self.character_width, self.filters, self.highways, dtype)
+    else:
+      self.word = word_table(self, 'word', self.vocab_size, self.width, uniform)
     self.forwards = [self._layer() for _ in range(self.layers)]
     self.backwards = [self._layer() for _ in range(self.layers)]
-    self.softmax = word_table(self, 'softmax', self.vocab_size, self.width, normal)
-    self.head = WordHead(self.vocab_size, False, '', 0.0, normal, jnp.dtype(self.dtype))
+    self.softmax = word_table(self, 'softmax', self.scored, self.width, normal)
+    self.head = WordHead(self.scored, False, '', 0.0, normal, dtype)
     self.dropped = Dropout(self.dropout)
+
+  @property
+  def scored(self) -> int:
+    """Number of the words of the softmax."""
+    return self.outputs or self.vocab_size
 
   @nn.nowrap
   def _layer(self, **fields: Any) -> LSTM:
@@ -96,7 +117,7 @@ class ELMo(Model):
     every column of the text that is read forwards and of the other one; and carry.
 
     Args:
-      batch: see types.py; reads token and example, out_token and out_example.
+      batch: see types.py; reads token or character, and example, of both texts.
       carry: what the batch before this one left; (): this is the first one.
       noise: keys of the dropout; None in evaluation.
     """
@@ -121,6 +142,13 @@ class ELMo(Model):
       out |= dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
     return out
 
+  def word_scores(self, batch: Batch) -> Any:
+    """Raises UserError: each direction scores the words of a text of its own."""
+    raise UserError(
+      'ELMo predicts a word from one side of it, and neither fills in blanks nor scores texts: '
+      'expected a masked or causal model; this one embeds texts'
+    )
+
   def both(self, batch: Batch, carry: States) -> tuple[Array, States]:
     """Reads each text in both directions. Returns the words and what every layer gives, [layers +
     1, B, T, 2 * width], and the states behind it: the original keeps them from text to text."""
@@ -134,7 +162,10 @@ class ELMo(Model):
     return jnp.concatenate(found, -1), after
 
   def _words(self, batch: Batch, prefix: str, letter: str) -> Array:
-    x_BTD = look_up(self.word, batch[f'{prefix}token_B{letter}'])
+    if self.characters:
+      x_BTD = self.spelled(batch[f'{prefix}character_B{letter}W'])
+    else:
+      x_BTD = look_up(self.word, batch[f'{prefix}token_B{letter}'])
     x_BTD = x_BTD.astype(jnp.dtype(self.dtype))
     return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
 
@@ -157,19 +188,14 @@ class ELMo(Model):
     return (self._layer(parent=None).first(rows),) * 2 * self.layers
 
   @property
-  def divides_columns(self) -> bool:
-    """False: a column waits for the one before it."""
-    return False
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
+  def spells(self) -> int:
+    """Characters of a word."""
+    return self.characters
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
     """The head for words."""
-    return (Head('word', 'word', self.vocab_size, 'softmax', 'head'),)
+    return (Head('word', 'word', self.scored, 'softmax', 'head'),)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
@@ -181,12 +207,38 @@ class ELMo(Model):
     cells = flops_lib.head_flops(real, self.cell * self.width * (4 + 4 + 1))
     weights = [batch[name] for name in ('weight_BT', 'weight_BU') if name in batch]
     predicted = float(sum(np.sum(weight) for weight in weights))
-    return self.layers * cells + flops_lib.head_flops(predicted, self.width * self.vocab_size)
+    return (
+      self.layers * cells
+      + flops_lib.head_flops(predicted, self.width * self.scored)
+      + flops_lib.head_flops(real if len(texts) > 1 else real / 2, self._spelling)
+    )
+
+  @property
+  def _spelling(self) -> int:
+    """Entries of the matrices that a word meets before the layers, filters at all their places."""
+    if not self.characters:
+      return 0
+    size = sum(count for _, count in self.filters)
+    places = sum((self.characters - length + 1) * length * count for length, count in self.filters)
+    return places * self.character_width + size * (2 * self.highways * size + self.width)
 
 
 def make(config) -> ELMo:
-  """Builds the model from `config.model`."""
-  return ELMo(**given_fields(ELMo, config))
+  """Builds the model from `config.model`. Raises UserError: more words to score than there
+  are, or fewer characters than a filter reads."""
+  fields = given_fields(ELMo, config)
+  if 0 < fields['vocab_size'] < fields['outputs']:
+    raise UserError(
+      f'config.model.outputs: got {fields["outputs"]}, but the vocabulary has '
+      f'{fields["vocab_size"]} words: expected as many at most, or 0 for all'
+    )
+  longest = max(length for length, _ in fields['filters'])
+  if 0 < fields['characters'] < longest:
+    raise UserError(
+      f'config.model.characters: got {fields["characters"]}, fewer than the {longest} that a '
+      'filter reads: raise it, or leave that filter out'
+    )
+  return ELMo(**fields)
 
 
 MODEL = Factory(options_of(ELMo), make)

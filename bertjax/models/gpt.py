@@ -23,9 +23,7 @@ from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.basic import (
-  Activation,
   Dropout,
-  Dtype,
   Norm,
   given_fields,
   options_of,
@@ -34,7 +32,7 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
-from bertjax.models.layers.contracts import LabelModel, StreamModel, WritingModel
+from bertjax.models.layers.contracts import LabelModel, Sized, StreamModel, WritingModel
 from bertjax.models.layers.encoder import ended, scanned
 from bertjax.models.layers.heads import (
   Head,
@@ -44,7 +42,6 @@ from bertjax.models.layers.heads import (
   label_heads,
   pool,
 )
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -66,12 +63,10 @@ SIZES: dict[str, dict[str, int]] = {
 RIGHT = 'right'  # the label of choices, see objectives/choose.py
 
 
-class GPT(StreamModel, WritingModel):
+class GPT(Sized, StreamModel, WritingModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
-    layers, width, heads, ffn: L, D, N, F.
     positions: of the longest row.
     norms: 'after' what they serve (GPT-1) or 'before' it, with one more at the end (GPT-2).
     one_table: positions are rows of the word table, behind the words, and of the softmax (GPT-1).
@@ -86,29 +81,21 @@ class GPT(StreamModel, WritingModel):
       (similarity, GPT paper, section 3.3).
   """
 
-  layers: Count
-  width: Count
-  heads: Count
-  ffn: Count
   positions: Count
   norms: Literal['after', 'before']
   one_table: bool
-  norm_eps: Positive
-  activation: Activation
   embedding_dropout: Fraction
-  dropout: Fraction
   attention_dropout: Fraction
   init_std: Positive
   position_std: Positive
   residual_scaled: bool
-  vocab_size: Natural = 0
   labels: tuple[tuple[str, Natural], ...] = ()
   token_labels: tuple[tuple[str, Natural], ...] = ()
   head_dropout: Fraction = 0.0
   pooling: Literal['end'] = 'end'
   both_orders: bool = False
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
+
+  has_segments = False
 
   @nn.compact
   def __call__(
@@ -220,20 +207,6 @@ class GPT(StreamModel, WritingModel):
     """The heads that its fields ask for; that of words has no parameters of its own."""
     return declared(self, word='')
 
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
-
-  @nn.nowrap
-  def check_length(self, length: int) -> None:
-    """Raises UserError for more columns than positions."""
-    if length > self.positions:
-      raise UserError(
-        f'config.length: got {length}, the model has {self.positions} positions; lower it or raise '
-        'config.model.positions'
-      )
-
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
@@ -249,6 +222,8 @@ class GPT(StreamModel, WritingModel):
 
 class Labelled(GPT, LabelModel):
   """GPT with heads for labels, as it is fine-tuned."""
+
+  frame = 'end'
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
@@ -266,11 +241,6 @@ class Labelled(GPT, LabelModel):
     bias = RIGHT in dict(self.labels)
     return found | label_heads(self, init, noise, read_BGD, tokens, text_bias=bias)
 
-  @property
-  def frame(self) -> Literal['end']:
-    """[CLS] text [SEP], whose last token stands for it."""
-    return 'end'
-
   def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model on a batch without dropout: for export and use; words where they are a
     head."""
@@ -285,12 +255,8 @@ class Labelled(GPT, LabelModel):
 
 def make(config) -> GPT:
   """Builds the model from `config.model`: with labels the one for fine-tuning. Raises UserError:
-  heads that do not divide the width, or both orders of choices."""
+  see `given_fields`; both orders of choices."""
   fields = given_fields(GPT, config)
-  if fields['width'] % fields['heads']:
-    raise UserError(
-      f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
-    )
   if fields['both_orders'] and RIGHT in dict(fields['labels']):
     raise UserError(
       'model.both_orders is of pairs of texts that have a label, and the texts of a choice have an '

@@ -23,8 +23,6 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
-  Activation,
-  Dtype,
   Init,
   Norm,
   NormKind,
@@ -33,7 +31,7 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Context
-from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.contracts import Sized, TargetModel
 from bertjax.models.layers.encoder import Encoder, ended
 from bertjax.models.layers.heads import (
   Head,
@@ -47,7 +45,6 @@ from bertjax.models.layers.heads import (
   pool,
 )
 from bertjax.models.layers.positions import bias_table
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
@@ -64,12 +61,10 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class ModernBert(TargetModel, kw_only=True):
+class ModernBert(Sized, TargetModel, kw_only=True):
   """The model; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
-    layers, width, heads, ffn: L, D, N, F.
     positions: columns of the longest row; no parameter depends on it.
     activation, gated: of the feed-forward; gated, it is multiplied by a second projection: GEGLU
       with 'gelu_erf', SwiGLU with 'silu'.
@@ -92,16 +87,9 @@ class ModernBert(TargetModel, kw_only=True):
     pooling: of which token, the first or the mean of all, labels of examples are.
   """
 
-  vocab_size: Natural = 0
-  layers: Count
-  width: Count
-  heads: Count
-  ffn: Count
   positions: Count
-  activation: Activation
   gated: bool = True
   norm: NormKind = 'layer_norm'
-  norm_eps: Positive
   biases: bool = False
   distances: Distances = 'rotary'
   theta: Positive = 10_000.0
@@ -109,7 +97,6 @@ class ModernBert(TargetModel, kw_only=True):
   window: Natural = 64
   global_every: Count = 3
   attention_dropout: Fraction = 0.0
-  dropout: Fraction
   ffn_dropout: Fraction = 0.0
   init_std: Positive
   attend: Attend = 'example'
@@ -118,8 +105,8 @@ class ModernBert(TargetModel, kw_only=True):
   token_labels: tuple[tuple[str, Natural], ...] = ()
   head_dropout: Fraction = 0.0
   pooling: Pooling = 'first'
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
+
+  has_segments = False
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
@@ -161,11 +148,6 @@ class ModernBert(TargetModel, kw_only=True):
   def room(self) -> int:
     """Columns of the longest row that the model can take."""
     return self.positions
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
 
   @property
   def causal(self) -> bool:
@@ -239,15 +221,14 @@ def normal(std: float) -> Init:
 
 
 def make(config) -> ModernBert:
-  """Builds the model from `config.model`. Raises UserError: heads that do not divide the width, or
-  odd ones where pairs of them turn."""
+  """Builds the model from `config.model`. Raises UserError: as `given_fields`; heads of an odd size
+  where pairs turn."""
   fields = given_fields(ModernBert, config)
-  size, rest = divmod(fields['width'], fields['heads'])
-  if rest or (fields['distances'] == 'rotary' and size % 2):
-    even = ', with an even quotient for rotary distances' if not rest else ''
+  width, heads = fields['width'], fields['heads']
+  if fields['distances'] == 'rotary' and width // heads % 2:
     raise UserError(
-      f'model.width must be a multiple of model.heads{even}, got {fields["width"]} and '
-      f'{fields["heads"]}'
+      'model.width must be a multiple of model.heads, with an even quotient for rotary distances, '
+      f'got {width} and {heads}'
     )
   return ModernBert(**fields)
 

@@ -13,14 +13,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers.basic import (
-  Activation,
   Dropout,
-  Dtype,
   FanIn,
   Norm,
   affine_inits,
@@ -32,7 +30,6 @@ from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.encoder_decoder import EncoderDecoder, Side
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.positions import bias_table
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Factory
 
 Array = jax.Array
@@ -71,32 +68,21 @@ class Buckets(nn.Module):
     return bias_table(self, 'buckets', self.heads, columns, init, self.causal)
 
 
-class T5(EncoderDecoder):
+class T5(EncoderDecoder, kw_only=True):
   """The model; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
     layers: of the encoder, and of the decoder.
-    width, heads, head_size, ffn: D, N, H, F; N * H need not be D.
+    head_size: H; N * H need not be D.
     activation, gated: of the feed-forward; gated, it is multiplied by a second projection.
     tied: the word table is that of the output, too.
     dropout: of embeddings, of what layers add, within the feed-forward, of the probabilities and of
       what the last norms give. Masks are drawn for each column; t5x has one for all.
   """
 
-  layers: Count
-  width: Count
-  heads: Count
   head_size: Count
-  ffn: Count
-  activation: Activation
   gated: bool
   tied: bool
-  norm_eps: Positive
-  dropout: Fraction
-  vocab_size: Natural = 0
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
 
   def setup(self):
     layer: dict[str, Any] = dict(

@@ -29,9 +29,7 @@ from bertjax.models.layers.adaptive import AdaptiveWords
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import (
   INITS,
-  Activation,
   Dropout,
-  Dtype,
   Init,
   Initializer,
   given_fields,
@@ -40,12 +38,11 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.contracts import Remembering, StreamModel
+from bertjax.models.layers.contracts import Remembering, Sized, StreamModel
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
-from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -90,13 +87,12 @@ class Layer(Block):
     return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
 
 
-class TransformerXL(Remembering, StreamModel, kw_only=True):
+class TransformerXL(Sized, Remembering, StreamModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
     cutoffs, div_val: of adaptive inputs and softmax, see `AdaptiveWords`; () and 1: one table.
-    layers, width, heads, head_size, ffn: L, D, N, H, F; N * H need not be D.
+    head_size: H; N * H need not be D.
     attention: 'relative' is Transformer-XL; 'shaw' has a learned vector and bias
       for each distance and layer (Shaw et al. 2018); 'absolute' adds sinusoids to the embedding
       (Vaswani et al. 2017); 'deeper' adds learned positions to every layer's input (Al-Rfou et al.
@@ -110,14 +106,9 @@ class TransformerXL(Remembering, StreamModel, kw_only=True):
     norm_std: standard deviation of the norms' scales around 1 at the start.
   """
 
-  vocab_size: Natural = 0
   cutoffs: tuple[Count, ...] = ()
   div_val: Count = 1
-  layers: Count
-  width: Count
-  heads: Count
   head_size: Count
-  ffn: Count
   attention: AttentionKind = 'relative'
   learned_positions: Natural = 0
   mem_len: Natural
@@ -125,15 +116,10 @@ class TransformerXL(Remembering, StreamModel, kw_only=True):
   same_length: bool = False
   untie_r: bool
   pre_norm: bool = False
-  norm_eps: Positive
   norm_std: NonNegative
-  activation: Activation
-  dropout: Fraction
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
 
   @nn.compact
   def __call__(
@@ -143,16 +129,7 @@ class TransformerXL(Remembering, StreamModel, kw_only=True):
     noise: Noise | None = None,
     hidden: bool = False,
   ):
-    """Runs the layers and the head. Returns dict with word, the vocabulary's `Scores` or
-    `AdaptiveScores` at every position; last_BTD; carry, for the next batch; hidden_LBTD and
-    embedded_BTD if asked.
-
-    Args:
-      batch: see types.py; reads token and example.
-      carry: memory of the batch before this one.
-      noise: keys of the dropout; None in evaluation.
-      hidden: static; also return every layer's output.
-    """
+    """Runs the layers and the head, see `StreamModel`. Reads token and example."""
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embed, scores = self._words(init, dtype)
     x_BTD = embed(batch['token_BT']) * self.width**0.5
@@ -255,21 +232,6 @@ class TransformerXL(Remembering, StreamModel, kw_only=True):
     if self.attention == 'deeper':
       return self.learned_positions
     return self.mem_len if self.same_length else None
-
-  @nn.nowrap
-  def check_length(self, length: int) -> None:
-    """Raises UserError for more columns than learned positions, or mem_len with same_length."""
-    if self.attention == 'deeper' and length > self.learned_positions:
-      raise UserError(
-        f'{length} columns, but config.model.learned_positions={self.learned_positions}: raise it, '
-        'or lower the length'
-      )
-    if self.same_length and self.mem_len < length:
-      raise UserError(
-        f'config.model.same_length shows every query mem_len={self.mem_len} keys, fewer than the '
-        f'{length} columns of its own batch: expected config.model.mem_len >= {length}; raise it, '
-        'or lower the length'
-      )
 
 
 def make(config) -> TransformerXL:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.field_types import Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Mask
@@ -26,16 +26,14 @@ from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.basic import (
   INITS,
-  Activation,
   Dropout,
-  Dtype,
   Initializer,
   given_fields,
   options_of,
   param,
   word_table,
 )
-from bertjax.models.layers.contracts import LabelModel, Remembering
+from bertjax.models.layers.contracts import LabelModel, Remembering, Sized
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import (
   Head,
@@ -48,7 +46,6 @@ from bertjax.models.layers.heads import (
 )
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases
-from bertjax.models.layers.remat import Remat
 from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
 from bertjax.types import Batch, Factory, Part
 
@@ -57,12 +54,10 @@ Array = jax.Array
 MEMORY_ORDER = -2  # below every query's
 
 
-class XLNet(Remembering, kw_only=True):
+class XLNet(Sized, Remembering, kw_only=True):
   """The model of `objectives/plm.py`; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
-    layers, width, heads, ffn: L, D, N, F.
     mem_len: M, places of memory; 0: none.
     reuse_len: tokens at the beginning of a row that memory keeps.
     clamp_len: the largest distance told apart; 0: all are.
@@ -72,11 +67,6 @@ class XLNet(Remembering, kw_only=True):
     pooling: of which token labels of examples are, the last one: rows end in [CLS].
   """
 
-  vocab_size: Natural = 0
-  layers: Count
-  width: Count
-  heads: Count
-  ffn: Count
   mem_len: Natural
   reuse_len: Natural
   clamp_len: Natural = 0
@@ -87,14 +77,11 @@ class XLNet(Remembering, kw_only=True):
   head_dropout: Fraction = 0.0
   answers: Answers = 'none'
   pooling: Literal['last'] = 'last'
-  norm_eps: Positive
-  activation: Activation
-  dropout: Fraction
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  remat: Remat = 'none'
-  dtype: Dtype = 'float32'
+
+  frame = 'cls_last'
 
   @nn.compact
   def __call__(
@@ -106,16 +93,9 @@ class XLNet(Remembering, kw_only=True):
   ):
     """Runs the streams and, where there are targets, the head. Returns dict with last_BTD, the
     content stream; carry, for the next batch; with words word, the vocabulary's `Scores` at the
-    slots or, without targets, at every token; hidden_LBXD and embedded_BXD if asked.
-
-    Args:
-      batch: see types.py; reads token, type and example; order_q and order_k, without which every
-        token sees all of its example; target_pos and weight, without which there is no query
-        stream, as in fine-tuning; direction.
-      carry: memory of the batch before this one.
-      noise: keys of the dropout; None in evaluation.
-      hidden: static; also return every layer's output.
-    """
+    slots or, without targets, at every token; hidden_LBXD and embedded_BXD if asked. Reads token,
+    type and example; order_q and order_k, without which every token sees all of its example;
+    target_pos and weight, without which there is no query stream, as in fine-tuning; direction."""
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     x_BXD = look_up(word_VE, batch['token_BT']).astype(dtype)
@@ -151,11 +131,6 @@ class XLNet(Remembering, kw_only=True):
   def output_heads(self) -> tuple[Head, ...]:
     """The heads that its fields ask for."""
     return declared(self, word='head')
-
-  @property
-  def frame(self) -> Literal['cls_last']:
-    """Rows end in [CLS]."""
-    return 'cls_last'
 
   def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the content stream alone, without memory or dropout: for export and use."""
@@ -231,6 +206,8 @@ class XLNet(Remembering, kw_only=True):
 class Labelled(XLNet, LabelModel):
   """The content stream alone, with heads for labels: XLNet as it is fine-tuned."""
 
+  divides_columns = True  # neither memory nor slots stand beside the columns of a row
+
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """Runs the model, see `LabelModel`. Reads token, type, example; with labels first, each [CLS].
@@ -253,11 +230,6 @@ class Labelled(XLNet, LabelModel):
       )  # fmt: skip
       out['answers'] = head(x_BTD, batch, noise)
     return out
-
-  @property
-  def divides_columns(self) -> bool:
-    """True: neither memory nor slots stand beside the columns of a row."""
-    return True
 
   def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model on a batch without dropout: for export and use."""
@@ -282,15 +254,12 @@ def glorot_vector(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def make(config) -> XLNet:
-  """Builds the model from `config.model`: with labels the one for fine-tuning. Raises UserError:
-  heads that do not divide the width, an odd width, a memory that remembers nothing, labels beside
-  words, or a head of answers beside others."""
+  """Builds the model from `config.model`: with labels the one for fine-tuning. Raises UserError: as
+  `given_fields`; an odd width, a memory that remembers nothing, labels beside words, or a head of
+  answers beside others."""
   fields = given_fields(XLNet, config)
-  if fields['width'] % fields['heads'] or fields['width'] % 2:
-    raise UserError(
-      'model.width must be even and a multiple of model.heads, got '
-      f'{fields["width"]} and {fields["heads"]}'
-    )
+  if fields['width'] % 2:
+    raise UserError(f'model.width: expected an even number, got {fields["width"]}')
   if fields['mem_len'] < 0 or (fields['mem_len'] and fields['reuse_len'] < 1):
     raise UserError(
       f'memory is kept of the first model.reuse_len tokens: expected model.mem_len >= 0 and '

@@ -1,7 +1,7 @@
 """Training systems: one file each, `config.objective.name`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertjax import models, registry
 from bertjax.errors import UserError
@@ -12,15 +12,14 @@ from bertjax.types import Array, Batch, Context, Objective, Out, Term
 MODELS, KEY = 'bertjax.models', 'config.model.name'
 
 
-def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
-  """Returns the model of a run, which must be of the kind that its objective trains. Raises
-  UserError if there is no such model, its fields do not work, or it is of another kind.
+class NoOptions(NamedTuple):
+  """The objective has no fields."""
 
-  Args:
-    given: `config.model`.
-    objective: `config.objective.name`, for messages.
-    kind: a contract of `models/layers/contracts.py`, or the one class that the objective is for.
-  """
+
+def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
+  """Returns the model of a run, `config.model`, which must be of the kind that its objective, named
+  for messages, trains: a contract of `models/layers/contracts.py`, or the one class that it is for.
+  Raises UserError if there is no such model, its fields do not work, or it is of another kind."""
   name = given.name
   module = registry.find(MODELS, name, KEY)
   if not _defines(name, kind):
@@ -63,13 +62,8 @@ def refuse_words(config: Any) -> None:
 def of_heads(
   model: Any, terms: Callable[[Any, Batch], dict[str, Term]], evals: Sequence[str]
 ) -> Objective:
-  """An objective whose loss is read off the heads of the model, in one pass and without a carry.
-
-  Args:
-    model: a LabelModel.
-    terms: (what the model returns, batch) -> the terms of the loss.
-    evals: as of `Objective`.
-  """
+  """Returns an objective whose loss is read off the heads of a LabelModel, in one pass and without
+  a carry: `terms` makes them of what the model returns and the batch."""
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None

@@ -4,29 +4,16 @@
 The loss is the mean cross-entropy of the rows, as of transformers' `...ForMultipleChoice`.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.field_types import NonNegative
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 RIGHT = 'right'
-
-
-class Options(NamedTuple):
-  """The fields of `config.objective`.
-
-  Attributes:
-    lm: factor of the loss of the texts' next words, see `combine/next_words.py`; 0: it is left out.
-  """
-
-  lm: NonNegative = 0.0
 
 
 def make(config) -> Objective:
@@ -47,14 +34,13 @@ def make(config) -> Objective:
     picked_B = jnp.sum(right_BG * logits_BG, 1)
     nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B
     best_B = (picked_B >= jnp.max(logits_BG, 1)).astype(jnp.float32)
-    weight = jnp.sum(weight_B)
     return {
-      RIGHT: Term(jnp.sum(weight_B * nll_B), weight, scale=1.0),
-      f'{RIGHT}_accuracy': Term(jnp.sum(weight_B * best_B), weight),
+      RIGHT: Term.mean(nll_B, weight_B, 1.0),
+      f'{RIGHT}_accuracy': Term.mean(best_B, weight_B),
     }
 
   both = next_words.beside(terms, model, float(config.objective.lm))
   return of_heads(model, both, ('choice',))
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(next_words.Options, make)

@@ -6,12 +6,9 @@ run_classifier.py:create_model). Numbers: their mean squared error (transformers
 `problem_type='regression'`; STS-B).
 """
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.field_types import NonNegative
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.objectives.combine import next_words
@@ -22,21 +19,10 @@ LABEL = 'label'
 SOFT_LABELS = 'soft_labels'  # the objective
 
 
-class Options(NamedTuple):
-  """The fields of `config.objective`.
-
-  Attributes:
-    lm: factor of the loss of the texts' next words, see `combine/next_words.py`; 0: it is left out.
-  """
-
-  lm: NonNegative = 0.0
-
-
 def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
   """Returns the squared error of the numbers, `label_BG` of the batch."""
-  weight_BG = batch['example_weight_BG']
   error_BG = jnp.square(found_BG - batch[f'{LABEL}_BG'])
-  return {LABEL: Term(jnp.sum(weight_BG * error_BG), jnp.sum(weight_BG), scale=1.0)}
+  return {LABEL: Term.mean(error_BG, batch['example_weight_BG'], 1.0)}
 
 
 def classes_of(config) -> int:
@@ -93,4 +79,4 @@ def make(config) -> Objective:
   return of_heads(model, terms, ('classification',))
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(next_words.Options, make)

@@ -26,9 +26,9 @@ from bertjax.field_types import NONE, Natural, NonNegative, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.models.layers.heads import gather_positions
+from bertjax.models.layers.heads import at_targets, gather_positions
 from bertjax.objectives import classify, has_words, labels_of, mlm, soft_labels, teaching
-from bertjax.objectives.teaching import KEY, divergence, scaled, term
+from bertjax.objectives.teaching import KEY, divergence, scaled
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
@@ -79,22 +79,11 @@ def at_every_token(batch: Batch) -> Batch:
   return dict(batch, target_pos_BP=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32), shape))
 
 
-def at_targets(scores: Scores, batch: Batch) -> Scores:
-  """Returns the scores of the targets, out of those of each token."""
-  return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))
-
-
 def state_error(
   teacher_LBTD: Array, student_LBTD: Array, batch: Batch, layers: tuple[int, ...], normalize: bool
 ) -> Array:
-  """The mean over layers and width of the squared error of the first tokens' states, [B, G].
-
-  Args:
-    teacher_LBTD, student_LBTD: outputs of all layers.
-    batch: says where the first tokens are.
-    layers: of the teacher, for the student's but the last.
-    normalize: see `Options`.
-  """
+  """The mean over layers and width of the squared error of the first tokens' states, [B, G], of the
+  outputs of all layers; `layers` are the teacher's for the student's but the last."""
   first = jax.vmap(lambda x_BTD: gather_positions(x_BTD, batch['first_BG']))
   theirs = first(teacher_LBTD[np.array(layers)]).astype(jnp.float32)
   ours = first(student_LBTD[:-1]).astype(jnp.float32)
@@ -125,10 +114,10 @@ def make(config) -> Objective:
       error_BP = word_divergence(theirs['word'], out['word'], temperature)
       if given.kl == 'mean':
         error_BP /= config.model.vocab_size
-      terms['soft'] = term(error_BP, weight_BP, factor['soft'] * temperature**2)
+      terms['soft'] = Term.mean(error_BP, weight_BP, factor['soft'] * temperature**2)
     if factor['cosine']:
       near_BT = jnp.sum(_unit(out['last_BTD']) * _unit(theirs['last_BTD']), -1)
-      terms['cosine'] = term(1.0 - near_BT, real_BT, factor['cosine'])
+      terms['cosine'] = Term.mean(1.0 - near_BT, real_BT, factor['cosine'])
     return terms
 
   def label_terms(out, theirs, batch: Batch) -> dict[str, Term]:
@@ -138,7 +127,7 @@ def make(config) -> Objective:
       error_BG = state_error(
         theirs['hidden_LBTD'], out['hidden_LBTD'], batch, layers, given.normalize
       )
-      terms['states'] = term(error_BG, batch['example_weight_BG'], factor['states'])
+      terms['states'] = Term.mean(error_BG, batch['example_weight_BG'], factor['states'])
     return terms
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
@@ -193,18 +182,14 @@ def _check(config, words: bool) -> None:
         f'{KEY}.{name}={given[name]} compares states of one width, and the teacher has '
         f'{teacher.width}, the student {student.width}: set it to 0'
       )
-  if given.states:
-    _check_layers(tuple(given.state_layers), student.layers, teacher.layers)
-  if not any(given[name] for name in ('soft', 'cosine', 'states')):
-    raise UserError(f'{KEY}: expected soft, cosine or states above 0; else it needs no teacher')
-
-
-def _check_layers(chosen: tuple[int, ...], student: int, teacher: int) -> None:
-  if len(chosen) != student - 1 or any(layer >= teacher for layer in chosen):
+  chosen, wanted = tuple(given.state_layers), student.layers - 1
+  if given.states and (len(chosen) != wanted or any(n >= teacher.layers for n in chosen)):
     raise UserError(
-      f'{KEY}.state_layers: expected {student - 1} layers below {teacher}, one for each of the '
+      f'{KEY}.state_layers: expected {wanted} layers below {teacher.layers}, one for each of the '
       f"student's but the last, got {chosen!r}"
     )
+  if not any(given[name] for name in ('soft', 'cosine', 'states')):
+    raise UserError(f'{KEY}: expected soft, cosine or states above 0; else it needs no teacher')
 
 
 def _unit(x: Array) -> Array:

@@ -29,8 +29,8 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import INITS, Dense
 from bertjax.models.layers.contracts import AttendingModel
 from bertjax.objectives import teaching
-from bertjax.objectives.teaching import KEY, attention
-from bertjax.types import FIT, Array, Batch, Context, Factory, Objective, Out, Variables
+from bertjax.objectives.teaching import KEY
+from bertjax.types import FIT, Array, Batch, Context, Factory, Objective, Out, Term, Variables
 
 
 class Options(NamedTuple):
@@ -57,19 +57,14 @@ def state_error(wanted_LBTD: Array, found_LBTD: Array) -> Array:
 def score_error(
   teacher: Mapping[str, Array], student: Mapping[str, Array], example_BT: Array, length: int
 ) -> Array:
-  """Returns the sum over layers of the mean squared error of each token's scores: float32 [B, T].
-
-  Args:
-    teacher, student: query and key, [L, B, T, N, H].
-    example_BT: equal ids see each other.
-    length: columns that the mean is over; what is missing from T to it is padding.
-  """
+  """Returns the sum over layers of the mean squared error of each token's scores, float32 [B, T],
+  by query and key [L, B, T, N, H] of both. The mean is over `length` columns; what is missing from
+  T to it is padding."""
   error = lambda wanted_BNTS, found_BNTS: jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length
   of = lambda found, layer: (found['query'][layer], found['key'][layer])
-  layers = range(student['query'].shape[0])
   found = [
-    attention.compared(error, of(teacher, layer), of(student, layer), example_BT, unseen=0.0)
-    for layer in layers
+    teaching.compared(error, of(teacher, layer), of(student, layer), example_BT, unseen=0.0)
+    for layer in range(student['query'].shape[0])
   ]
   return jnp.sum(jnp.stack(found), 0)
 
@@ -103,13 +98,15 @@ def make(config) -> Objective:
       scores=score_error(wanted, found, batch['example_BT'], config.length),
       states=state_error(states(theirs)[::each], fitted_LBTD),
     )
-    terms = {name: teaching.term(error_BT, real_BT, 1.0) for name, error_BT in errors.items()}
+    terms = {name: Term.mean(error_BT, real_BT, 1.0) for name, error_BT in errors.items()}
     return Out(terms, carry)
 
   def flops(batch: Batch) -> float:
     real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     fitted = flops_lib.head_flops(real * (student.layers + 1), student.width * teacher.width)
-    return pair.flops(batch) + student.layers * attention.flops(batch, student, teacher) + fitted
+    return (
+      pair.flops(batch) + student.layers * teaching.compared_flops(batch, student, teacher) + fitted
+    )
 
   evals = ('loss', 'linear_probe')
   return Objective(init, loss, pair.predict, lambda batch: (), flops, evals=evals)
@@ -119,9 +116,7 @@ def check(config) -> None:
   """Refuses layers and heads that cannot be compared, and heads of the student that would stay as
   they began."""
   student, teacher = config.model, config.objective.teacher.model
-  teaching.refuse_heads(config)
-  teaching.check_vocabulary(config)
-  attention.check(config)
+  teaching.check_layers(config)
   if teacher.layers % student.layers:
     raise UserError(
       f'{KEY}.teacher has {teacher.layers} layers: expected a multiple of the {student.layers} of '

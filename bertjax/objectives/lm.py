@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-import jax.numpy as jnp
-
+from bertjax.errors import UserError
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
@@ -39,7 +38,11 @@ def make(config) -> Objective:
   """Builds the objective from a run's config. Raises UserError: a model that does not take
   `config.length` columns, or see `model_of`."""
   model = model_of(config.model, config.objective.name, StreamModel)
-  model.check_length(config.length)
+  if model.room is not None and config.length > model.room:
+    raise UserError(
+      f'config.length={config.length}: the model has room for {model.room} columns; lower it, or '
+      'raise config.model.positions (learned_positions, or mem_len with same_length)'
+    )
   start = config.objective.memory
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
@@ -72,11 +75,9 @@ def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
     out = model.apply(variables, batch, before(model, carry, batch, start), noise)
     weight_BP = batch['weight_BP']
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
-    weight = jnp.sum(weight_BP)
     terms = {
-      name: Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
-      f'{name}_accuracy': Term(jnp.sum(weight_BP * right_BP), weight),
-    }
+      name: Term.mean(nll_BP, weight_BP, 1.0), f'{name}_accuracy': Term.mean(right_BP, weight_BP)
+    }  # fmt: skip
     return Out(terms | out.get('penalties', {}), out['carry'])
 
   return loss

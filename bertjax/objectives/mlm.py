@@ -8,8 +8,6 @@ language modelling is this objective too.
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
@@ -29,19 +27,15 @@ class Options(NamedTuple):
 
 
 def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
-  """The masked-token loss and its metrics.
-
-  Returns:
-    mlm: the trained loss over all targets. mlm_accuracy: share predicted right. mlm_masked: the
-      loss where the input shows the mask token, which copying cannot lower.
-  """
+  """Returns mlm, the trained loss over all targets; mlm_accuracy, the share predicted right; and
+  mlm_masked, the loss where the input shows the mask token, which copying cannot lower."""
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
   masked_BP = weight_BP * batch['masked_BP']
   return dict(
-    mlm=Term(jnp.sum(weight_BP * nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus),
-    mlm_accuracy=Term(jnp.sum(weight_BP * right_BP), jnp.sum(weight_BP)),
-    mlm_masked=Term(jnp.sum(masked_BP * nll_BP), jnp.sum(masked_BP)),
+    mlm=Term.mean(nll_BP, weight_BP, 1.0, plus),
+    mlm_accuracy=Term.mean(right_BP, weight_BP),
+    mlm_masked=Term.mean(nll_BP, masked_BP),
   )
 
 
@@ -50,8 +44,8 @@ def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
   weight_BG = batch['example_weight_BG']
   nll_BG, right_BG, _ = score(logits_BGC, batch[f'{name}_BG'])
   return {
-    name: Term(jnp.sum(weight_BG * nll_BG), jnp.sum(weight_BG), scale=1.0),
-    f'{name}_accuracy': Term(jnp.sum(weight_BG * right_BG), jnp.sum(weight_BG)),
+    name: Term.mean(nll_BG, weight_BG, 1.0),
+    f'{name}_accuracy': Term.mean(right_BG, weight_BG),
   }
 
 

@@ -23,8 +23,8 @@ from bertjax.field_types import NONE, Natural
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import AttendingModel
 from bertjax.objectives import teaching
-from bertjax.objectives.teaching import KEY, attention
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out
+from bertjax.objectives.teaching import KEY
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 Name = Literal['query', 'key', 'value']
 
@@ -49,14 +49,9 @@ class Options(NamedTuple):
 def relation_error(
   teacher: tuple[Array, Array], student: tuple[Array, Array], example_BT: Array
 ) -> Array:
-  """KL(teacher || student) of a relation at each token, the mean over heads: float32 [B, T].
-
-  Args:
-    teacher, student: two of query, key and value, [B, T, N, H]; N must agree.
-    example_BT: equal ids see each other; padding sees itself, and is for others to leave out.
-  """
+  """KL(teacher || student) of a relation at each token, float32 [B, T]; see `teaching.compared`."""
   error = lambda wanted_BNTS, found_BNTS: teaching.divergence(wanted_BNTS, found_BNTS, 1.0)
-  return attention.compared(error, teacher, student, example_BT, unseen=-jnp.inf)
+  return teaching.compared(error, teacher, student, example_BT, unseen=-jnp.inf)
 
 
 def make(config) -> Objective:
@@ -88,11 +83,11 @@ def make(config) -> Objective:
       error_BT = relation_error(
         (wanted[one], wanted[other]), (found[one], found[other]), batch['example_BT']
       )
-      terms[f'{one}_{other}'] = teaching.term(error_BT, real_BT, 1.0)
+      terms[f'{one}_{other}'] = Term.mean(error_BT, real_BT, 1.0)
     return Out(terms, carry)
 
   def flops(batch: Batch) -> float:
-    return pair.flops(batch) + len(relations) * attention.flops(batch, student, teacher)
+    return pair.flops(batch) + len(relations) * teaching.compared_flops(batch, student, teacher)
 
   evals = ('loss', 'linear_probe')
   return Objective(pair.init, loss, pair.predict, lambda batch: (), flops, evals=evals)
@@ -102,9 +97,7 @@ def check(config) -> None:
   """Refuses models whose relations cannot be compared, and heads of the student that would stay as
   they began."""
   given, student, teacher = config.objective, config.model, config.objective.teacher.model
-  teaching.refuse_heads(config)
-  teaching.check_vocabulary(config)
-  attention.check(config)
+  teaching.check_layers(config)
   relations = tuple(map(tuple, given.relations))
   if not relations or len(set(relations)) < len(relations):
     raise UserError(
@@ -115,11 +108,7 @@ def check(config) -> None:
       f'{KEY}.layer: expected a layer of the teacher, from 0 to {teacher.layers - 1}, got '
       f'{given.layer}'
     )
-  check_heads(given.relation_heads, student, teacher)
-
-
-def check_heads(relation_heads: int, student: Any, teacher: Any) -> None:
-  """Refuses heads that cannot be compared one by one."""
+  relation_heads = given.relation_heads
   if not relation_heads and student.heads != teacher.heads:
     raise UserError(
       f'{KEY}.teacher has {teacher.heads} heads, the student {student.heads}: expected as many, or '

@@ -24,7 +24,7 @@ which are special in the plans that this is for.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -37,7 +37,7 @@ from bertjax.kernels import dropout, sampling
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.models.electra import Electra, generator_size
-from bertjax.models.layers.heads import gather_positions
+from bertjax.models.layers.heads import at_targets
 from bertjax.objectives import model_of
 from bertjax.objectives.mlm import masked_terms
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
@@ -69,16 +69,6 @@ class Options(NamedTuple):
   copy_generator: bool = False
 
 
-def at_targets(value_BT: Array, batch: Batch) -> Array:
-  """[B, T] at the targets -> [B, P]."""
-  return jnp.take_along_axis(value_BT, batch['target_pos_BP'], axis=1)
-
-
-def scores_at_targets(scores: Scores, batch: Batch) -> Scores:
-  """Scores of every token, at the targets."""
-  return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))
-
-
 def replace(token_BT: Array, id_BP: Array, batch: Batch) -> Array:
   """token_BT with the ids written at the used slots; the largest id where slots coincide."""
   column_BP = jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])
@@ -99,7 +89,7 @@ def drawn(batch: Batch) -> Array:
 def bits(batch: Batch, noise: Noise) -> Array:
   """uint32 [B, P]; slots of one position have the same."""
   bits_BT = dropout.random_bits(noise, dropout.site(_SITE), batch['token_BT'].shape)
-  return at_targets(bits_BT, batch)
+  return jnp.take_along_axis(bits_BT, batch['target_pos_BP'], axis=1)
 
 
 def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float) -> Array:
@@ -121,13 +111,12 @@ def detection_terms(
   """rtd: the trained loss over real tokens. rtd_histogram: their logits by label, [2, BINS]."""
   real_BT, label_BT = real_BT.astype(jnp.float32), replaced_BT.astype(jnp.float32)
   bce_BT = jax.nn.softplus(logit_BT) - label_BT * logit_BT
-  count = jnp.sum(real_BT)
   low = jax.lax.stop_gradient(jnp.floor(logit_BT / BIN_WIDTH)) + BINS // 2
   cell_BT = jnp.clip(low, 0, BINS - 1).astype(jnp.int32) + BINS * replaced_BT
   histogram = jnp.zeros(2 * BINS).at[cell_BT.reshape(-1)].add(real_BT.reshape(-1))
   return dict(
-    rtd=Term(jnp.sum(real_BT * bce_BT), count, scale=scale, plus=plus),
-    rtd_histogram=Term(histogram.reshape(2, BINS), count),
+    rtd=Term.mean(bce_BT, real_BT, scale, plus),
+    rtd_histogram=Term(histogram.reshape(2, BINS), jnp.sum(real_BT)),
   )
 
 
@@ -139,16 +128,19 @@ def labels_by_word(token_BT: Array, replaced_BT: Array, real_BT: Array, size: in
   return Term(count.reshape(2, size), jnp.sum(real_BT))
 
 
-def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
-  """The means, and what the histogram of the logits tells about detection.
+def auc(original: np.ndarray, replaced: np.ndarray) -> float:
+  """Returns the chance that a replaced token lies in a higher bin than an original one, by float64
+  counts of both in ascending bins. Pairs within a bin count as one half, so it is off by at most
+  half the share of such pairs, and far less where the densities are smooth in a bin."""
+  below = np.cumsum(original) - original / 2
+  return float((replaced * below).sum() / (replaced.sum() * original.sum()))
 
-  Returns:
-    rtd_auc: chance that a replaced token scores above an original one. Pairs within a bin count as
-      one half, so it is off by at most half the share of such pairs, and far less where the
-      densities are smooth in a bin. rtd_precision, rtd_recall: of "replaced", logit above 0 (a bin
-      begins there, so they are exact). rtd_replaced: share of tokens with that label. What has no
-      tokens to count is left out.
-  """
+
+def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
+  """Returns the means, and what the histogram of the logits tells about detection: rtd_auc, see
+  `auc`; rtd_precision and rtd_recall of "replaced", logit above 0 (a bin begins there, so they are
+  exact); rtd_replaced, the share of tokens with that label. What has no tokens to count is left
+  out."""
   sums = {k: v for k, v in sums.items() if k != BY_WORD}  # for who knows how frequent words are
   histogram, _ = sums.pop('rtd_histogram', (None, 0))
   found = means(sums)
@@ -159,8 +151,7 @@ def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
   if negatives + positives:
     found['rtd_replaced'] = float(positives / (negatives + positives))
   if negatives and positives:
-    below = np.cumsum(original) - original / 2
-    found['rtd_auc'] = float((replaced * below).sum() / (positives * negatives))
+    found['rtd_auc'] = auc(original, replaced)
   hits, alarms = replaced[BINS // 2 :].sum(), original[BINS // 2 :].sum()
   if positives:
     found['rtd_recall'] = float(hits / positives)
@@ -244,7 +235,7 @@ class _Pair(NamedTuple):
       id_BP = draw(picked, batch, noise, settings.temperature)
     fake_BT = replace(batch['token_BT'], id_BP, batch)
     shown = dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake')
-    logit_BT = self._apply(self.model.discriminate, variables, *shown)['rtd_BT']
+    logit_BT = self._apply('discriminate', variables, *shown)['rtd_BT']
     return Out(terms | self._detected(logit_BT, fake_BT, original_BT, scores, batch, ctx), carry)
 
   def _generated(
@@ -256,14 +247,13 @@ class _Pair(NamedTuple):
     towers, plus = self.model.generator == 'two_tower', self.settings.plus
     # Two towers do not see the token that they predict, so nothing is hidden from them.
     seen = dict(batch, token_BT=original_BT) if towers else batch
-    scores = self._apply(self.model.generate, variables, seen, noise)
+    scores = self._apply('generate', variables, seen, noise)
     if not towers:
       terms = masked_terms(scores, batch, plus)
       return terms | dict(mlm=terms['mlm']._replace(scale=generator_scale)), scores, scores
     weight_BT = text_weight(batch)
-    total = jnp.sum(weight_BT * cross_entropy(scores, original_BT)[0])
-    cloze = Term(total, jnp.sum(weight_BT), generator_scale, plus)
-    picked = scores_at_targets(scores, batch)
+    cloze = Term.mean(cross_entropy(scores, original_BT)[0], weight_BT, generator_scale, plus)
+    picked = at_targets(scores, batch)
     terms = masked_terms(picked, batch, plus)
     return terms | dict(mlm=terms['mlm']._replace(scale=0.0), cloze=cloze), scores, picked
 
@@ -284,17 +274,17 @@ class _Pair(NamedTuple):
     by_word = labels_by_word(fake_BT, fake_BT != original_BT, real_BT, self.model.vocab_size)
     return terms | {BY_WORD: by_word}
 
-  def _apply(self, method: Callable, variables, *args: Any) -> Any:
+  def _apply(self, method: str, variables, *args: Any) -> Any:
     return self.model.apply(variables, *args, method=method)
 
   def predict(self, variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     """logits_BPV of the generator, and what the discriminator says of the batch as it is."""
     del carry
-    out = self._apply(self.model.discriminate, variables, batch, None, hidden)
+    out = self._apply('discriminate', variables, batch, None, hidden)
     if self.model.generator != 'uniform':
-      scores = self._apply(self.model.generate, variables, batch, None)
+      scores = self._apply('generate', variables, batch, None)
       towers = self.model.generator == 'two_tower'
-      out['logits_BPV'] = logits(scores_at_targets(scores, batch) if towers else scores)
+      out['logits_BPV'] = logits(at_targets(scores, batch) if towers else scores)
     return out
 
   def flops(self, batch: Batch) -> float:

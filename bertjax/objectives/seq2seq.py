@@ -41,13 +41,11 @@ def make(config) -> Objective:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     word, weight_BU = model.apply(variables, batch, noise)['word'], batch['weight_BU']
     nll_BU, right_BU, log_z_BU = cross_entropy(word, batch['target_BU'])
-    weight, total = jnp.sum(weight_BU), lambda x_BU: jnp.sum(weight_BU * x_BU)
     terms = dict(
-      seq2seq=Term(total(nll_BU), weight, scale=1.0),
-      seq2seq_accuracy=Term(total(right_BU), weight),
+      seq2seq=Term.mean(nll_BU, weight_BU, 1.0), seq2seq_accuracy=Term.mean(right_BU, weight_BU)
     )
     if z_loss:
-      terms['z_loss'] = Term(total(z_loss * jnp.square(log_z_BU)), weight, scale=1.0)
+      terms['z_loss'] = Term.mean(z_loss * jnp.square(log_z_BU), weight_BU, 1.0)
     return Out(terms, carry)
 
   def predict(variables, carry, batch: Batch) -> dict[str, Array]:

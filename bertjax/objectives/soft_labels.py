@@ -14,7 +14,7 @@ from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import classify, model_of, of_heads
-from bertjax.objectives.teaching import KEY, divergence, scaled, term
+from bertjax.objectives.teaching import KEY, divergence, scaled
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 
@@ -35,26 +35,21 @@ class Options(NamedTuple):
 
 
 def terms(ours_BGC: Array, theirs_BGC: Array, batch: Batch, given: Any) -> dict[str, Term]:
-  """Returns the losses of classes, or where C is 1, of a number.
-
-  Args:
-    ours_BGC: logits of the student.
-    theirs_BGC: logits of its teacher, up to a constant of each example.
-    batch: its labels, if it has any, and the weights of the examples.
-    given: hard, soft, temperature and kl.
-  """
+  """Returns the losses of classes, or where C is 1, of a number, by the logits of the student, and
+  of its teacher up to a constant of each example; `given` has hard, soft, temperature and kl."""
   weight_BG, classes = batch['example_weight_BG'], ours_BGC.shape[-1]
   found: dict[str, Term] = {}
   if given.hard or classify.has_labels(batch):
     found = scaled(classify.example_terms(ours_BGC, batch), float(given.hard))
   if given.soft and classes == 1:
     error_BG = jnp.square(ours_BGC - theirs_BGC)[..., 0]
-    found['soft'] = term(error_BG, weight_BG, float(given.soft))
+    found['soft'] = Term.mean(error_BG, weight_BG, float(given.soft))
   elif given.soft:
     error_BG = divergence(theirs_BGC, ours_BGC, float(given.temperature))
     if given.kl == 'mean':
       error_BG /= classes
-    found['soft'] = term(error_BG, weight_BG, float(given.soft) * float(given.temperature) ** 2)
+    scale = float(given.soft) * float(given.temperature) ** 2
+    found['soft'] = Term.mean(error_BG, weight_BG, scale)
   return found
 
 

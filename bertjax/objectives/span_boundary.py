@@ -11,8 +11,6 @@ clipping at 1 never binds and eps weighs so much more. 1.0 mends it.
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels.cross_entropy import cross_entropy
@@ -37,20 +35,13 @@ class Options(NamedTuple):
 
 
 def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str, Term]:
-  """boundary: the trained loss over the spans' targets. boundary_accuracy: share predicted right.
-
-  Args:
-    scores: of the boundary head at every target; those outside pairs do not count.
-    batch: see `bertjax.examples.noise.spanbert`.
-    scale: of the loss.
-    plus: added to the number of targets.
-  """
+  """Returns boundary, the trained loss over the spans' targets, and boundary_accuracy, by the
+  scores of the boundary head at every target; those outside of pairs do not count."""
   weight_BP = batch['pair_weight_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, batch['target_BP'])
-  weight = jnp.sum(weight_BP)
   return dict(
-    boundary=Term(jnp.sum(weight_BP * nll_BP), weight, scale=scale, plus=plus),
-    boundary_accuracy=Term(jnp.sum(weight_BP * right_BP), weight),
+    boundary=Term.mean(nll_BP, weight_BP, scale, plus),
+    boundary_accuracy=Term.mean(right_BP, weight_BP),
   )
 
 

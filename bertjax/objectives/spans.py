@@ -11,7 +11,7 @@ cross-entropy of having no answer is added (zihangdai/xlnet, run_squad.py:get_mo
 research/electra, configure_finetuning.py: answerable_weight).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +20,11 @@ from bertjax.errors import UserError
 from bertjax.kernels.look_up import one_of
 from bertjax.models.layers.answers import FORMS, NEVER, Given
 from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'span'
 NONE_SCALE = 0.5  # of the loss of having no answer
-
-
-class Options(NamedTuple):
-  """The objective has no fields."""
 
 
 def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
@@ -41,27 +37,21 @@ def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
   right_B = jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)
   weight_B = batch['example_weight_BG'][:, 0]
   return {
-    LABEL: Term(-jnp.sum(weight_B * jnp.mean(picked_B2, 1)), jnp.sum(weight_B), scale=1.0),
-    f'{LABEL}_accuracy': Term(jnp.sum(weight_B * right_B), jnp.sum(weight_B)),
+    LABEL: Term.mean(-jnp.mean(picked_B2, 1), weight_B, 1.0),
+    f'{LABEL}_accuracy': Term.mean(right_B, weight_B),
   }
 
 
 def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]:
-  """Returns `span_terms`, and loss and accuracy of the decision whether there is an answer.
-
-  Args:
-    given: the scores.
-    batch: reads also first, and span_impossible, which is 1 of questions without an answer.
-    by_window: see `answers.Form`.
-  """
+  """Returns `span_terms`, and loss and accuracy of the decision whether there is an answer: reads
+  also first and span_impossible, 1 of questions without one; by_window is as of `answers.Form`."""
   window_B = batch[f'{LABEL}_start_BG'][:, 0] == batch['first_BG'][:, 0]
   none_B = window_B if by_window else batch[f'{LABEL}_impossible_BG'][:, 0] > 0
   signed_B = jnp.where(none_B, given.none_B, -given.none_B)
-  weight_B1 = batch['example_weight_BG']
-  rows = jnp.sum(weight_B1)
-  loss, right = (jnp.sum(weight_B1[:, 0] * x) for x in (jax.nn.softplus(-signed_B), signed_B > 0))
+  rows_B = batch['example_weight_BG'][:, 0]
   return span_terms(jnp.stack([given.start_BT, given.end_BT], -1), batch) | dict(
-    none=Term(loss, rows, scale=NONE_SCALE), none_accuracy=Term(right, rows)
+    none=Term.mean(jax.nn.softplus(-signed_B), rows_B, NONE_SCALE),
+    none_accuracy=Term.mean(signed_B > 0, rows_B),
   )
 
 
@@ -92,4 +82,4 @@ def make(config) -> Objective:
   return of_heads(model, terms, ('spans',))
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(NoOptions, make)

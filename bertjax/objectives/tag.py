@@ -3,21 +3,13 @@
 The loss is the mean cross-entropy of the words, as of transformers' `...ForTokenClassification`.
 """
 
-from typing import NamedTuple
-
-import jax.numpy as jnp
-
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
 from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 TAG = 'tag'
-
-
-class Options(NamedTuple):
-  """The objective has no fields."""
 
 
 def make(config) -> Objective:
@@ -53,9 +45,9 @@ def terms(out, batch: Batch) -> dict[str, Term]:
   weight_BT = batch['tag_weight_BT']
   nll_BT, right_BT, _ = score(out['token_label_BTC'][TAG], batch['tag_BT'])
   return {
-    TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
-    f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),
+    TAG: Term.mean(nll_BT, weight_BT, 1.0),
+    f'{TAG}_accuracy': Term.mean(right_BT, weight_BT),
   }
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(NoOptions, make)

@@ -19,16 +19,10 @@ INPUT = r'(.*/)?\w*embeddings/.*|\w+/projection/.*|words?|words/.*|mask|[uwz]'
 
 
 def rules(decay: float, params: Any, axes: Any, what: str) -> param_rules.Rules:
-  """Returns the multiplier of the learning rate of every parameter, as rules: rules that cover
-  every parameter; () where decay is 1. Raises UserError: no layer has parameters of its own, or
-  layers share some: these have no depth.
-
-  Args:
-    decay: of the rate, from one layer to the next one towards the input.
-    params: tree of arrays or shapes.
-    axes: the same tree, with a tuple of logical axis names at every leaf.
-    what: the config key, for errors.
-  """
+  """Returns the multiplier of the learning rate of every parameter, as rules that cover them all,
+  by the decay from one layer to the next one towards the input; () where that is 1. Raises
+  UserError, which names the key `what`: no layer has parameters of its own, or layers share some:
+  these have no depth."""
   if decay == 1:
     return ()
   leaves, treedef = jax.tree_util.tree_flatten_with_path(params)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import optax
 
-from bertjax.optim import param_rules, stacked
+from bertjax.optim import param_rules
 
 WHAT = 'config.optimizer'
 
@@ -35,13 +35,22 @@ class Leaves(NamedTuple):
     """The same tree with True where the first axis of a leaf counts layers."""
     return jax.tree.map(lambda _, axes: param_rules.is_stack(axes), self.params, self.axes)
 
-  def per_tensor(self, tx: optax.GradientTransformation) -> optax.GradientTransformation:
-    """`tx` on every tensor by itself, a stack being one tensor per layer."""
-    return stacked.per_tensor(tx, self.is_stack)
-
   def map_tensors(self, function: Callable[..., Any], *trees: Any) -> Any:
-    """Returns a function of the arrays of every tensor by itself, likewise."""
-    return stacked.map_tensors(function, self.is_stack, *trees)
+    """Returns a function of the arrays of every tensor by itself, a stack being one tensor per
+    layer. Trees are like the parameters, or have a tree of arrays at each of their leaves."""
+    apply = lambda stack, *arrays: (jax.vmap(function) if stack else function)(*arrays)
+    return jax.tree.map(apply, self.is_stack, *trees)
+
+  def per_tensor(self, tx: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Applies `tx`, of a single array, to every tensor by itself: norms, factors and clips never
+    mix the layers of a stack. At a stacked leaf each array of the state has the layers in front."""
+
+    def update(updates, state, params=None):
+      both = self.map_tensors(tx.update, updates, state, params)
+      take = lambda i: jax.tree.map(lambda _, pair: pair[i], self.is_stack, both)
+      return take(0), take(1)
+
+    return optax.GradientTransformation(lambda params: self.map_tensors(tx.init, params), update)
 
   def resolve(self, rules: param_rules.Rules, key: str) -> Any:
     """The value that rules give every tensor, see `param_rules.resolve`; `key` is their field."""

@@ -4,7 +4,7 @@
   -> frozen ones to 0
 
 The direction is that of a module of `directions/`, with weight decay: p -= lr * lr_scale *
-direction. Every rule sees a stacked leaf as one tensor per layer (param_rules.py, stacked.py). What
+direction. Every rule sees a stacked leaf as one tensor per layer (param_rules.py, leaves.py). What
 is switched off keeps its place in the state, so phases that freeze or clip differently share it.
 """
 
@@ -65,17 +65,11 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
 def make(
   config: Any, params: Any, axes: Any
 ) -> tuple[optax.GradientTransformationExtraArgs, Callable[[Any], Array]]:
-  """Builds the optimizer. The rate is an argument of each update, so that runs with other schedules
-  share what is compiled. Returns the transformation, whose update needs the parameters and `rate`,
-  and the schedule, which has the rate of each step. Raises UserError: an unknown name or field, a
-  rule that matches nothing, an uncovered parameter.
-
-  Args:
-    config: `config.optimizer`: name, a module of `directions/`; the keyword arguments of its
-      DIRECTION; and the fields of `Common`.
-    params: tree of arrays or shapes.
-    axes: the same tree, with a tuple of logical axis names at every leaf.
-  """
+  """Builds the optimizer of a `config.optimizer`. The rate is an argument of each update, so that
+  runs with other schedules share what is compiled. Returns the transformation, whose update needs
+  the parameters and `rate`, and the schedule, which has the rate of each step. Raises UserError: an
+  unknown name or field, a rule that matches nothing, an uncovered parameter. Parameters may be
+  shapes; every leaf of axes is a tuple of logical axis names."""
   fields = _read(config)
   direction = direction_of(config)
   own = options.fields_of(direction)
@@ -114,14 +108,10 @@ def _rules(fields: Mapping[str, Any], params: Any, axes: Any) -> dict[str, param
 
 
 def describe(config: Any, params: Any, axes: Any) -> str:
-  """Returns the rules of `config.optimizer` and the parameters that each decides, as a table for
-  people: a line for each rule of decay, lr_scale, freeze, layer_decay and the direction's own
-  (Muon's matrices): its pattern, its value, the number of parameters, and which; 1 of freeze is
-  frozen. A key that says the same of every parameter has one line.
-
-  Args:
-    config, params, axes: as in `make`, which has accepted them.
-  """
+  """Returns the rules of `config.optimizer`, which `make` has accepted, and the parameters that
+  each decides, as a table for people: a line for each rule of decay, lr_scale, freeze, layer_decay
+  and the direction's own (Muon's matrices): its pattern, its value, the number of parameters, and
+  which; 1 of freeze is frozen. A key that says the same of every parameter has one line."""
   fields = _read(config)
   rules = _rules(fields, params, axes)
   for key, field in options.fields_of(direction_of(config)).items():
@@ -149,15 +139,9 @@ def _replace(chosen: Any, value: float) -> optax.GradientTransformation:
 
 
 def state_specs(tx: optax.GradientTransformation, params: Any, param_specs: Any) -> Any:
-  """PartitionSpecs for `tx.init(params)`. A leaf whose path contains a parameter's is laid out like
-  that parameter; one that lacks a single axis of it (Adafactor's factors) like the axes that are
-  left, if their shape tells which these are. All else is replicated.
-
-  Args:
-    tx: any transformation.
-    params: tree of arrays or shapes.
-    param_specs: the same tree with a PartitionSpec at every leaf.
-  """
+  """Returns PartitionSpecs for `tx.init(params)`. A leaf whose path contains a parameter's is laid
+  out like that parameter; one that lacks a single axis of it (Adafactor's factors) like the axes
+  that are left, if their shape tells which these are. All else is replicated."""
   leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
   known = {
     tuple(sharding.leaf_path(path).split('/')): (leaf.shape, spec)

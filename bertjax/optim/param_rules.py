@@ -70,21 +70,9 @@ def collapse(paths: Sequence[str]) -> str:
 
 
 def resolve(rules: Rules, params: Any, axes: Any, what: str) -> Any:
-  """The value that the rules give every tensor; each match is logged.
-
-  Args:
-    rules: (pattern, value) pairs in order; a pattern must match the whole path.
-    params: tree of arrays or shapes.
-    axes: the same tree, with a tuple of logical axis names at every leaf.
-    what: the config key, for errors and the log.
-
-  Returns:
-    A tree like params of float32 values that broadcast against their leaf: shape (), or
-    [layers, 1, ..] for a stack.
-
-  Raises:
-    UserError: see `matches`.
-  """
+  """Returns the value that the rules give every tensor, float32 in a tree like params, which
+  broadcast against their leaf: shape (), or [layers, 1, ..] for a stack by its logical axes. Each
+  match is logged under the key `what`; UserError: see `matches`."""
   decided, every = {}, _sizes(params, axes)
   for pattern, value, sizes in matches(rules, params, axes, what):
     decided |= dict.fromkeys(sizes, value)
@@ -126,18 +114,11 @@ def matches(rules: Rules, params: Any, axes: Any, what: str) -> list[Match]:
 
 
 def table(rules: Rules, params: Any, axes: Any, what: str) -> str:
-  """The rules and what each decides, a line each.
+  """Returns the rules and what each decides, a line each, or one line where they give every
+  parameter the same value; arguments as of `resolve`.
 
-  Args:
-    rules, params, axes, what: as in `resolve`.
-
-  Returns:
-    Lines such as
-
-      config.optimizer.decay
-        .*bias  ->  0      1,024 parameters  encoder/layers/0-11/ffn_up/bias, mlm/bias
-
-    or, of rules that give every parameter the same value, a single line.
+    config.optimizer.decay
+      .*bias  ->  0      1,024 parameters  encoder/layers/0-11/ffn_up/bias, mlm/bias
   """
   found = matches(rules, params, axes, what)
   if len({match.value for match in found if match.sizes}) == 1:

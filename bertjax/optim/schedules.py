@@ -184,14 +184,10 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
 
 
 def make(config: Any) -> Callable[[Any], Array]:
-  """Returns the schedule of `config.optimizer.schedule`: step (int, or an int32 scalar, traced or
-  not) -> float32 scalar. Raises UserError: an unknown name or field, a lacking field, a warm-up and
-  a decay that are longer than the schedule.
-
-  Args:
-    config: `name`, one of SHAPES; the keyword arguments of that function; and the fields of
-      `Common`.
-  """
+  """Returns the schedule of a `config.optimizer.schedule`, one of SHAPES with its keyword
+  arguments: step (int, or an int32 scalar, traced or not) -> float32 scalar. Raises UserError: an
+  unknown name or field, a lacking field, a warm-up and a decay that are longer than the
+  schedule."""
   given = dict(config.items())
   fields = options.check_fields(fields_of(given), given, f'{WHAT} ({given.get("name")})')
   shape = SHAPES[fields.pop('name')]

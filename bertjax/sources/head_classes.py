@@ -9,7 +9,7 @@ from typing import Any
 
 from bertjax import models
 from bertjax.config import timeline
-from bertjax.examples.labelled.common import tag_sets
+from bertjax.examples.labelled.common import tagged
 from bertjax.objectives.combine import task_heads
 
 Classes = Mapping[str, tuple[str, ...]]  # head, as `task_heads.apart` names it -> its classes
@@ -29,7 +29,7 @@ def of_task(config: Any) -> tuple[str, ...]:
   """The classes of the task of a run that was fine-tuned, by their ids, as its files spell them."""
   task = config.data.task if 'task' in config.data else {}
   if 'scheme' in task:
-    return tuple(tag_sets.tags(task['scheme'], task['classes']))
+    return tuple(tagged.tags(task['scheme'], task['classes']))
   return tuple(task['classes']) if 'classes' in task else ()
 
 

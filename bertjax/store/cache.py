@@ -77,7 +77,6 @@ class _Damaged(Exception):
 
 
 def _record(path: pathlib.Path) -> dict[str, Any]:
-  """Returns the record of a directory, or raises _Damaged."""
   file = path / RECORD
   try:
     record = json.loads(file.read_bytes())

@@ -128,7 +128,6 @@ def _reading(data, source: str, output: pathlib.Path) -> dict[str, object]:
 
 
 def _flags(data, source: str, vocab, output: pathlib.Path, holdout: float) -> dict[str, object]:
-  """Returns the flags of `prepare`."""
   lists = {key: ','.join(data[key]) for key in ('columns', 'languages')}
   units = dict(lexicon=data.lexicon, segmenter=data.segmenter)
   own = dict(vocab=vocab, holdout=holdout, workers=data.workers or None)

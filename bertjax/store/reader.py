@@ -211,7 +211,6 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _check(store: Store) -> None:
-  """Raises UserError where the arrays contradict store.json."""
   meta = store.meta
   expected = dict(
     tokens=(meta['tokens'], sum(len(part) for part in store.parts)),

@@ -116,7 +116,6 @@ def make(shard: Shard, vocabulary: Vocabulary) -> None:
 
 
 def _encode(file: pathlib.Path, shard: Shard, vocabulary: Vocabulary) -> None:
-  """Writes the blocks of a shard to a local file."""
   dtype = token_dtype(vocabulary.size)
   with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
     count = 0
@@ -141,14 +140,13 @@ def _encode(file: pathlib.Path, shard: Shard, vocabulary: Vocabulary) -> None:
 
 def _write(path: remote.Place, write: Callable[[pathlib.Path], Any]) -> None:
   """Writes a file that appears whole or not at all, and that another worker may write too."""
-  elsewhere = remote.is_remote(path)
-  here = None if elsewhere else os.fspath(path.parent)
+  here = None if isinstance(path, remote.RemotePath) else os.fspath(path.parent)
   with tempfile.TemporaryDirectory(prefix='.', dir=here) as directory:
     file = pathlib.Path(directory, path.name)
     with writing('encoded text', file):
       write(file)
-    if elsewhere:
-      remote.send(file, path)
+    if isinstance(path, remote.RemotePath):
+      path.receive(file)
     else:
       durable.sync(file)
       os.replace(file, path)

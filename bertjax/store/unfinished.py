@@ -106,7 +106,6 @@ def give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
-  """Raises UserError with every difference in what makes a store."""
   lines = []
   for key in (key for key, value in asked.items() if found.get(key) != value):
     old, new = found.get(key), asked[key]

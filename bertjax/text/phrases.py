@@ -40,7 +40,17 @@ def finder(lexicon: str, segmenter: str) -> Callable[[str], Spans] | None:
     return Lexicon(lexicon).find
   if segmenter == 'capitals':
     return _capitals
-  return functools.partial(_segment, segmenter, _function(segmenter)) if segmenter else None
+  if not segmenter:
+    return None
+  module, _, function = segmenter.partition(':')
+  try:
+    found = getattr(registry.load(module, '--segmenter'), function)
+  except (ImportError, AttributeError, ValueError) as error:
+    raise UserError(
+      f'--segmenter={segmenter}: expected capitals, or MODULE:FUNCTION that can be imported '
+      f'({error})'
+    ) from error
+  return functools.partial(_segment, segmenter, found)
 
 
 class Lexicon:
@@ -119,16 +129,6 @@ def _capitals(text: str) -> Spans:
     if stop - start > 1:
       spans.append((start, stop))
   return spans
-
-
-def _function(name: str) -> Callable:
-  module, _, function = name.partition(':')
-  try:
-    return getattr(registry.load(module, '--segmenter'), function)
-  except (ImportError, AttributeError, ValueError) as error:
-    raise UserError(
-      f'--segmenter={name}: expected capitals, or MODULE:FUNCTION that can be imported ({error})'
-    ) from error
 
 
 def _segment(name: str, function: Callable, text: str) -> Spans:

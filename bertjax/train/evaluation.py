@@ -93,16 +93,9 @@ def lacking(sets: Iterable[EvalSet], step: int, scores: Mapping[str, float]) -> 
 def run_due(
   sets: Iterable[EvalSet], variables: Variables, step: int, last: bool, rest: bool = False
 ) -> tuple[dict[str, float], list[Any]]:
-  """Runs the sets that are due. Returns (the scores by the names they are logged under, tables to
-  be shown).
-
-  Args:
-    sets: of the run.
-    variables: the model's.
-    step: the number of steps taken.
-    last: whether these are all; then every set is due.
-    rest: leave out those that would be due if these were not all.
-  """
+  """Runs the sets that are due after a step; with `last` all are, with `rest` all but those that
+  would be due if it were not the last. Returns (the scores by the names they are logged under,
+  tables to be shown)."""
   scores, tables = {}, []
   for s in sets:
     if s.due(step, last) and not (rest and s.due(step, False)):
@@ -116,17 +109,9 @@ def scores(
   run: Any, done: int, last: bool, variables: Variables, progress: Progress,
   before: Mapping[str, float] | None = None,
 ) -> dict[str, float]:  # fmt: skip
-  """Runs the evaluations that are due after a step and shows what they found. Returns name ->
-  score, those of `before` among them.
-
-  Args:
-    run: `setup.Run`.
-    done: the number of the step.
-    last: whether it is the last one.
-    variables: to be judged.
-    progress: what shows lines.
-    before: scores already computed for this step; only the missing end-of-run sets are evaluated.
-  """
+  """Runs the evaluations of a `setup.Run` that are due after step `done` and shows what they found.
+  Returns name -> score, those of `before` among them: scores already computed for this step, of
+  which only the end-of-run sets are missing."""
   rest, sets = before is not None, run.evals(done)
   if last and sets:  # all of them, which may take minutes
     progress.note(f'Evaluating: {", ".join(dict.fromkeys(s.name for s in sets))}')

@@ -19,14 +19,9 @@ SHARED, POOLER = 'shared', 'pooler'
 
 
 def check(count: int, init_from: Any, params: Any) -> None:
-  """Refuses what cannot be made anew, before anything is read. Raises UserError if nothing is taken
-  from elsewhere, layers share parameters, or there are fewer layers.
-
-  Args:
-    count: `config.fresh_layers`.
-    init_from: `config.init_from`.
-    params: the model's parameters, arrays or shapes.
-  """
+  """Refuses what cannot be made anew, before anything is read: nothing is taken from elsewhere,
+  layers share parameters, or there are fewer layers. The keys are of the config; parameters may be
+  shapes."""
   if not count:
     return
   if not init_from:
@@ -48,14 +43,8 @@ def check(count: int, init_from: Any, params: Any) -> None:
 
 
 def kept(made: Any, loaded: Any, count: int) -> tuple[Any, list[str]]:
-  """Returns the loaded variables with the last layers and the pooler as they were made: (variables,
-  laid out as `loaded`, what is worth saying).
-
-  Args:
-    made: variables from the seed.
-    loaded: the same with what `config.init_from` names in place.
-    count: of layers, counted from the last one.
-  """
+  """Returns the loaded variables, with the last `count` layers and the pooler as they were `made`
+  from the seed, and what is worth saying."""
   if not count:
     return loaded, []
 

@@ -20,11 +20,7 @@ _LAYER = re.compile(rf'(.*\b{param_rules.LAYERS}/\d+)/.*')
 def of(axes: Any) -> Callable[..., Norms]:
   """Returns the norms of trees, for use within a compiled step: a function of trees like the
   parameters, given by keyword: kind -> path -> float32 norm, a scalar, or [layers] of a leaf that
-  is a stack.
-
-  Args:
-    axes: tree like the parameters with a tuple of logical axis names at every leaf.
-  """
+  is a stack by its logical axes."""
 
   def norms(**trees: Any) -> Norms:
     found: Norms = {}

@@ -41,14 +41,8 @@ def run(
   config: Any, workdir: str, overrides: Sequence[str] = (), given: Collection[str] | None = None
 ) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one.
-
-  Args:
-    config: of the run.
-    workdir: of the run.
-    overrides: keys that may have other values than they had so far.
-    given: keys of the command line, which stand against a preset, minutes and epochs; None: all
-      values of the config stand.
-  """
+  `overrides` are keys that may have other values than they had so far; `given` those of the command
+  line, which stand against a preset, minutes and epochs; None: all values of the config stand."""
   registry.note_own(config)
   sections.complete(config)
   hosts.introduce()
@@ -101,16 +95,8 @@ class Session:
     stop: Stop,
     stack: contextlib.ExitStack,
   ):
-    """Takes the newest checkpoint, or begins anew.
-
-    Args:
-      run: before its first step.
-      source: what it is to begin with, if that was opened.
-      place: its workdir.
-      progress: what shows lines.
-      stop: says when to leave early.
-      stack: closes what is opened here; the last good state is saved first, if an error ends it.
-    """
+    """Takes the newest checkpoint, or begins anew, with the source if that was opened. The stack
+    closes what is opened here; the last good state is saved first, if an error ends it."""
     self._config = config = run.config
     self._run, self._place = run, place
     self._progress, self._stop = progress, stop
@@ -304,14 +290,9 @@ class Session:
 def evaluate(
   config: Any, workdir: str, step: str | None = None, given: Collection[str] | None = None
 ) -> None:
-  """Prints the held-out scores of a checkpoint of the workdir as one JSON line; null: no number.
-
-  Args:
-    config: that of the run, see `resume.stored_config`; what differs from it is said.
-    workdir: of the run.
-    step: of the checkpoint, or 'best' by `config.best`; None: the newest intact one.
-    given: as of `run`.
-  """
+  """Prints the held-out scores of a checkpoint of the workdir, by its step or 'best' by
+  `config.best`, None: the newest intact one, as one JSON line; null: no number. What differs of the
+  config from that of the run, see `resume.stored_config`, is said; `given` is as of `run`."""
   chosen = reading.as_step(step)
   progress = Progress(config.total_steps)
   place = mirror.Workdir(workdir, progress.note, reads=True)

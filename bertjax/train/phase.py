@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.config.combined import Combined
+from bertjax.config.timeline import Combined
 from bertjax.data_contracts import PREFIX
 from bertjax.examples import loader, readers
 from bertjax.objectives import combine
@@ -80,12 +80,9 @@ class Phase:
     return tuple(columns(batch).items()) in self._train
 
   def compile(self, abstract: step_lib.State, batch: Batch | None = None) -> None:
-    """Compiles the train step, once, with shardings pinned: a leaf that drifts would retrace.
-
-    Args:
-      abstract: the state as shapes with shardings; the state that a step takes is donated.
-      batch: with rows as long as they will be; None: the template.
-    """
+    """Compiles the train step, once for rows as long as those of the batch, None: the template,
+    with shardings pinned: a leaf that drifts would retrace. The state that a step takes is
+    donated."""
     self._abstract = abstract
     self._step_for(self.template if batch is None else batch)
 
@@ -188,13 +185,8 @@ class Phase:
 
 
 def together(name: str, parts: Sequence[Phase], given: Combined) -> Phase:
-  """Returns the phase that trains others as one; they are judged apart.
-
-  Args:
-    name: of it.
-    parts: phases over the same variables, with one optimizer.
-    given: how.
-  """
+  """Returns the phase that trains others as one, over the same variables and with one optimizer;
+  they are judged apart."""
   first, steps = parts[0], None
   if given.draws:
     counted = zip(given.draws.examples, parts, strict=True)

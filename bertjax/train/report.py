@@ -27,13 +27,8 @@ def pairs(phase: Phase) -> str:
 
 
 def show(run: setup.Run, workdir: str, early: str) -> None:
-  """Prints where the run is and the next commands.
-
-  Args:
-    run: that ended.
-    workdir: its directory, as it was given.
-    early: that it ended before its last step, and where; ''.
-  """
+  """Prints the workdir, as it was given, and the next commands; `early` says that the run ended
+  before its last step, and where."""
   print(
     f'\nThe run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
     'checkpoints. Next:\n'

@@ -72,15 +72,10 @@ def make_run(
   devices: Sequence[Any] | None = None,
   fallback: str | None = None,
 ) -> Run:
-  """Builds a run over its store. Raises UserError for whatever in the config or the store cannot
-  work, before anything is compiled.
-
-  Args:
-    given: its `RunSpec`, without the facts of the store; or a config that needs no other ones.
-    store_path: what its reader's `ensure` returned.
-    devices: of the mesh; None takes all.
-    fallback: directory for the plans where the store's own cannot be written.
-  """
+  """Builds a run, of a `RunSpec` without the facts of the store or a config that needs no other
+  ones, over its store: what its reader's `ensure` returned. The mesh takes all devices by default;
+  `fallback` is a directory for plans where the store's own cannot be written. Raises UserError for
+  whatever in the config or the store cannot work, before anything is compiled."""
   spec = given if isinstance(given, resolve.RunSpec) else resolve.resolve(given)
   store = readers.of(spec.config.data).open(store_path)
   spec = resolve.with_store(spec, spec.facts.of_store(store))
@@ -174,7 +169,8 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   if room is not None and max(lengths) > room:
     raise UserError(
       f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the model has room for '
-      f'{room}: lower config.length or raise config.model.positions'
+      f'{room}: lower config.length or raise config.model.positions (of Transformer-XL '
+      'learned_positions, or mem_len with same_length)'
     )
 
 

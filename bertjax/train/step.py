@@ -71,13 +71,9 @@ def reduce_once(
   count: int,
   dtype: str,
 ) -> Gradients:
-  """`accumulate`, where replicas add up the gradients of their own rows and then exchange the sums,
-  once in a step. Where there are no replicas (`sharding.replicas`), XLA reduces each gradient where
-  it is computed, in the dtype it has there.
-
-  Args:
-    dtype: what the sums of the replicas are added up in.
-  """
+  """`accumulate`, where replicas add up the gradients of their own rows and then exchange the sums
+  in `dtype`, once in a step. Where there are no replicas (`sharding.replicas`), XLA reduces each
+  gradient where it is computed, in the dtype it has there."""
   if sharding.replicas() == 1:
     return accumulate(objective, variables, carry, batch, ctx, count)
   everywhere = lambda tree: jax.lax.psum(tree, sharding.REPLICAS)
@@ -106,23 +102,12 @@ def accumulate(
   count: int,
   everywhere: Callable[[Any], Any] = lambda tree: tree,
 ) -> Gradients:
-  """Gradients of the global loss, summed over `count` microbatches.
+  """Returns the gradients of the global loss, summed over `count` microbatches; the loss; sums,
+  name -> (total, weight); and an Out of the joined carry and the summed updates, not yet divided.
 
   The global weights are known before the first gradient: they do not depend on the parameters, so
-    the pass that computes them is stripped by XLA to the sums of the batch's own weights.
-
-  Args:
-    objective, variables: of the phase.
-    carry, batch: rows.
-    ctx: of the step.
-    count: of microbatches.
-    everywhere: sums over all who have rows of the batch. What is returned is not summed by it.
-
-  Returns:
-    grads: like variables['params'].
-    loss: the trained loss, a float32 scalar.
-    sums: name -> (total, weight).
-    out: the joined carry and the summed updates, not yet divided.
+  the pass that computes them is stripped by XLA to the sums of the batch's own weights.
+  `everywhere` sums over all who have rows of the batch; what is returned is not summed by it.
   """
   frozen = {k: v for k, v in variables.items() if k != 'params'}
   parts, carries = split_rows(batch, count), split_rows(carry, count)
@@ -188,20 +173,15 @@ def make_train_step(
   reduce_dtype: str = 'float32',
   norms: Callable[..., Any] | None = None,
 ) -> Callable[[State, Batch, Any, Any], tuple[State, dict[str, Any]]]:
-  """Builds the step function of a phase; jit it with shardings pinned.
+  """Builds the step function of a phase; jit it with shardings pinned: (state, batch, seed, rate)
+  -> (state, metrics). The seed is that of the draws, uint32, the rate a float32, which `tx.update`
+  takes; they are arguments so that runs with other seeds and schedules share what is compiled.
+  Every draw of step s is keyed by (seed, s).
 
-  Returns (state, batch, seed, rate) -> (state, metrics). The seed is that of the draws, uint32, the
-  rate a float32; they are arguments so that runs with other seeds and schedules share what is
-  compiled. metrics holds loss, grad_norm, lr and sums (name -> total and weight), and where asked
-  for skipped, a bool, and norms. Every draw of step s is keyed by (seed, s).
-
-  Args:
-    objective, tx: of the phase; `tx.update` takes the learning rate as `rate`.
-    phase: its name, under which its carry lies.
-    microbatches: parts of a batch whose gradients are summed.
-    reduce_dtype: what gradients of replicas are added up in.
-    skip_nonfinite: whether a step whose loss, gradients or update are not finite trains nothing.
-    norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
+  metrics holds loss, grad_norm, lr and sums (name -> total and weight); with skip_nonfinite
+  `skipped`, a bool: a step whose loss, gradients or update are not finite trains nothing; and
+  `norms` of parameters, gradients and updates, where asked for, see `layer_norms.of`. Gradients of
+  replicas are added up in reduce_dtype.
   """
 
   def train_step(state: State, batch: Batch, seed: Any, rate: Any) -> tuple[State, dict[str, Any]]:

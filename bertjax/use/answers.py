@@ -1,6 +1,9 @@
-"""Arguments and results of `bertjax.Model`."""
+"""Arguments and results of `bertjax.Model`, and logits of heads as answers with probabilities."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 Pool = Literal['mean', 'first', 'none']  # what of a text has a vector
 
@@ -22,8 +25,8 @@ class Score(NamedTuple):
   # sum over its tokens, in nats, of log p(token | all others), or of causal models log p(token |
   # those before it)
   log_likelihood: float
-  tokens: int  # number of tokens scored
   perplexity: float | None  # exp(-log_likelihood / tokens); None without tokens
+  tokens: int  # number of tokens scored
 
 
 class Label(NamedTuple):
@@ -66,3 +69,41 @@ class Judged(NamedTuple):
   token: str  # as the vocabulary spells it
   id: int  # its id
   replaced: float  # probability that another token stood there
+
+
+def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
+  """Returns the likeliest class; without classes the number."""
+  if not classes:
+    return Label(float(logits_C[0]), {})
+  p_C = _softmax(logits_C)
+  return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))
+
+
+def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:
+  """Returns the likeliest tag of each word."""
+  return [Tag(names[int(p_C.argmax())], float(p_C.max())) for p_C in _softmax(logits_nC)]
+
+
+def choice(logits_G: np.ndarray) -> Choice:
+  """Returns the likeliest of some choices."""
+  p_G = _softmax(logits_G)
+  return Choice(int(p_G.argmax()), p_G.tolist())
+
+
+def answer(found: Any, threshold: float | None) -> Answer:
+  """Returns the answer of a `bertjax.evals.squad.decoding.Decoded`, with its share of the likeliest
+  ones. Above the threshold of the odds there is none; None: there always is one."""
+  scores = [each.score for each in found.candidates]
+  if threshold is not None:
+    scores.append(found.null)
+  p_n = _softmax(np.array(scores or [0.0]))
+  odds = None if threshold is None else found.odds
+  if text := found.answer(threshold):
+    return Answer(text, found.candidates[0].begin, float(p_n[0]), odds)
+  return Answer('', None, float(p_n[-1]), odds)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+  """float64, over the last axis."""
+  p = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+  return p / p.sum(-1, keepdims=True)

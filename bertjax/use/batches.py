@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bertjax import sharding
 from bertjax.errors import UserError
+from bertjax.examples.spelling import Speller
 from bertjax.text.sentences import Frame, Row, as_batch
 from bertjax.types import Variables
 
@@ -45,14 +46,8 @@ def bucket(length: int, room: int | None = None) -> int:
 
 
 def cuts(length_n: np.ndarray, ways: int, room: int | None, tokens: int) -> Iterator[Cut]:
-  """Batches of all rows, the longest first.
-
-  Args:
-    length_n: of the rows.
-    ways: B is a multiple of it.
-    room: the longest T.
-    tokens: B times T, about, for each of the ways.
-  """
+  """Yields batches of all rows, the longest first: B is a multiple of `ways`, T at most `room`, and
+  B times T about `tokens` for each of the ways."""
   order_n, start = np.argsort(-length_n, kind='stable'), 0
   while start < len(order_n):
     length = bucket(int(length_n[order_n[start]]), room)
@@ -73,13 +68,11 @@ class Runner:
     frame: Frame,
     room: int | None,
     tables: Mapping[str, int],
+    speller: Speller | None = None,
   ):
-    """
-
-    Args:
-      : variables: on the mesh. devices: of the mesh. frame: of the rows. room: the longest row that
-        the model takes. tables: name -> the id of all tokens, for `<name>_BT`.
-    """
+    """Takes variables on the mesh; `room` is the longest row that the model takes, `tables` have
+    the id of all tokens, for `<name>_BT`; the speller is of a model that reads characters."""
+    self._speller = speller
     self.devices = devices
     self._variables, self._frame = variables, frame
     self._room, self._tables = room, tables
@@ -87,13 +80,8 @@ class Runner:
     self._compiled: dict[tuple, Any] = {}
 
   def run(self, key: Any, function: Callable[..., Any], rows: Sequence[Row]) -> list[Any]:
-    """Runs the function on rows in batches; returns its result for each, NumPy, in their order.
-
-    Args:
-      key: hashable; the same for the same function alone.
-      function: (variables, batch) -> tree of arrays, B first.
-      rows: any number, of any lengths.
-    """
+    """Runs a function of (variables, batch), whose key no other function has, on rows of any
+    lengths in batches; returns its result for each, a tree of NumPy arrays, in their order."""
     length_n = np.array([len(row.id_n) for row in rows], np.int64)
     results: list[Any] = [None] * len(rows)
     flying: list[tuple[Cut, Any]] = []
@@ -111,6 +99,8 @@ class Runner:
     batch = as_batch(rows, cut.count, cut.length, slots, self._frame)
     for name, value in self._tables.items():
       batch[f'{name}_BT'] = np.full_like(batch['token_BT'], value)
+    if self._speller is not None:
+      batch['character_BTW'] = self._speller.characters(batch['token_BT'])
     return self.call(key, function, batch)
 
   def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:

@@ -12,11 +12,11 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.evals.squad import decoding
 from bertjax.examples.labelled import spans
-from bertjax.examples.labelled.common import questions, tag_sets, words
+from bertjax.examples.labelled.common import questions, tagged
 from bertjax.examples.labelled.common import texts as pairs
 from bertjax.examples.labelled.common.questions import Question
 from bertjax.text.sentences import Row
-from bertjax.use import labelled, nets
+from bertjax.use import answers, nets
 from bertjax.use.answers import Answer, Choice, Label, Tag
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts, listed
@@ -35,15 +35,10 @@ class FineTuned:
   def label(
     self, texts: Sequence[str], seconds: Sequence[str] = (), cut: bool = False, first: int = 1
   ) -> list[Label]:
-    """Returns the class or number of each text, or pair of texts, by the task of a fine-tuned run.
-    Raises UserError: a model that was not fine-tuned, pairs where its task has single texts or the
-    other way round, or a text that is too long.
-
-    Args:
-      texts: any number.
-      seconds: of pairs the second texts, as many.
-      cut, first: see `bertjax.Model`; of a pair the longer text is cut.
-    """
+    """Returns the class or number of each text, or pair of texts with as many `seconds`, by the
+    task of a fine-tuned run; cut and first are as of `bertjax.Model`, and of a pair the longer text
+    is cut. Raises UserError: a model that was not fine-tuned, pairs where its task has single texts
+    or the other way round, or a text that is too long."""
     if not self.net.can('text') or 'text' not in self.task:
       raise self._unlearned('labelled texts', 'configs/finetune')
     texts, seconds = listed(texts, first), listed(seconds, first)
@@ -54,36 +49,32 @@ class FineTuned:
         f'{self.source} was fine-tuned on {parts} texts an example '
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
-    answers = self._label_logits('label', said, cut, first)
+    logits = self._label_logits('label', said, cut, first)
     if self.net.model.both_orders and seconds:  # the head has no bias: logits are summed as states
       turned = self._label_logits('label', said[::-1], cut, first)
-      answers = [a + b for a, b in zip(answers, turned, strict=True)]
-    return [labelled.label(logits_C, self.task['classes']) for logits_C in answers]
+      logits = [a + b for a, b in zip(logits, turned, strict=True)]
+    return [answers.label(logits_C, self.task['classes']) for logits_C in logits]
 
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
   ) -> list[list[Tag]]:
-    """Returns the tag of each word of each sentence, by the task of a fine-tuned run. Raises
-    UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
-
-    Args:
-      sentences: of words.
-      cut, first: see `bertjax.Model`.
-    """
+    """Returns the tag of each word of each sentence, by the task of a fine-tuned run; cut and first
+    are as of `bertjax.Model`. Raises UserError: a model that was not fine-tuned on tags, or a
+    sentence that is too long."""
     if not self.net.can('token') or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
     room, sentences = self._room, [listed(sentence) for sentence in sentences]
-    found = words.rows(sentences, self._texts.vocabulary, room)
+    found = pairs.word_rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
     rows = [self._row(row.id_n) for row in found]
     before = int(self.net.frame.turned)  # tokens that stand one place earlier
     scores = lambda v, batch: self.net.read(v, batch)['token_label_BTC']['tag']
-    answers = self.runner.run('tag', scores, rows)
+    logits = self.runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
-    tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
+    tags, unread = tagged.tags(scheme, classes), Tag(tagged.unread(scheme), None)
     read = [
-      labelled.tags(x_TC[row.first_n - before], tags)
-      for x_TC, row in zip(answers, found, strict=True)
+      answers.tags(x_TC[row.first_n - before], tags)
+      for x_TC, row in zip(logits, found, strict=True)
     ]
     return [
       each + [unread] * (len(sentence) - len(each))
@@ -91,14 +82,10 @@ class FineTuned:
     ]
 
   def choose(self, asked: Sequence[Question], cut: bool = False, first: int = 1) -> list[Choice]:
-    """Returns the likeliest choice of each question, by the task of a fine-tuned run. Raises
-    UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
-    text that is too long.
-
-    Args:
-      asked: each with as many choices as the first.
-      cut, first: see `bertjax.Model`; of context and choice the longer is cut.
-    """
+    """Returns the likeliest choice of each question, by the task of a fine-tuned run; cut and first
+    are as of `bertjax.Model`, and of context and choice the longer is cut. Raises UserError: a
+    model that was not fine-tuned on multiple choice, another number of choices than the first
+    question has, or a text that is too long."""
     if not self.net.can('text') or 'choices' not in self.task:
       raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
     parts = len(asked[0].choices) if asked else 1
@@ -107,7 +94,7 @@ class FineTuned:
       raise UserError(f'{odd.place}: expected {parts} choices, got {len(odd.choices)}')
     logits = self._label_logits('right', questions.pairs(asked), cut, first, parts)
     grouped = [np.concatenate(logits[n : n + parts]) for n in range(0, len(logits), parts)]
-    return [labelled.choice(logits_G) for logits_G in grouped]
+    return [answers.choice(logits_G) for logits_G in grouped]
 
   def answer(
     self,
@@ -117,17 +104,12 @@ class FineTuned:
     best: int | None = None,
     threshold: float | None = None,
   ) -> list[Answer]:
-    """Returns the answer to each question in its text, which may be of any length, by a fine-tuned
-    run. Raises UserError: a model that was not fine-tuned on questions, other than one text for
-    each, limits below 1, or none where the run has no evaluation of questions.
-
-    Args:
-      questions: any number; what is longer than the task says is cut.
-      texts: as many; the same one may be given again.
-      longest: tokens of an answer at most; None, here and below: that of the run's own evaluation.
-      best: first and last tokens that are paired, see `evals/squad/decoding.py`.
-      threshold: odds above which there is no answer, where that may be.
-    """
+    """Returns the answer to each question, cut where it is longer than the task says, in its text,
+    which may be of any length, by a fine-tuned run. `longest` are tokens of an answer, `best` first
+    and last tokens that are paired (`evals/squad/decoding.py`), `threshold` the odds above which
+    there is no answer, where that may be; None: as the run's own evaluation. Raises UserError: a
+    model that was not fine-tuned on questions, other than one text for each, limits below 1, or
+    none where the run has no evaluation of questions."""
     if not self.net.answers or self.task.get('name') != 'spans':
       raise self._unlearned('questions', 'configs/finetune/squad.py')
     limits = decoding.Limits(self._limit('best', best), self._limit('longest', longest))
@@ -144,7 +126,7 @@ class FineTuned:
     said = self.runner.run('answer', self.net.spans, rows)
     decoded = decoding.decode(windows, found, said, limits)
     odds = odds if self.task['no_answer'] else None
-    return [labelled.answer(each, odds) for each in decoded]
+    return [answers.answer(each, odds) for each in decoded]
 
   def _limit(self, name: str, given: Any) -> Any:
     """Returns the given limit, or that of the run's evaluation if None is given."""

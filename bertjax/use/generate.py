@@ -41,17 +41,7 @@ def texts(
   ends: bool,
   first: int,
 ) -> list[Text]:
-  """See `Model.generate`.
-
-  Args:
-    model: a `bertjax.Model`.
-    prompts, new_tokens, seed, ends: as there.
-    how: tokens are chosen.
-    first: number of the first prompt, for messages.
-
-  Raises:
-    UserError: as there.
-  """
+  """`Model.generate`, whose arguments and errors these are; `how` chooses the tokens."""
   _check(model, new_tokens, how, seed)
   rows = _rows(model, listed(prompts, first), new_tokens, first)
   end = model.vocabulary.special.get('sep') if ends else None

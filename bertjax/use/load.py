@@ -50,13 +50,10 @@ class Found(NamedTuple):
 
 
 def find(path: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Found:
-  """Opens a model. Raises UserError: no model there, none that can read text, or no such task.
-
-  Args:
-    path: workdir of a run, one of its checkpoints, a directory of transformers, or FORMAT:PATH.
-    step: of the checkpoint, or 'best'; None: the newest intact one.
-    task: whose head is meant, of a run on several; '': the encoder alone.
-  """
+  """Opens a model: the workdir of a run, one of its checkpoints by step or 'best', None: the newest
+  intact one; a directory of transformers, or FORMAT:PATH. `task` is the one whose head is meant, of
+  a run on several; '': the encoder alone. Raises UserError: no model there, none that can read
+  text, or no such task."""
   of_format = foreign.is_source(str(path))
   if of_format or _is_directory(remote.path(path)):
     for name, given in dict(step=step, task=task or None).items():
@@ -116,14 +113,9 @@ def make_mesh(mesh: Any) -> jax.sharding.Mesh:
 
 
 def language_id(language: str | int | None, languages: Sequence[str], rows: int | None) -> int:
-  """Returns the id of a language in a model's table. Raises UserError if none is given, or one that
-  is unknown.
-
-  Args:
-    language: by name or number.
-    languages: their names, where they are known.
-    rows: of the table; None where there is none, and languages only see their own.
-  """
+  """Returns the id of a language, by name or number, in a model's table of so many rows; None where
+  there is none, and languages only see their own. Raises UserError if none is given, or one that is
+  unknown."""
   numbers = f'0 to {rows - 1}' if rows else 'their numbers'
   known = ', '.join(languages) or f'{numbers}, since this model does not say their names'
   if language is None:

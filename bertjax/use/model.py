@@ -24,6 +24,7 @@ import numpy as np
 from bertjax import registry, sharding
 from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
+from bertjax.examples.spelling import Speller
 from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.objectives import lm
@@ -49,7 +50,6 @@ class Model(FineTuned):
 
   Attributes:
     source: where it was read from.
-    vocabulary: of its texts.
     net: what it can do.
     task: what its head of labels is for, see `load.task_of`; {} without one.
     tasks: of a run on several, where `load` was told none of them; () of any other.
@@ -107,10 +107,11 @@ class Model(FineTuned):
     cut_by = found.language if language is None else language
     vocabulary = load_lib.in_language(found.vocabulary, cut_by, found.languages)
     devices = sharding.Devices(load_lib.make_mesh(mesh), found.rules)
-    abstract = sharding.abstract(nets.shapes(net), devices.rules, devices.mesh)
-    variables, made = found.read(abstract)
+    variables, made = found.read(sharding.abstract(nets.shapes(net), devices.rules, devices.mesh))
     net = nets.without(net, made)
-    runner = Runner(variables, devices, net.frame, net.room, tables)
+    speller = Speller(vocabulary, most) if (most := net.model.spells) else None
+    runner = Runner(variables, devices, net.frame, net.room, tables, speller)
+    vocabulary = speller.vocabulary if speller else vocabulary
     return cls(
       found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
       load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
@@ -183,7 +184,7 @@ class Model(FineTuned):
     for each in rows:
       total = math.fsum(float(next(values)) for _ in each)
       tokens = sum(len(row.columns) for row in each)
-      scores.append(Score(total, tokens, math.exp(-total / tokens) if tokens else None))
+      scores.append(Score(total, math.exp(-total / tokens) if tokens else None, tokens))
     return scores
 
   def generate(

@@ -93,7 +93,8 @@ def without(net: Net, made: Sequence[str]) -> Net:
 
 def _frame(kind: str, special: Mapping[str, int | None]) -> Frame:
   if kind == 'cls':
-    return bert_frame(special)
+    frame, ended = bert_frame(special), special.get('eos') is not None  # by the vocabulary
+    return frame._replace(after=()) if ended else frame
   if kind == 'end':
     return bert_frame(special)._replace(stands_last=True)
   if kind == 'cls_last':
@@ -110,6 +111,9 @@ def inputs(net: Net) -> dict[str, Any]:
   second = [(f'out_{name}', 'BU') for name in ('token', 'example', 'position')]
   named = [*((name, 'BT') for name in names), *slots, *second, ('first', 'BG')]
   batch = {f'{name}_{axes}': jax.ShapeDtypeStruct((1, 8), jnp.int32) for name, axes in named}
+  if most := net.model.spells:
+    batch['character_BTW'] = jax.ShapeDtypeStruct((1, 8, most), jnp.int32)
+    batch['out_character_BUW'] = batch['character_BTW']
   return batch | dict(weight_BP=jax.ShapeDtypeStruct((1, 8), jnp.float32))
 
 

@@ -13,13 +13,9 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 def listed(texts: Iterable[str], first: int = 1) -> list[str]:
-  """Texts as a list. Raises UserError if it is none: a text alone would be a list of characters; or
-  a text has half of a surrogate pair, as what a shell hands on of bytes that are no UTF-8.
-
-  Args:
-    texts: any.
-    first: number of the first text, for messages.
-  """
+  """Returns texts as a list; the first has the number `first` in messages. Raises UserError if it
+  is none: a text alone would be a list of characters; or a text has half of a surrogate pair, as
+  what a shell hands on of bytes that are no UTF-8."""
   if isinstance(texts, str):
     raise UserError(f'expected a list of texts, got the text {texts[:40]!r}: write [text]')
   if not isinstance(texts, Iterable):
@@ -52,26 +48,16 @@ class Texts:
     frame: Frame,
     room: int | None,
   ):
-    """
-
-    Args:
-      : source: of the model, for messages. vocabulary: of the texts. frame: special tokens around a
-        text. room: tokens that the model takes at most, special ones included; None: any number.
-    """
+    """Takes the source of the model, for messages, and the tokens that it takes at most, special
+    ones included; None: any number."""
     self.vocabulary, self.mask = vocabulary, vocabulary.special['mask']
     self._source, self._frame, self._room = source, frame, room
     self._said = False
 
   def plain(self, texts: Iterable[str], cut: bool, first: int, length: int = ANY) -> list[Sentence]:
-    """Returns the texts as they are. Raises UserError: as `listed`; without `cut`, a text that is
-    too long.
-
-    Args:
-      texts: any.
-      cut: whether a text that is too long is cut, which is said once.
-      first: number of the first text, for messages.
-      length: tokens at most, where the model takes more.
-    """
+    """Returns the texts as they are, of at most `length` tokens where the model takes more; with
+    `cut` one that is too long is cut, which is said once. Raises UserError: as `listed`; without
+    `cut`, a text that is too long."""
     found = sentences_lib.encode(listed(texts, first), self.vocabulary.encode_batch, self._frame)
     return self._fitting(found, cut, first, length)
 
@@ -111,14 +97,8 @@ class Texts:
     return self.vocabulary.decode([number]) if self.piece(number) else ''
 
   def check_rows(self, sizes: Sequence[int], room: int | None, cut: bool, first: int) -> None:
-    """Refuses texts that are too long; or, with `cut`, says once that such are cut. Raises
-    UserError: without `cut`, a text that is too long.
-
-    Args:
-      sizes: tokens of each, special ones included.
-      room: tokens that are read at most; None: any number.
-      cut, first: as of `plain`.
-    """
+    """Refuses texts of more tokens, special ones included, than `room`, None: any number; with
+    `cut` says once that such are cut."""
     for number, size in enumerate(sizes, first):
       if room is None or size <= room:
         continue

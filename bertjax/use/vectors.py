@@ -29,13 +29,8 @@ class Writer:
   """A file of vectors; a context manager. Leaves nothing behind if it fails."""
 
   def __init__(self, path: pathlib.Path | str, width: int, tokens: bool):
-    """Raises UserError: another ending, or no such directory.
-
-    Args:
-      path: ends in one of ENDINGS, which says the format.
-      width: D.
-      tokens: whether each text has a vector for each token.
-    """
+    """Raises UserError: an ending that is none of ENDINGS, which say the format, or no such
+    directory. With `tokens` each text has a vector for each token."""
     self._path = check(path)
     self._partial = self._path.with_name(f'{self._path.name}.partial')
     self._width, self._tokens = width, tokens
@@ -57,13 +52,7 @@ class Writer:
       self._partial.unlink(missing_ok=True)
 
   def add(self, texts: Sequence[str], vectors: Any, tokens: Sequence[Sequence[str]] | None) -> None:
-    """Appends the vectors of some texts.
-
-    Args:
-      texts: they are of.
-      vectors: [texts, D], or of tokens [tokens, D] for each.
-      tokens: of each text, where there is a vector for each.
-    """
+    """Appends the vectors of some texts, [texts, D], or of their tokens [tokens, D] for each."""
     with writing('the embeddings', self._path):
       if self._path.suffix == '.jsonl':
         self._file.write(''.join(_lines(texts, vectors, tokens)).encode())

@@ -81,7 +81,6 @@ def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
 
 
 def _sentences() -> Iterator[str]:
-  """Yields the sentences of the text that the flags name."""
   corpus = text_flags.open_corpus()
   if corpus.members > 1 and not text_flags.DOCUMENTS.value:
     # One pass over a Mixture would hold its members as they are, not at its rates.

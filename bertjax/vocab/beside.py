@@ -71,7 +71,6 @@ def _class(file: pathlib.Path, settings: dict[str, Any]) -> str:
 
 
 def _check_class(vocabulary: Any, file: pathlib.Path, name: str) -> None:
-  """Refuses files of a class that reads them as we do not."""
   whole = file.suffix == '.json' and file.name != 'vocab.json'
   known = () if whole else _READ[FAIRSEQ if file.name == FAIRSEQ else vocabulary.type]
   if vocabulary.type == 'bpe' and not whole:
@@ -113,7 +112,6 @@ def _check_rules(vocabulary: Any, file: pathlib.Path, settings, name: str, asked
 
 
 def _rules(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-  """Returns what a class makes beside the pieces."""
   if name in _BERT:
     return dict(
       normalizer='BertNormalizer', pre_tokenizer='BertPreTokenizer', clean_text=True,
@@ -131,7 +129,6 @@ def _rules(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_added(vocabulary: Any, file: pathlib.Path) -> None:
-  """Refuses added tokens that are not in the file."""
   index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   wrong = {
     name: 'a new id' if i is None else i
@@ -146,7 +143,6 @@ def _check_added(vocabulary: Any, file: pathlib.Path) -> None:
 
 
 def _check_roles(vocabulary: Any, file: pathlib.Path, settings: Any) -> None:
-  """Refuses special tokens of other names than those that we know."""
   said = {**special.json_beside(file, 'special_tokens_map.json'), **settings}
   wrong = []
   for role in special.ROLES:

@@ -132,7 +132,6 @@ def train_t5(sentences: Sequence[str], size: int, lowercase: bool, directory: pa
 
 
 def _unigram(sentences: Sequence[str], size: int, lowercase: bool, **ids: Any) -> bytes:
-  """A SentencePiece unigram model."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(

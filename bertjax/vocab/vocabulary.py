@@ -209,7 +209,6 @@ def much_unknown(share: float) -> str:
 
 
 def _vocabulary(found: formats.Found) -> Vocabulary:
-  """Returns a vocabulary from what differs between kinds."""
   kind, coder, pieces = found.kind, found.coder, found.coder['pieces']
   index = {piece: i for i, piece in enumerate(pieces)}
   roles = special.of(pieces, kind)

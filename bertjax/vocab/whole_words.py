@@ -99,6 +99,14 @@ def train(kind: str, lines: Iterable[str], size: int, lowercase: bool) -> str:
   return tokenizer.to_str(pretty=True)
 
 
+def of_words(pieces: Sequence[str]) -> Tokenizer:
+  """Returns the tokenizer of whole words by id, among them <eos> and <unk>."""
+  index = {piece: i for i, piece in enumerate(pieces)}
+  tokenizer = Tokenizer(models.WordLevel(index, unk_token=_UNK))
+  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+  return tokenizer
+
+
 def _cut(kind: str, lowercase: bool) -> Callable[[str], Sequence[str]]:
   """Cuts a line, with or without its newline, into pieces without its end."""
 

@@ -4,7 +4,8 @@
       --config.init_from=runs/wiki --remap_vocab --config.data.input='imdb/*.txt'
 
 The language model of configs/ulmfit.py goes on with the text of the task, whose vocabulary is made
-of it: words that both have keep their rows, the others begin as the mean. Then:
+of it: words that both have keep their rows, the others begin as the mean. fastai's own model is
+--config.init_from=fastai:models/fwd_wt103.h5. Then:
 
   python -m bertjax.main --config=configs/finetune/ulmfit.py --workdir=runs/imdb \
       --config.init_from=runs/imdb_lm --config.data.train=train.tsv --config.data.dev=dev.tsv \

@@ -55,11 +55,8 @@ def subject(label, classes, best='eval/dev/accuracy'):
 @mutation(
   'CUT: float(rows.examples.cut)',
   'CUT: 0.0',
-  file='bertjax/evals/classification.py',
-  case='classification',
-)
-@mutation(
-  'CUT: float(rows.examples.cut)', 'CUT: 0.0', file='bertjax/evals/choice.py', case='choice'
+  file='bertjax/evals/held_out/labelled.py',
+  case='choice',
 )
 @pytest.mark.parametrize(
   'module, name, label',

@@ -9,7 +9,6 @@ from systems import tiny
 
 from bertjax.errors import UserError
 from bertjax.evals import linear_probe
-from bertjax.evals.held_out import vectors
 from bertjax.train import evaluation, first_state, setup
 
 RNG = np.random.default_rng(3)
@@ -103,7 +102,7 @@ def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
 
 @mutation('(example_BT > 0).astype', '(example_BT >= 0).astype')
 def test_an_empty_row_has_no_direction():
-  found = vectors.masked_mean(np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]]))
+  found = linear_probe.masked_mean(np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]]))
   assert not np.asarray(found[1]).any()
 
 

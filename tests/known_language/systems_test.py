@@ -86,13 +86,13 @@ QUICK = dict(
 
 @pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'roberta', 'transformer_xl'}))
 @mutation(
-  'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
-  'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
+  'Term.mean(nll_BP, weight_BP, 1.0, plus)',
+  'Term.mean(nll_BP, weight_BP, 0.0, plus)',
   case='bert',
 )
 @mutation(
-  'jnp.sum(weight_BG), scale=1.0)',
-  'jnp.sum(weight_BG), scale=0.0)',
+  'Term.mean(nll_BG, weight_BG, 1.0)',
+  'Term.mean(nll_BG, weight_BG, 0.0)',
   file='bertjax/objectives/mlm.py',
   case='bert',
 )
@@ -106,13 +106,17 @@ QUICK = dict(
   "terms['mlm']._replace(scale=gradient_scale)", "terms['mlm']._replace(scale=0.0)", case='spanbert'
 )
 @mutation('- label_BT * logit_BT', '- 0.23 * logit_BT', case='electra')
-@mutation('count, scale=scale, plus=plus)', 'count, scale=0.0, plus=plus)', case='xlm_e')
+@mutation('real_BT, scale, plus)', 'real_BT, 0.0, plus)', case='xlm_e')
 @mutation(
   "terms | dict(mlm=terms['mlm']._replace(scale=generator_scale))",
   "terms | dict(mlm=terms['mlm']._replace(scale=0.0))",
   case='electra_generator',
 )
-@mutation('nll_BP), weight, scale=1.0)', 'nll_BP), weight, scale=0.0)', case='transformer_xl')
+@mutation(
+  'name: Term.mean(nll_BP, weight_BP, 1.0)',
+  'name: Term.mean(nll_BP, weight_BP, 0.0)',
+  case='transformer_xl',
+)
 @mutation(
   "score(out['word'], batch['target_BP'])",
   "score(out['word'], jnp.roll(batch['target_BP'], 1, 1))",

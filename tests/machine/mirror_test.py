@@ -44,7 +44,7 @@ def test_a_run_sends_what_is_not_of_its_host_alone(there):
 
 
 @mutation("      self._copy.prune(f'{CHECKPOINTS}/{step}', names)\n", '')
-@mutation('      self._require_ours()\n      directory =', '      directory =')
+@mutation('      self._require_ours()\n      self.send_state(', '      self.send_state(')
 def test_a_checkpoint_has_no_file_of_a_run_that_was_taken_over(there, tmp_path):
   first, second = (mirror.Workdir('memory://b/run') for _ in range(2))
   first.fetch()

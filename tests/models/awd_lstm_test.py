@@ -58,7 +58,7 @@ def config_of(golden):
   model = dict(
     name='awd_lstm', family='none', size='test', vocab_size=len(golden['lm/param/1.decoder.bias']),
     layers=found['n_layers'], width=found['emb_sz'], cells=found['n_hid'], word_bias=True,
-    ar=2.0, tar=1.0, ar_of='dropped', init_range=0.1,
+    ar=2.0, tar=1.0, ar_of='dropped', init_std=0.1 / 3**0.5,
     **{ours: found[theirs] for ours, theirs in rates.items()},
   )  # fmt: skip
   objective = dict(name='lm', unit='word', memory='empty')
@@ -178,7 +178,7 @@ def test_units_are_dropped_for_a_row_and_words_for_a_step():
   model = awd_lstm.AWDLSTM(
     vocab_size=40, layers=2, width=8, cells=16, word_bias=False, word_dropout=0.5,
     input_dropout=0.5, weight_dropout=0.0, hidden_dropout=0.0, dropout=0.0, ar=0.0,
-    tar=0.0, ar_of='whole', init_range=0.1,
+    tar=0.0, ar_of='whole', init_std=0.1 / 3**0.5,
   )  # fmt: skip
   batch = dict(token_BT=np.tile(np.arange(10), (4, 1)), example_BT=np.ones((4, 10), np.int32))
   variables = model.init(jax.random.key(0), batch)

@@ -12,10 +12,15 @@ import pytest
 import systems
 from mutation import mutation
 
+from bertjax.kernels import sampled_softmax
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import bilm
 from bertjax.optim import optimizer
 from bertjax.types import Context
+
+# Steps that float32 says: with parameters one unit in the last place away, the second and third
+# losses of this one, whose words are as large as 70, differ by 1e-3 and 5e-2.
+STEPS = dict(char_skip_cellclip=1)
 
 
 @pytest.fixture(scope='module')
@@ -38,6 +43,15 @@ def config_of(config):
     projection_clip=sizes['proj_clip'], dropout=options['dropout'],
     vocab_size=options['n_tokens_vocab'],
   )  # fmt: skip
+  if 'char_cnn' in options:
+    chars = options['char_cnn']
+    c.model.update(
+      characters=chars['max_characters_per_token'], character_width=chars['embedding']['dim'],
+      filters=tuple(map(tuple, chars['filters'])), highways=chars['n_highway'],
+    )  # fmt: skip
+  else:
+    c.model.characters = 0
+  c.objective.sampled = options['n_negative_samples_batch'] * options['sample_softmax']
   c.length = options['unroll_steps']
   c.optimizer.clip = options['all_clip_norm_val']
   c.optimizer.schedule.peak = options['learning_rate']
@@ -61,7 +75,18 @@ def ours_of(theirs, prefix, c, suffix=''):
         input=kernel[: c.model.width], state=kernel[c.model.width :], bias=split(at(cell + 'bias')),
         projection=at(cell + 'projection/kernel'),
       )  # fmt: skip
-  return found | dict(word=padded(at('embedding')))
+  if not c.model.characters:
+    return found | dict(word=padded(at('embedding')))
+  words = dict(characters=at('char_embed'))
+  for number in range(len(c.model.filters)):
+    words[f'filter_{number}'] = at(f'CNN/W_cnn_{number}')[0]
+    words[f'filter_{number}_bias'] = at(f'CNN/b_cnn_{number}')
+  for number in range(c.model.highways):
+    for name in ('carry', 'transform'):
+      kernel, bias = (at(f'CNN_high_{number}/{leaf}_{name}') for leaf in 'Wb')
+      words[f'{name}_{number}'] = dict(kernel=kernel, bias=bias)
+  words['projection'] = dict(kernel=at('CNN_proj/W_proj'), bias=at('CNN_proj/b_proj'))
+  return found | dict(spelled=words)
 
 
 def batch_of(theirs, step, towers):
@@ -73,7 +98,23 @@ def batch_of(theirs, step, towers):
     token_BT=token_BT, example_BT=ones, target_BT=rows('next'), weight_BT=ones.astype(np.float32),
     out_token_BU=out_token_BU, out_example_BU=ones, target_BU=rows('next_reverse'),
     weight_BU=ones.astype(np.float32), row_B=np.arange(len(token_BT)),
+    character_BTW=theirs['chars_of_word'][token_BT],
+    out_character_BUW=theirs['chars_of_word'][out_token_BU],
   )  # fmt: skip
+
+
+def candidates_of(theirs, step, words):
+  """Those of both directions; tries are what their expected counts come from."""
+  found = []
+  for way in range(2):
+    at = lambda name, way=way: theirs[f'{step}/candidates/{way}/{name}']
+    ids, counts = at('ids'), at('sampled_expected')
+    share = np.log((ids[0] + 2.0) / (ids[0] + 1.0)) / np.log(words + 1.0)
+    tries = np.float64(counts[0]) / share
+    if abs(tries - len(ids)) > 1e-3:  # some came twice
+      tries = np.log1p(-np.float64(counts[0])) / np.log1p(-share)
+    found.append(sampled_softmax.Candidates(jnp.asarray(ids), jnp.int32(round(float(tries)))))
+  return found
 
 
 def states_of(theirs, step, towers, layers):
@@ -90,8 +131,12 @@ def states_of(theirs, step, towers, layers):
 @mutation(
   'updates, squares)', 'updates, state.sum_of_squares)', file='bertjax/optim/directions/adagrad.py'
 )
-@pytest.mark.parametrize('name', ['word_skip_full_2towers'])
-def test_three_steps_are_those_of_bilm_tf(golden, name):
+@pytest.mark.parametrize(
+  'name',
+  ['char_skip_full', 'char_noskip_full', 'char_skip_cellclip', 'char_skip_full_clipped',
+   'char_skip_sampled', 'word_skip_sampled', 'word_skip_full_2towers'],
+)  # fmt: skip
+def test_three_steps_are_those_of_bilm_tf(golden, name, monkeypatch):
   theirs, config = golden(name)
   c, towers = config_of(config), config['n_gpus']
   objective = bilm.make(c)
@@ -104,8 +149,13 @@ def test_three_steps_are_those_of_bilm_tf(golden, name):
   tx, schedule = optimizer.make(c.optimizer, params, axes)
   state, carry = tx.init(params), objective.carry(batch_of(theirs, 0, towers))
 
+  drawn = []  # by the traced step, in the order of the directions
+  monkeypatch.setattr(sampled_softmax, 'draw', lambda key, count, words: drawn.pop(0))
+
   @jax.jit
-  def step(params, state, carry, batch, number):
+  def step(params, state, carry, batch, number, candidates):
+    drawn[:] = candidates
+
     def loss(params):
       ctx = Context(jax.random.key(0), number, True)
       out = objective.loss(dict(params=params), carry, batch, ctx)
@@ -116,9 +166,10 @@ def test_three_steps_are_those_of_bilm_tf(golden, name):
     updates, state = tx.update(grads, state, params, rate=schedule(number))
     return optax.apply_updates(params, updates), state, out, optax.tree.norm(grads)
 
-  for number in range(3):
+  for number in range(STEPS.get(name, 3)):
     batch = batch_of(theirs, number, towers)
-    params, state, out, norm = step(params, state, carry, batch, number)
+    candidates = candidates_of(theirs, number, c.model.vocab_size) if c.objective.sampled else []
+    params, state, out, norm = step(params, state, carry, batch, number, candidates)
     carry = out.carry
     losses = [out.terms[name].total / out.terms[name].weight for name in ('forwards', 'backwards')]
     wanted = theirs[f'{number}/direction_losses'].mean(0)
@@ -128,6 +179,8 @@ def test_three_steps_are_those_of_bilm_tf(golden, name):
     for own, want in zip(carry, found, strict=True):
       np.testing.assert_allclose(own.cell_BC, want[0], atol=3e-6, rtol=5e-5)
       np.testing.assert_allclose(own.hidden_BP, want[1], atol=3e-6, rtol=5e-5)
+  if name in STEPS:
+    return
   chex.assert_trees_all_close(params, ours_of(theirs, 'param_after/', c), atol=2e-5, rtol=5e-5)
   squares = optax.tree.get(state, 'sum_of_squares')
   wanted = ours_of(theirs, 'accumulator/', c, '/Adagrad')

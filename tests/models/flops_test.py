@@ -59,7 +59,9 @@ RULES = {
   'bilm': {
     r'forwards_\d/(input|state|projection)': '6 real',
     r'backwards_\d/(input|state|projection)': '6 written',
-    r'word': '',
+    r'spelled/characters': '',
+    r'spelled/filter_\d': '6 real + 6 written',  # at all its places
+    r'spelled/(carry_\d|transform_\d|projection)/kernel': '6 real + 6 written',
     r'softmax': '6 predicted',
   },
   'plm': {
@@ -122,7 +124,10 @@ def by_parameter(config, batch, objective) -> float:
     assert len(found) == 1, f'{path}: {found}, say how many tokens it meets'
     size = float(np.prod(shape))
     if path.endswith(('word', 'softmax')):
-      size *= config.model.vocab_size / shape[0]  # without the padding
+      scored = config.objective.get('sampled', 0) or config.model.vocab_size
+      size *= scored / shape[0]  # without the padding
+    if path.startswith('spelled/filter'):
+      size *= config.model.characters - shape[0] + 1
     if path.startswith('encoder/shared'):
       size *= config.model.layers
     for term in filter(None, found[0].split(' + ')):

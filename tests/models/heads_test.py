@@ -38,6 +38,7 @@ def test_every_head_has_its_parameters(name):
   of_encoder |= {
     'position',
     'decoder',
+    'spelled',
     *(f'{x}coder_{y}' for x in ('en', 'de') for y in ('bias', 'norm')),
   }
   layers = re.compile('(forwards|backwards|lstm)_[0-9]')

@@ -162,7 +162,7 @@ def test_dropout_is_drawn_apart_for_the_two_streams():
 @pytest.mark.parametrize(
   'fields, message',
   [
-    (dict(width=60), 'must be even and a multiple of model.heads, got 60 and 8'),
+    (dict(width=60), 'must be a multiple of model.heads, got 60 and 8'),
     (dict(mem_len=-1), 'expected model.mem_len >= 0'),
     (dict(reuse_len=0), 'expected model.mem_len >= 0 and reuse_len >= 1, got 10 and 0'),
   ],

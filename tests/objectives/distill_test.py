@@ -131,7 +131,7 @@ def test_a_number_is_learned_from_the_teachers_number():
 @mutation(
   "gather_positions(scores.hidden_BPE, batch['target_pos_BP'])",
   "scores.hidden_BPE[:, : batch['target_pos_BP'].shape[1]]",
-  file='bertjax/objectives/distill.py',
+  file='bertjax/models/layers/heads.py',
   case='True',
 )
 @mutation(

@@ -63,8 +63,8 @@ from bertjax.objectives import classify, mlm, spans
 )
 @mutation("[batch[f'{name}_BT']]", "[0 * batch[f'{name}_BT']]", case='xlm-label-5')
 @mutation(
-  'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0)',
-  'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(jnp.ones_like(weight_BT)), scale=1.0)',
+  'TAG: Term.mean(nll_BT, weight_BT, 1.0)',
+  'TAG: Term.mean(nll_BT, 1 + 0 * weight_BT, 1.0)',
   case='bert-tags',
 )
 @mutation(

@@ -19,7 +19,8 @@ from bertjax.types import Context
 from configs import electra as config_electra
 
 mutation(
-  '  return at_targets(bits_BT, batch)', "  return bits_BT[:, : batch['target_pos_BP'].shape[1]]"
+  "return jnp.take_along_axis(bits_BT, batch['target_pos_BP'], axis=1)",
+  "return bits_BT[:, : batch['target_pos_BP'].shape[1]]",
 )
 mutation(
   "jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])",

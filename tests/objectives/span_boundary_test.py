@@ -16,7 +16,7 @@ from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import spanbert
 
-mutation('weight, scale=scale, plus=plus)', 'weight, scale=scale)')
+mutation('weight_BP, scale, plus)', 'weight_BP, scale)')
 mutation('head(left_BPD, right_BPD, ', 'head(right_BPD, left_BPD, ')
 mutation('boundary_scale = gradient_scale * float', 'boundary_scale = float')
 

@@ -118,8 +118,8 @@ def reference(row, path, p, grads):
   'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
 )
 @mutation(
-  'return stacked.per_tensor(tx, self.is_stack)',
-  'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, self.is_stack))',
+  'jax.tree.map(apply, self.is_stack, *trees)',
+  'jax.tree.map(apply, jax.tree.map(lambda s: False, self.is_stack), *trees)',
 )
 @mutation('update / jnp.maximum(1.0, rms)', 'update / rms', case='stable')
 @mutation(
@@ -133,7 +133,7 @@ def reference(row, path, p, grads):
 @mutation(
   'lambda v: v != 0', 'lambda v: v == v', file='bertjax/optim/directions/lamb.py', case='lamb'
 )
-@mutation('chosen, changed, updates), state', 'chosen, updates, changed), state', case='lamb')
+@mutation('decayed, changed, updates), state', 'decayed, updates, changed), state', case='lamb')
 @mutation('    optax.clip_by_block_rms(clip_rms),\n', '', case='adafactor')
 @mutation('beta=momentum', 'beta=0.0', case='muon')
 @mutation('tuple(range(first, cut))', 'tuple(range(cut))', case='muon')

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def mutation(*edit: str, file: str = '', case: str = '') -> Any:
+def mutation(old: str, new: str, file: str = '', case: str = '') -> Any:
   """Notes that the test fails when the file that holds the old text reads the new one there.
 
     @mutation('old text', 'new text')
@@ -14,10 +14,11 @@ def mutation(*edit: str, file: str = '', case: str = '') -> Any:
   a copy and runs the test there.
 
   Args:
-    *edit: the old text, of which the file has one, and the new.
+    old: text of which the file has one.
+    new: what stands there instead.
     file: the file to edit, from the root of the repository; by default the one of bertjax, configs
       and launch that holds the old text.
     case: of a parametrized test, the id of the case that fails.
   """
-  del edit, file, case
+  del old, new, file, case
   return lambda test: test

@@ -1,4 +1,4 @@
-"""The mean of the last states of one text at a time: an oracle of held_out/vectors.py."""
+"""The mean of the last states of one text at a time: an oracle of evals/linear_probe.py."""
 
 import jax
 import numpy as np

@@ -56,10 +56,6 @@ class LSTM(StreamModel):
     return ((jnp.zeros((rows, self.width)), jnp.zeros((rows, self.width))),) * self.layers
 
   @nn.nowrap
-  def check_length(self, length: int) -> None:
-    """Takes any length."""
-
-  @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts the cells at real tokens, the words at targets."""
     real = int((np.asarray(batch['example_BT']) > 0).sum())

@@ -45,7 +45,7 @@ def straight(files, tmp_path_factory):
   return workdir
 
 
-@mutation('config.length * parts.count(examples), config.data', 'config.length, config.data')
+@mutation('config.length * rows.parts_of(examples), config.data', 'config.length, config.data')
 @mutation('Choice(int(p_G.argmax()), p_G.tolist())', 'Choice(int(p_G.argmax()) + 1, p_G.tolist())')
 @pytest.mark.full
 def test_choices_are_learned_and_predicted_as_the_evaluation_says(files, straight):

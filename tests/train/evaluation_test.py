@@ -132,6 +132,7 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
 )
 @mutation('        self._evaluate(done, last)\n      return\n', '        pass\n      return\n')
+@pytest.mark.full
 def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypatch, one_device):
   """Nor does a kill in the evaluation, after which nothing can be rescued."""
   config, written = short(rich_store), []

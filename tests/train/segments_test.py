@@ -80,7 +80,7 @@ def test_pairs_for_roberta_are_said_with_the_remedy(files, tmp_path, task):
   assert 'separators=2' in said and 'set config' not in said
 
 
-@mutation('return False', 'return True', file='bertjax/models/modernbert.py')
+@mutation('has_segments = False', 'has_segments = True', file='bertjax/models/modernbert.py')
 def test_a_model_without_a_table_of_segments_is_said_without_a_remedy(files, tmp_path):
   config = task_files.alone(files, 'points')
   with config.unlocked():

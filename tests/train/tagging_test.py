@@ -34,8 +34,8 @@ def tags_of(text):
 
 @mutation('true_n = examples.truth[number]', 'true_n = examples.truth[-1]')
 @mutation(
-  'labelled.tags(x_TC[row.first_n - before], tags)',
-  'labelled.tags(x_TC[row.first_n - before - 1], tags)',
+  'answers.tags(x_TC[row.first_n - before], tags)',
+  'answers.tags(x_TC[row.first_n - before - 1], tags)',
 )
 @pytest.mark.full
 def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):

@@ -5,7 +5,7 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.config import timeline as timeline_lib
-from bertjax.config.combined import Draws
+from bertjax.config.timeline import Draws
 from configs import bert
 
 mutation('return phase, cycle * length + rest', 'return phase, rest')

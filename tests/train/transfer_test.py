@@ -43,8 +43,7 @@ def test_a_student_without_labels_becomes_as_good_as_its_teacher(files, taught, 
 
 
 @mutation(
-  'in zip(part.columns, said, strict=True)',
-  'in zip(part.columns, [*said[1:], said[0]], strict=True)',
+  'in zip(part.columns, found, strict=True)', 'in zip(part.columns, found[::-1], strict=True)'
 )
 @pytest.mark.full
 def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_path):

@@ -8,7 +8,7 @@ from slow_imports import sentencepiece, transformers
 from tokenizers import AddedToken
 
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import words
+from bertjax.examples.labelled.common.texts import word_rows
 from bertjax.formats import tokenizer
 from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS
@@ -118,7 +118,7 @@ def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
   kept.keep(ours, tmp_path / 'kept')
   again = load_vocabulary(tmp_path / 'kept')
   assert [ids.tolist() for ids in again.encode_batch(texts)] == wanted
-  (row,) = words.rows([['[E1]', 'cat', '[E1]cat']], ours, 64)
+  (row,) = word_rows([['[E1]', 'cat', '[E1]cat']], ours, 64)
   assert row.id_n.tolist().count(mark) == 2
   if ours.type != 'sentencepiece':
     token_n, length_n, begin_n, end_n = ours.encode_spans(texts)

@@ -1,17 +1,18 @@
 """Labelled examples to be judged, each once, and what a model gives for them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.examples import loader
 from bertjax.examples.labelled.common import from_config
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.field_types import Count, Natural
-from bertjax.types import Batch, Subject, Variables
+from bertjax.types import Batch, Evaluation, Report, Subject, Variables
 
 CUT = 'cut'  # the score that says how many examples are longer than a row
 
@@ -52,8 +53,7 @@ def file_of(subject: Subject, options: Any) -> tuple[str, str]:
 
 
 def check_batch(subject: Subject, batch_size: int) -> None:
-  """Refuses what cannot be computed. Raises UserError: a batch_size that the devices do not
-  divide."""
+  """Refuses a batch_size that the devices do not divide."""
   if batch_size % subject.ways:
     raise UserError(
       f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
@@ -61,17 +61,35 @@ def check_batch(subject: Subject, batch_size: int) -> None:
     )
 
 
+def judge(
+  subject: Subject, options: Options, read: Callable[[Any], Any], names: Iterable[str],
+  scores: Callable[[Iterator[Any], Labelled], dict[str, float]],
+) -> Evaluation:  # fmt: skip
+  """Returns an evaluation of the file, with CUT beside the scores; raises as `open_rows`.
+
+  Args:
+    subject, options: as of an evaluator's `make`.
+    read: what `Objective.predict` returns -> an array of what is judged, B first.
+    names: of the scores.
+    scores: (what was read of each example, the examples) -> the scores.
+  """
+  rows = open_rows(subject, options)
+  function = lambda variables, batch: read(subject.objective.predict(variables, (), batch))
+  found = outputs(subject, rows, options.batch_size, function)
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    made = scores(found(variables), rows.examples)
+    return Report({CUT: float(rows.examples.cut)} | made)
+
+  return Evaluation(frozenset((*names, CUT)), run)
+
+
 def outputs(
   subject: Subject, rows: Rows, batch_size: int, function: Callable[..., Any]
 ) -> Callable[[Variables], Iterator[Any]]:
-  """Variables -> for each row, in their order, what the function gives for it, in NumPy.
-
-  Args:
-    subject: what is judged.
-    rows: of `open_rows`.
-    batch_size: rows of a batch.
-    function: (variables, batch) -> tree of arrays, B first; compiled once for each length of rows.
-  """
+  """Returns variables -> for each row, in their order, what a function of (variables, batch) gives
+  for it, in NumPy; it makes a tree of arrays, B first, and is compiled once for each length."""
   by_length: dict[int, Any] = {}
 
   def compute(variables: Variables, batch: Batch) -> Any:

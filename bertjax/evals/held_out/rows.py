@@ -11,6 +11,7 @@ import numpy as np
 
 from bertjax.data_contracts import HeldOutRows
 from bertjax.errors import UserError, choose
+from bertjax.evals.held_out.labelled import check_batch
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 from bertjax.field_types import NONE, Count, Natural, Seed
@@ -70,13 +71,8 @@ class HeldOut(NamedTuple):
 
 
 def options_of(subject: Subject, name: str, key: str) -> Options:
-  """Returns the options of another set of `config.evals`. Raises UserError if there is no such set.
-
-  Args:
-    subject: what is judged.
-    name: of a set of type 'loss'.
-    key: of the config that names it, for the message.
-  """
+  """Returns the options of another set of `config.evals`, of type 'loss', which `key` of the config
+  names. Raises UserError if there is no such set."""
   sets = {k: v for k, v in subject.config.evals.items() if v.type == 'loss'}
   found = sets[choose(name, sets, key)]
   return Options(**{field: found[field] for field in Options._fields})
@@ -97,11 +93,7 @@ def hold_out(subject: Subject, options: Options) -> HeldOut | None:
 
 
 def _hold_out(subject: Subject, options: Options) -> HeldOut | None:
-  if options.batch_size % subject.ways:
-    raise UserError(
-      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
-      f'hosts that share it, got {options.batch_size}'
-    )
+  check_batch(subject, options.batch_size)
   rows = _rows(subject, options)
   row = subject.template if rows is None else rows.batch(np.zeros(1, np.int64), shuffle=False)
   template = {

@@ -65,14 +65,8 @@ def decode(
   said: Sequence[np.ndarray | Beam],
   limits: Limits,
 ) -> list[Decoded]:
-  """Decodes an answer to each question from the scores of its windows.
-
-  Args:
-    rows: the windows of all questions, those of a question one after the other.
-    found: the text of each question.
-    said: for each row, float32 logits [T, 2] of at least its tokens, or the `Beam` of that row.
-    limits: limits of the answers.
-  """
+  """Decodes an answer to each question from its windows, one after the other, and what was `said`
+  of each: float32 logits [T, 2] of at least its tokens, or the `Beam` of that row."""
   numbered = zip(rows, said, strict=True)
   return [
     _decoded([row for row, _ in some], found[number], [scores for _, scores in some], limits)

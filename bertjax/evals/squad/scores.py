@@ -57,14 +57,10 @@ def best_of(score, golds: Sequence[str], text: str) -> float:
 
 
 def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
-  """Returns the scores of some answers, from 0 to 1: exact and f1. With a threshold also these two
-  of the questions that have an answer (has_answer_..), the share of the others that get none
-  (no_answer), and best_exact and best_f1, which other thresholds reach, with the thresholds.
-
-  Args:
-    found: one or more questions.
-    threshold: odds above which there is no answer; None: all have one (SQuAD 1.1).
-  """
+  """Returns the scores of some answers, from 0 to 1: exact and f1. With a threshold of the odds,
+  above which there is no answer (None: all have one, SQuAD 1.1), also these two of the questions
+  that have an answer (has_answer_..), the share of the others that get none (no_answer), and
+  best_exact and best_f1, which other thresholds reach, with the thresholds."""
   if threshold is None:
     kinds = dict(exact=exact, f1=f1_where_all_have_one)
     best = lambda score, each: max((score(g, each.text) for g in each.golds), default=0.0)

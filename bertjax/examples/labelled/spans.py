@@ -78,11 +78,8 @@ def check(options: Options) -> None:
 
 
 def read(path: str, options: Options) -> Iterator[Record]:
-  """The questions of a file: see `squad_json.read`.
-
-  Raises:
-    UserError: as there, or a question without an answer where `no_answer` is False.
-  """
+  """Yields the questions of a file; errors as `squad_json.read`, or a question without an answer
+  where `no_answer` is False."""
   for record in squad_json.read(path):
     if not (record.values['answers'] or options.no_answer):
       raise UserError(

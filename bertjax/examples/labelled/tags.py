@@ -10,9 +10,8 @@ import numpy as np
 
 from bertjax.data_contracts import Labelled, Task
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import tag_sets, tagged, words
-from bertjax.examples.labelled.common.tag_sets import Scheme
-from bertjax.examples.labelled.common.tagged import Sentence
+from bertjax.examples.labelled.common import tagged, texts
+from bertjax.examples.labelled.common.tagged import Scheme, Sentence
 from bertjax.vocab.vocabulary import Vocabulary
 
 
@@ -44,7 +43,7 @@ def check(options: Options) -> None:
   least = 1 if options.scheme == 'iob2' else 2
   if len(set(classes)) < max(least, len(classes)):
     raise UserError(f'{key}.classes: expected {least} or more, all different, got {classes!r}')
-  marked = [name for name in classes if name == tag_sets.OUTSIDE or name[:2] in ('B-', 'I-')]
+  marked = [name for name in classes if name == tagged.OUTSIDE or name[:2] in ('B-', 'I-')]
   if marked and options.scheme == 'iob2':
     raise UserError(
       f"{key}.classes: expected types of entities, as in ('PER', 'LOC'), whose tags O, B-PER, .. "
@@ -65,7 +64,7 @@ def read(path: str, options: Options) -> Iterator[Sentence]:
 
 def classes(options: Options) -> dict[str, int]:
   """Returns tag -> number of tags."""
-  return dict(tag=len(tag_sets.tags(options.scheme, options.classes)))
+  return dict(tag=len(tagged.tags(options.scheme, options.classes)))
 
 
 def encode(
@@ -74,9 +73,9 @@ def encode(
   """Builds rows with `tag_BT` and `tag_weight_BT`, 1.0 where a word begins; `truth` is int32 ids of
   the tags of all words, those without room too. Raises UserError, naming the line: a tag that there
   is none of, or that does not go on with an entity."""
-  ids = {tag: i for i, tag in enumerate(tag_sets.tags(options.scheme, options.classes))}
+  ids = {tag: i for i, tag in enumerate(tagged.tags(options.scheme, options.classes))}
   truth = [_ids(sentence, ids, options.scheme) for sentence in found]
-  rows = words.rows([sentence.words for sentence in found], vocabulary, length)
+  rows = texts.word_rows([sentence.words for sentence in found], vocabulary, length)
   tag, weight = [], []
   for row, true_n in zip(rows, truth, strict=True):
     tag_T, weight_T = np.zeros(len(row.id_n), np.int32), np.zeros(len(row.id_n), np.float32)
@@ -100,7 +99,7 @@ def _ids(sentence: Sentence, ids: dict[str, int], scheme: Scheme) -> np.ndarray:
       f'{sentence.at(unknown)}: expected one of the tags {", ".join(ids)}, got '
       f'{sentence.tags[unknown]!r}: mend the line or config.data.task.classes'
     )
-  wrong = tag_sets.fault(sentence.tags) if scheme == 'iob2' else None
+  wrong = tagged.fault(sentence.tags) if scheme == 'iob2' else None
   if wrong is not None:
     tag = sentence.tags[wrong]
     raise UserError(

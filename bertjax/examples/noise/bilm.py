@@ -6,7 +6,7 @@
 
 A row holds both texts (plans/bilm_columns.py). One token stands between two sentences, which reads
 as their beginning and is predicted as their end, or the other way round, as the text is read:
-allenai/bilm-tf, bilm/data.py.
+allenai/bilm-tf, bilm/data.py. Words may be spelled, so that those that the softmax lacks are read.
 """
 
 import dataclasses
@@ -14,17 +14,42 @@ import dataclasses
 import numpy as np
 
 from bertjax.data_contracts import Masking, Stream
+from bertjax.errors import UserError
+from bertjax.examples import spelling
 from bertjax.examples.layout import Rows
+from bertjax.field_types import Natural
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Nothing is drawn and nothing is to be chosen."""
+  """Fields of `config.data.mask`; nothing is drawn.
+
+  Attributes:
+    characters: W, of a word as the model reads it, its marks included; 0: it reads words by number.
+    words: ids from this one on are predicted as <unk>, whatever is read; 0: none.
+  """
+
+  characters: Natural = 0
+  words: Natural = 0
+
+
+def check(options: Options, store, length: int) -> None:
+  """Refuses fewer characters than a mark, a byte and a mark, and a vocabulary without <unk>."""
+  del length
+  if 0 < options.characters < 3:
+    raise UserError(
+      f'config.data.mask.characters: got {options.characters}, two of which mark the ends of a '
+      'word: expected 3 at least, or 0'
+    )
+  if options.words and store.special['unk'] is None:
+    raise UserError(
+      f'config.data.mask.words={options.words} predicts rarer words as <unk>, which the vocabulary '
+      'of the store lacks: set it to 0'
+    )
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, Stream]:
-  """Makes both texts: what is read, with `target` and `weight`."""
-  del options
+  """Makes both texts: what is read, with `target` and `weight`; `character` if it is spelled."""
   begin, end = store.special['cls'], store.special['sep']
   first_n = rows.position_n < rows.ranges.row['second'][rows.example_n]
   token_m, target_m, source_m = _text(rows, first_n)
@@ -32,7 +57,8 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Stream]:
   other_m, other_target_m, other_source_m = _text(rows, ~first_n)
   other_target_m = np.where(other_target_m == end, begin, other_target_m)
   return dict(
-    T=_stream(read_m, target_m, source_m), U=_stream(other_m, other_target_m, other_source_m)
+    T=_stream(store, options, '', read_m, target_m, source_m),
+    U=_stream(store, options, 'out_', other_m, other_target_m, other_source_m),
   )
 
 
@@ -44,15 +70,19 @@ def _text(rows: Rows, chosen_n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
   return rows.token_n[at_m[~last_m]], rows.token_n[at_m[~first_m]], at_m[~last_m]
 
 
-def _stream(token_m: np.ndarray, target_m: np.ndarray, source_m: np.ndarray) -> Stream:
+def _stream(store, options: Options, prefix: str, token_m, target_m, source_m) -> Stream:
+  if options.words:
+    target_m = np.where(target_m < options.words, target_m, store.special['unk'])
   field = dict(target=target_m.astype(np.int32), weight=np.ones(len(target_m), np.float32))
+  if options.characters:
+    field[f'{prefix}character'] = spelling.table(store, options.characters)[token_m]
   return Stream(token_m.astype(np.int32), source_m, field)
 
 
 MASKING = Masking(
   Options,
   ('cls', 'sep', 'pad'),
-  lambda options, store, length: None,
+  check,
   corrupt,
   row=('second',),
   raw=lambda options, length: 2 * length + 2,

@@ -121,14 +121,9 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
 
 
 def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Ranges:
-  """Returns the `Ranges` of some ranges of the stream.
-
-  Args:
-    store: the token store.
-    column: sentence, offset and sentences as `build` yields them; length, the lead included.
-    lead_E: bool, True if the example begins with one more token.
-    lead: id of that token.
-  """
+  """Returns the `Ranges` of some ranges of the stream: sentence, offset and sentences as `build`
+  yields them; length, in which a `lead` counts where lead_E says that the example begins with that
+  id."""
   length_E, lead_E = column['length'].astype(np.int64), lead_E.astype(np.int64)
   example_n, number_n = layout.ragged(column['sentences'])
   sentence_n = column['sentence'][example_n] + number_n

@@ -36,16 +36,10 @@ class Options:
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
-  """Makes the plan in pieces; there are no draws. Returns an iterator of (columns, counts): columns
-  begin int64 (place in the stream of all documents), length int32 and, where the store knows
-  languages, group int32. Count of cut_texts: those that take several chunks. Raises UserError: a
-  length below 2, or the vocabulary lacks the special token.
-
-  Args:
-    store: the token store; only its offsets and languages are read.
-    spec: inputs of the plan besides the store.
-    window: texts per piece; changes the pieces, not the plan.
-  """
+  """Makes the plan without draws; see `Plan.build`. Columns: begin int64 (place in the stream of
+  all documents), length int32 and, where the store knows languages, group int32. Counts cut_texts,
+  those that take several chunks. Raises UserError: a length below 2, or the vocabulary lacks the
+  special token."""
   if spec.length < 2:
     raise UserError(f'chunks of text need length >= 2, got {spec.length}')
   return _pieces(store, spec, _stream(store, spec), window)

@@ -94,14 +94,9 @@ def second(
   coin_E: np.ndarray,
   rejoin_E: np.ndarray,
 ) -> np.ndarray:
-  """Chooses the sentences that go to the second segment of their example. Returns bool [n], True in
-  the second segment.
-
-  Args:
-    size_n: int64, tokens of the sentences, example by example.
-    sentences_E: sentences of each example, at least 1.
-    target_E, coin_E, rejoin_E: see `build`.
-  """
+  """Chooses the sentences that go to the second segment of their example: bool [n], by the tokens
+  of the sentences, example by example, the sentences of each (1 at least), and columns of
+  `build`."""
   start_E = layout.starts(sentences_E)
   out_n = np.zeros(len(size_n), bool)
   first_E = size_n[start_E].astype(np.int64)  # an empty first segment takes any sentence

@@ -85,18 +85,11 @@ def _clean_wiki40b(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def open_corpus(name: str, documents: int = 0, module: str = '', **how: Any) -> Corpus:
-  """Opens text by what names it; a name that is registered comes before a file of this name. Raises
-  UserError if nothing has this name, it has no text, or a member of a Mixture has none.
-
-  Args:
-    name: the name of a registered seqio Task or Mixture; 'tfds:NAME', 'tfds:NAME/CONFIG' or
-      'tfds:NAME:VERSION'; or files, as `corpus.open_files` takes them.
-    documents: 0 for one pass over everything; else so many documents, those of a Mixture drawn at
-      its rates.
-    module: imported first; registers Tasks and Mixtures.
-    **how: as of `corpus.open_files`; `field` also of TFDS builders. Of Tasks all columns are read
-      that are features.
-  """
+  """Opens text by what names it: a registered seqio Task or Mixture; 'tfds:NAME',
+  'tfds:NAME/CONFIG' or 'tfds:NAME:VERSION'; or files, as `corpus.open_files` takes them with `how`.
+  Takes so many documents, those of a Mixture drawn at its rates; 0: one pass over everything.
+  `module` is imported first and registers Tasks, whose columns are all read that are features.
+  Raises UserError if nothing has this name, it has no text, or a member of a Mixture has none."""
   if module:
     registry.load(module, '--module')
   if name in registered_names():

@@ -167,20 +167,13 @@ def example_task(
   seed: int = 0,
   window: int = WINDOW,
 ) -> seqio.Task:
-  """Builds a Task of complete training examples, not registered. Its documents are read in windows,
-  and the rows of a window are those of a store of its documents: where the whole corpus fits one,
-  the rows and their order are the store's, with shuffle and without. Otherwise rows are shuffled,
-  and random next sentences drawn, within a window.
-
-  Args:
-    name: of the Task.
-    text: as of `corpora.open_corpus`.
-    vocab: path of the vocabulary, or a function that returns it when examples are made.
-    recipe: `config.data`, or a dict like `BERT_PAIRS`; one that does not work raises UserError.
-    length: tokens per row, special tokens included.
-    seed: of the plan, the masking and the shuffle, unless `get_dataset` gets another.
-    window: documents of a window; a corpus of less than twice as many is one window.
-  """
+  """Builds a Task of complete training examples, not registered: of a text as of
+  `corpora.open_corpus`, a vocabulary by its path or a function that returns it when examples are
+  made, and a recipe, `config.data` or a dict like `BERT_PAIRS`; one that does not work raises
+  UserError. Its documents are read in windows, and the rows of a window, of `length` tokens, are
+  those of a store of its documents: where the whole corpus fits one (less than two windows), the
+  rows and their order are the store's, with shuffle and without. Otherwise rows are shuffled, and
+  random next sentences drawn, within a window. `get_dataset` may get another seed."""
   path = vocab if callable(vocab) else lambda: vocab
   options = dict(seed=seed, window=window)
   source = ExampleSource(text, path, ConfigDict(recipe), length, options)
@@ -230,15 +223,9 @@ def vocabulary_path(data: Any) -> str | None:
 def read_rows(
   provider: Provider, skip: int = 0, split: str = 'train', seed: int | None = None, limit: int = 0
 ) -> Iterator[dict[str, np.ndarray]]:
-  """Yields the examples of a Task as batches of any size in the schema of `bertjax.types`.
-
-  Args:
-    provider: whose features are named like those of an example Task.
-    skip: examples to leave out at the beginning.
-    split: to read.
-    seed: to shuffle with, and to repeat without end; None: one pass in order.
-    limit: examples in all; 0: no limit.
-  """
+  """Yields the examples of a Task, whose features are named like those of an example Task, as
+  batches of any size, without the first `skip`: with a seed shuffled and without end, else one pass
+  in order; at most `limit`, 0: all."""
   again = seed is not None
   dataset = provider.get_dataset(
     None, split, shuffle=again, seed=seed, num_epochs=None if again else 1, try_in_mem_cache=False

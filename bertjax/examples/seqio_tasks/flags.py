@@ -3,10 +3,13 @@
 Who needs --input marks it as required.
 """
 
+from typing import Any
+
 from absl import flags
 
 from bertjax.errors import UserError, choose
-from bertjax.examples.seqio_tasks import by_name
+from bertjax.examples.seqio_tasks import names
+from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
 from bertjax.text import kinds, sentence_split
 from bertjax.text.corpus import Corpus
@@ -55,11 +58,11 @@ SKIP_BAD = flags.DEFINE_bool(
 
 
 def open_corpus(documents: int | None = None) -> Corpus:
-  """Opens the text that the flags name, or so many documents of it: see `by_name.open_corpus`."""
+  """Opens the text that the flags name, or so many documents of it: see `corpora.open_corpus`."""
   for name in COLUMNS.value:
     choose(name, documents_lib.COLUMNS, '--columns')
   take = DOCUMENTS.value if documents is None else documents
-  corpus = by_name.open_corpus(
+  corpus = _opened(
     str(INPUT.value),
     take,
     MODULE.value,
@@ -77,3 +80,22 @@ def open_corpus(documents: int | None = None) -> Corpus:
       'of their records'
     )
   return corpus
+
+
+def _opened(name: str, documents: int, module: str, **how: Any) -> Corpus:
+  """`corpora.open_corpus`, but files and python_docs without TensorFlow, which may be missing."""
+  if module or name.startswith('tfds:') or name in names.WITH_TENSORFLOW:
+    try:
+      # Importing `registered` registers the names.
+      from bertjax.examples.seqio_tasks import corpora, registered  # noqa: F401
+    except ModuleNotFoundError as error:
+      raise UserError(
+        f'{name} is read with {error.name}, which is not installed: pip install -r '
+        'requirements.txt, or give files'
+      ) from error
+    return corpora.open_corpus(name, documents, module, **how)
+  if name == corpus_lib.PYTHON_DOCS:
+    corpus = corpus_lib.open_python_docs()
+  else:
+    corpus = names.open_files(name, (corpus_lib.PYTHON_DOCS, *names.WITH_TENSORFLOW), **how)
+  return corpus.first(documents) if documents else corpus

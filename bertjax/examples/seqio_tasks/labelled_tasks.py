@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 
 from bertjax.data_contracts import Labelled, Task
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import from_config, parts, rows
+from bertjax.examples.labelled.common import from_config, rows
 from bertjax.examples.seqio_tasks.loaded import seqio, tf
 from bertjax.examples.seqio_tasks.windows import feature_name
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -35,20 +35,11 @@ def labelled_task(
   lowercase: bool | None = None,
   language: str = '',
 ) -> seqio.Task:
-  """Builds a Task of rows of labelled examples, not registered; seqio shuffles them.
-
-  Args:
-    name: of the Task.
-    task: `config.data.task`, as of a recipe of configs/finetune.
-    files: split -> a file as `config.data.train` names one, tfds:NAME:SPLIT included.
-    vocab: path of the vocabulary.
-    length: tokens of a row, special tokens included; of each part where rows have parts.
-    lowercase: as `config.data.lowercase`.
-    language: of the texts, for a vocabulary that cuts words by its rules.
-
-  Raises:
-    UserError: as `from_config.open_rows`, of all but the first example when they are read.
-  """
+  """Builds a Task of rows of labelled examples, not registered; seqio shuffles them. `task` is
+  `config.data.task`, as of a recipe of configs/finetune; `files` has for each split a file as
+  `config.data.train` names one. Rows, or their parts, have `length` tokens; `language` is of the
+  texts, for a vocabulary that cuts words by its rules. Raises UserError as `from_config.open_rows`,
+  of all but the first example when they are read."""
   if not files:
     raise UserError(f'the Task {name!r} has no files: expected a split and its file, or several')
   kind, options = from_config.task_of(ConfigDict(task))
@@ -99,7 +90,7 @@ def _encoded(
 def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[Row]:
   """Each example as a batch of one row of the full length."""
   served: Any = vocabulary  # of a store they read the ids of special tokens alone
-  found = rows.Rows(served, examples, length * parts.count(examples), seed=0, together=1)
+  found = rows.Rows(served, examples, length * rows.parts_of(examples), seed=0, together=1)
   pad = vocabulary.special['pad'] or 0
   padding, columns = (
     dict(token_BT=pad, out_token_BU=pad),

@@ -31,14 +31,9 @@ class StreamedRows:
   """
 
   def __init__(self, name: str, open_at: Callable[[int], Iterator[Batch]], keep: int):
-    """Opens nothing yet.
-
-    Args:
-      name: of the Task, for messages.
-      open_at: row number -> batches of any size, from that row on and without end.
-      keep: rows to remember behind the latest one asked for, so that a batch can be asked for again
-        and hosts can ask for their shares of it.
-    """
+    """Opens nothing yet. `open_at` returns, from a row on and without end, batches of any size;
+    `keep` rows are remembered behind the latest one asked for, so that a batch can be asked for
+    again and hosts can ask for their shares of it."""
     self._name, self._open_at, self._keep = name, open_at, keep
     self._batches: Iterator[Batch] = iter(())
     self._rows: Batch = {}

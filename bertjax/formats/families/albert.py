@@ -52,12 +52,7 @@ FAMILY = Family(
   recipe='albert',
   model_type='albert',
   base='albert',
-  classes={
-    'AlbertForPreTraining': 'word text:order',
-    'AlbertForMaskedLM': 'word',
-    'AlbertModel': 'pooled',
-    **bert.tuned_classes('Albert'),
-  },
+  classes=bert.classes_of('Albert', 'order'),
   layout=layout,
   fields=(
     *bert.with_defaults(**OWN),

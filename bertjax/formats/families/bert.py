@@ -146,14 +146,14 @@ def tuned_classes(prefix: str) -> dict[str, str]:
   }
 
 
+def masked_classes(prefix: str, bare: str) -> dict[str, str]:
+  """Returns those, of masked words, and the one without a head but `bare`."""
+  return {f'{prefix}ForMaskedLM': 'word', f'{prefix}Model': bare, **tuned_classes(prefix)}
+
+
 def classes_of(prefix: str, label: str = 'next') -> dict[str, str]:
   """Returns the classes of a family with BERT's heads."""
-  return {
-    f'{prefix}ForPreTraining': f'word text:{label}',
-    f'{prefix}ForMaskedLM': 'word',
-    f'{prefix}Model': 'pooled',
-    **tuned_classes(prefix),
-  }
+  return {f'{prefix}ForPreTraining': f'word text:{label}', **masked_classes(prefix, 'pooled')}
 
 
 FAMILY = Family(

@@ -33,11 +33,7 @@ FAMILY = Family(
   recipe='bert',
   model_type='distilbert',
   base='distilbert',
-  classes={
-    'DistilBertForMaskedLM': 'word',
-    'DistilBertModel': '',
-    **bert.tuned_classes('DistilBert'),
-  },
+  classes=bert.masked_classes('DistilBert', ''),
   layout=layout,
   fields=FIELDS,
   # The class has its eps as a constant; learned and computed positions are a table to it.

@@ -122,11 +122,7 @@ FAMILY = Family(
   recipe='modernbert',
   model_type='modernbert',
   base='model',
-  classes={
-    'ModernBertForMaskedLM': 'word',
-    'ModernBertModel': '',
-    **bert.tuned_classes('ModernBert'),
-  },
+  classes=bert.masked_classes('ModernBert', ''),
   layout=layout,
   fields=FIELDS,
   fixed=FIXED,

@@ -164,7 +164,6 @@ def _xlm_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def _check_ids(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-  """Refuses a tokenizer.json that gives other ids than the vocabulary."""
   ends = vocabulary.special.get('eos') is not None
   for text, ids in zip(FIXED_TEXTS, vocabulary.encode_batch(FIXED_TEXTS), strict=True):
     theirs = tokenizer.encode(text, add_special_tokens=ends).ids

@@ -36,7 +36,15 @@ def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
   proto = parse(file)
   _check(proto, file)
   tokenizer = Tokenizer(_model(proto, vocabulary))
-  tokenizer.normalizer = normalizers.Sequence([*_cleaning(vocabulary), *normalizers_of(proto)])
+  cleaning: list[normalizers.Normalizer] = []  # as `sentencepiece_model.coder`, before the model
+  accents = accents_of(vocabulary.pieces, formats.settings_of(file))
+  if accents is not None:
+    cleaning += [normalizers.Replace('``', '"'), normalizers.Replace("''", '"')]
+  if accents is False:  # not StripAccents, which takes the vowels of Thai and Hindi too
+    cleaning += [normalizers.NFKD(), normalizers.Replace(Regex(_combining()), '')]
+  if vocabulary.lowercase:
+    cleaning += [normalizers.Replace(Regex(FINAL_SIGMA), 'ς'), normalizers.Lowercase()]
+  tokenizer.normalizer = normalizers.Sequence([*cleaning, *normalizers_of(proto)])
   names = {piece.piece for piece in proto.pieces}
   whole = SPACE in names and not any(SPACE in name[1:] for name in names)
   tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme='never', split=whole)
@@ -68,7 +76,6 @@ def defined(vocabulary: Vocabulary) -> list[str]:
 
 
 def _check(proto: Any, file: pathlib.Path) -> None:
-  """Refuses what has no equal in tokenizer.json."""
   trainer, normal = proto.trainer_spec, proto.normalizer_spec
   defined = [piece.piece for piece in proto.pieces if piece.type == _DEFINED]
   table = normal.precompiled_charsmap
@@ -130,20 +137,6 @@ def _merges(score: dict[str, float]) -> list[tuple[str, str]]:
     pairs = [pair for pair in pairs if pair[0] in score and pair[1] in score]
     found += sorted(pairs, key=lambda pair: (number[pair[0]], number[pair[1]]))
   return found
-
-
-def _cleaning(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
-  """Returns normalizers that clean text as `sentencepiece_model.read` does before the model."""
-  parts: list[normalizers.Normalizer] = []
-  accents = accents_of(vocabulary.pieces, formats.settings_of(vocabulary.files[0]))
-  if accents is not None:
-    parts += [normalizers.Replace('``', '"'), normalizers.Replace("''", '"')]
-  if accents is False:
-    # Not StripAccents, which takes the vowels of Thai and Hindi too.
-    parts += [normalizers.NFKD(), normalizers.Replace(Regex(_combining()), '')]
-  if vocabulary.lowercase:
-    parts += [normalizers.Replace(Regex(FINAL_SIGMA), 'ς'), normalizers.Lowercase()]
-  return parts
 
 
 def normalizers_of(proto: Any) -> list[normalizers.Normalizer]:

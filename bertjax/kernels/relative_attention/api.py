@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import jax
 from absl import logging
 
+from bertjax.kernels import target
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, check
 from bertjax.kernels.relative_attention.sharded import sharded
 
@@ -67,7 +68,7 @@ def relative_attention(
   check(operands)
   impl = impl or _DEFAULT.get()
   if impl is None:
-    kernel, impl = jax.default_backend(), 'xla'
+    kernel, impl = target.platform(), 'xla'
     if kernel in KERNELS:
       try:
         return _attend(kernel)(operands)

@@ -118,14 +118,9 @@ class Attention(nn.Module):
     noise: Noise | None,
     layer: Array,
   ) -> Array:
-    """Attends from x_BTD to what it sees, and projects: [B, T, D].
-
-    Args:
-      seen_BSD: memory and input, in this order; or another text, where the mask has no distances.
-      mask, relative, noise: as of the operation; None where there is none.
-      turns: of queries and keys alike, which are then the same columns; or None.
-      layer: number of the layer.
-    """
+    """Attends from x_BTD to seen_BSD, memory and input in this order, or another text where the
+    mask has no distances, and projects: [B, T, D]. `turns` are of queries and keys alike, which are
+    then the same columns; mask, relative and noise are as of the operation."""
     q_BTNH, k_BSNH, v_BSNH = self.query(x_BTD), self.key(seen_BSD), self.value(seen_BSD)
     if turns is not None:
       q_BTNH, k_BSNH = rotate(q_BTNH, turns), rotate(k_BSNH, turns)

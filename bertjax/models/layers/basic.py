@@ -10,12 +10,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.remat import keep
 
 Array = jax.Array
 Init = Callable[..., Any]
+METADATA = ('name', 'family', 'size')  # keys of `config.model` that are none of the module's fields
 
 # The names of ACTIVATIONS, norms and INITS, and the dtypes to compute in, as types of
 # `config.model`.
@@ -193,10 +195,14 @@ def options_of(model: type[nn.Module]) -> type:
 
 def given_fields(model: type[nn.Module], config: Any) -> dict[str, Any]:
   """Returns a model's fields from its `config.model`, with the defaults of those that it leaves
-  out; the keys name, family and size are no fields."""
-  given = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  out. Raises UserError: heads without a size of their own that do not divide the width."""
+  given = {k: v for k, v in dict(config).items() if k not in METADATA}
   defaults = {f.name: f.default for f in _own_fields(model) if f.default is not dataclasses.MISSING}
-  return defaults | given
+  fields = defaults | given
+  width, heads = fields.get('width', 0), fields.get('heads', 1)
+  if width % heads and 'head_size' not in fields:
+    raise UserError(f'model.width must be a multiple of model.heads, got {width} and {heads}')
+  return fields
 
 
 def _own_fields(model: type[nn.Module]) -> list[dataclasses.Field]:

@@ -85,14 +85,9 @@ class Block(nn.Module):
     self, x_BTD: Array, context: Any, noise: Noise | None, memory_BMD: Array | None, layer: Array
   ):
     """Runs the layer number `layer`, with the keys of its dropout or None. Returns x, and (the
-    layer's new memory or None, x again or None).
-
-    Args:
-      x_BTD: its input.
-      context: inputs of all layers, a `Context` or a subclass's own type; a `Reading` where columns
-        go on behind those of a cache.
-      memory_BMD: inputs of this layer that are remembered, or None; with a `Reading` its `Cache`.
-    """
+    layer's new memory or None, x again or None). memory_BMD are inputs of this layer that are
+    remembered; with a `Reading` in place of a `Context`, where columns go on behind those of a
+    cache, its `Cache`."""
     if isinstance(context, Reading):
       return self._continued(x_BTD, context, memory_BMD, layer)
     h_BTD = self.content(x_BTD, context)

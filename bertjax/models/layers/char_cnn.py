@@ -11,15 +11,12 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from bertjax.models.layers.basic import Dense, param
+from bertjax.models.layers.basic import Dense, param, small_table
 
 Array = jax.Array
 
-# Ids beside the 256 bytes (bilm/data.py:UnicodeCharsVocabulary).
-BEGIN_TEXT, END_TEXT, BEGIN_WORD, END_WORD, PADDING = range(256, 261)
-CHARACTERS = 261
+CHARACTERS = 261  # ids: 256 bytes, and the marks of examples/spelling.py
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
@@ -33,25 +30,21 @@ class CharCNN(nn.Module):
   dtype: Any = jnp.float32
 
   @nn.compact
-  def __call__(self, character_BTC: Array) -> Array:
-    """Returns x_BTD.
-
-    Args:
-      character_BTC: ids of CHARACTERS, as `characters` gives them.
-    """
+  def __call__(self, character_BTW: Array) -> Array:
+    """Returns x_BTD of ids of CHARACTERS, as `examples/spelling.py` gives them."""
     flat = lambda bound: (
       lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
     )
     shape = (CHARACTERS, self.embedding)
-    table = param(self, 'characters', ('position', 'embed'), shape, flat(1.0))
-    x_BTCE = table[character_BTC].astype(self.dtype)
+    table = small_table(self, 'characters', 'position', shape, flat(1.0))
+    x_BTWE = table[character_BTW].astype(self.dtype)
     found = []
     for number, (length, count) in enumerate(self.filters):
       shape = (length, self.embedding, count)
       kernel = param(self, f'filter_{number}', (None, None, 'ffn'), shape, flat(0.05))
       bias = param(self, f'filter_{number}_bias', ('ffn',), (count,), jax.nn.initializers.zeros)
-      places = x_BTCE.shape[2] - length + 1
-      windows = jnp.stack([x_BTCE[:, :, i : i + places] for i in range(length)], 3)
+      places = x_BTWE.shape[2] - length + 1
+      windows = jnp.stack([x_BTWE[:, :, i : i + places] for i in range(length)], 3)
       y = jnp.einsum('BTPLE,LEF->BTPF', windows, kernel.astype(self.dtype))
       # The bias is the same in all places, so the maximum may be taken before it.
       found.append(jax.nn.relu(jnp.max(y, 2) + bias.astype(self.dtype)[None, None]))
@@ -80,23 +73,3 @@ class Carry(nn.Module):
     kernel = param(self, 'kernel', axes, shape, jax.nn.initializers.normal(self.width**-0.5))
     bias = param(self, 'bias', axes[1:], shape[1:], jax.nn.initializers.constant(-2.0))
     return x_BTF @ kernel.astype(self.dtype) + bias.astype(self.dtype)[None, None]
-
-
-def characters(words: Sequence[str], most: int = 50) -> tuple[np.ndarray, int]:
-  """The characters of words: begin, the bytes of the word, end, padding.
-
-  Args:
-    words: '<S>' and '</S>' are the marks of a text's ends.
-    most: C; of longer words the first C - 2 bytes are read.
-
-  Returns:
-    int32 [n, C], and the number of words that were cut.
-  """
-  found, cut = np.full((len(words), most), PADDING, np.int32), 0
-  marks = {'<S>': [BEGIN_TEXT], '</S>': [END_TEXT]}
-  for row, word in zip(found, words, strict=True):
-    ids = marks.get(word) or list(word.encode('utf-8', 'ignore'))
-    cut += len(ids) > most - 2
-    ids = [BEGIN_WORD, *ids[: most - 2], END_WORD]
-    row[: len(ids)] = ids
-  return found, cut

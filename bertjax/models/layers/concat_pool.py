@@ -79,9 +79,8 @@ class ConcatPool(nn.Module):
     """Returns float32 logits_BC, and new running statistics by module; `weight_B` as of
     `BatchNorm`."""
     new, axes = {}, ('embed', 'label')
-    for number, (size, rate) in enumerate(
-      zip((self.inner, self.classes), self.dropouts, strict=True)
-    ):
+    sizes = zip((self.inner, self.classes), self.dropouts, strict=True)
+    for number, (size, rate) in enumerate(sizes):
       norm = BatchNorm(name=f'norm_{number}')
       x_BE, new[f'norm_{number}'] = norm(x_BE, weight_B)
       x_BE = Dropout(rate, name=f'dropout_{number}')(x_BE, noise)

@@ -6,63 +6,41 @@ model alone (`rtd`, `plm`, `span_boundary`) asks for that class.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import memory
+from bertjax.models.layers.basic import Activation, Dtype
 from bertjax.models.layers.cache import Writing
 from bertjax.models.layers.heads import Head, at_targets, declared
 from bertjax.models.layers.memory import Start
+from bertjax.models.layers.remat import Remat
 from bertjax.types import Array, Batch
 
 
 class Model(nn.Module):
-  """Any model."""
+  """Any model. What differs is said anew by its class, as a constant or a property."""
 
-  @property
-  def room(self) -> int | None:
-    """Columns of the longest row that the model can take; None: there is no limit."""
-    return None
-
-  @property
-  def divides_columns(self) -> bool:
-    """True if a mesh may divide the columns of a row: no memory stands before them."""
-    return True
-
-  @property
-  def has_segments(self) -> bool:
-    """True if the model tells the segments of a row apart (`type_BT`)."""
-    return True
-
-  @property
-  def output_heads(self) -> tuple[Head, ...]:
-    """The heads: THE list that commands, conversion and warm starts read."""
-    return ()
-
-  @property
-  def causal(self) -> bool:
-    """True if a position sees what is before it alone."""
-    return False
-
-  @property
-  def frame(self) -> Literal['cls', 'cls_last', 'begin', 'end']:
-    """Special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before
-    and the text; [CLS] text [SEP], whose last token stands for it."""
-    return 'cls'
-
-  @property
-  def both_orders(self) -> bool:
-    """True if a label of two texts is the sum of what both orders give."""
-    return False
-
-  @property
-  def tables(self) -> tuple[str, ...]:
-    """Names of ids that it reads as `<name>_BT` beside those of every batch: language, role."""
-    return ()
+  room: ClassVar[int | None] = None  # columns of the longest row; None: there is no limit
+  # whether a mesh may divide the columns of a row: no memory stands before them
+  divides_columns: ClassVar[bool] = True
+  has_segments: ClassVar[bool] = True  # whether the segments of a row (`type_BT`) are told apart
+  causal: ClassVar[bool] = False  # whether a position sees what is before it alone
+  # special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before it;
+  # [CLS] text [SEP], whose last token stands for it
+  frame: ClassVar[Literal['cls', 'cls_last', 'begin', 'end']] = 'cls'
+  both_orders: ClassVar[bool] = False  # whether a label of two texts sums what both orders give
+  # names of ids that it reads as `<name>_BT` beside those of every batch: language, role
+  tables: ClassVar[tuple[str, ...]] = ()
+  # the heads: THE list that commands, conversion and warm starts read
+  output_heads: ClassVar[tuple[Head, ...]] = ()
+  # characters of a word, its marks included, that it reads as `character_BTW`; 0: none
+  spells: ClassVar[int] = 0
 
   @nn.nowrap
   def alone(self) -> 'Model':
@@ -100,8 +78,30 @@ class Model(nn.Module):
     return self.read(batch, False)['word']
 
 
+class Sized(Model, kw_only=True):
+  """A model of layers of attention and a feed-forward, whose fields are `config.model`.
+
+  Attributes:
+    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
+    layers, width, heads, ffn: L, D, N, F.
+  """
+
+  vocab_size: Natural = 0
+  layers: Count
+  width: Count
+  heads: Count
+  ffn: Count
+  norm_eps: Positive
+  activation: Activation
+  dropout: Fraction
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
+
+
 class Remembering(Model):
   """Carries a `memory.Memory`; has the fields mem_len, layers, width and dtype."""
+
+  divides_columns = False
 
   @nn.nowrap
   def carry(self, rows: int, start: Start = 'empty') -> Any:
@@ -113,20 +113,12 @@ class Remembering(Model):
     """Returns the memory without the rows whose text begins anew."""
     return memory.forget(carry, start_B)
 
-  @property
-  def divides_columns(self) -> bool:
-    """False: memory stands before the columns of a row."""
-    return False
-
 
 class LabelModel(Model):
   """Scores the labels of examples and of tokens: the model of the objectives of fine-tuning."""
 
-  @property
-  def batch_statistics(self) -> bool:
-    """True if in training the rows of a batch know of each other: it may be cut into no
-    microbatches."""
-    return False
+  # whether in training the rows of a batch know of each other: it is cut into no microbatches
+  batch_statistics: ClassVar[bool] = False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
@@ -167,55 +159,31 @@ class AttendingModel(TargetModel):
 class StreamModel(Model):
   """Scores the next word at every position of a stream: the model of `objectives/lm.py`."""
 
+  causal, frame = True, 'begin'
+
   def __call__(
     self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
     """Runs the model. Returns dict with word, `Scores` or `AdaptiveScores` at every position;
     last_BTD; carry, for the next batch; hidden_LBTD and embedded_BTD if asked; penalties, terms of
-    its own that are trained beside the loss, where it has some.
-
-    Args:
-      batch: see types.py.
-      carry: what the batch before this one left, see `Model.carry`; (): this is the first one.
-      noise: keys of the dropout; None in evaluation.
-      hidden: static; also return every layer's output.
-    """
+    its own that are trained beside the loss, where it has some. Arguments as of `LabelModel`;
+    `carry` is what the batch before left, see `Model.carry`; (): this is the first one."""
     raise NotImplementedError
-
-  @property
-  def causal(self) -> bool:
-    """True."""
-    return True
-
-  @property
-  def frame(self) -> Literal['begin']:
-    """The end of the line before stands in front of a text."""
-    return 'begin'
 
   def word_scores(self, batch: Batch) -> Any:
     """Returns the scores of the vocabulary at the targets of a batch alone."""
     return at_targets(self.read(batch, False)['word'], batch)
-
-  @nn.nowrap
-  def check_length(self, length: int) -> None:
-    """Checks the model for batches of so many columns. Raises UserError if it cannot take them;
-    says how many it can."""
-    raise NotImplementedError
 
 
 class WritingModel(Model):
   """Writes a text token by token: the model of `use/generate.py`."""
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
-    """Reads what a text begins with, all at once. Returns float32 logits_BV of the next token, -inf
-    where it is no word; and the text so far.
-
-    Args:
-      batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
-        it is the prompt, padded in front; of one with a second text the text that is read, and
-        out_token_BU what the second begins with, in every row as many.
-      room: static; tokens that may be written.
-    """
+    """Reads what a text begins with, all at once: token_BT and example_BT, 1 where a token is and 0
+    for padding. Of a model of one text it is the prompt, padded in front; of one with a second text
+    the text that is read, and out_token_BU what the second begins with, in every row as many.
+    Returns float32 logits_BV of the next token, -inf where it is no word; and the text so far, with
+    room, which is static, for so many tokens."""
     raise NotImplementedError
 
   def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
@@ -226,21 +194,14 @@ class WritingModel(Model):
 class PairModel(WritingModel):
   """Reads a text and scores the words of a second one: the model of `objectives/seq2seq.py`."""
 
-  @property
-  def framed(self) -> bool:
-    """True if both texts are [CLS] text [SEP] and the decoder begins with [SEP] (BART); else they
-    are text [SEP], and it begins with the id 0 (T5)."""
-    return False
+  # whether both texts are [CLS] text [SEP] and the decoder begins with [SEP] (BART); else they are
+  # text [SEP], and it begins with the id 0 (T5)
+  framed: ClassVar[bool] = False
 
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
     """Runs the model. Returns dict with word, `Scores` at every column of the second text; last_BTD
-    and out_last_BUD; hidden_LBTD and out_hidden_LBUD if asked.
-
-    Args:
-      batch: see types.py; reads token, example, out_token and out_example.
-      noise: keys of the dropout; None in evaluation.
-      hidden: static; also return every layer's output.
-    """
+    and out_last_BUD; hidden_LBTD and out_hidden_LBUD if asked. Arguments as of `LabelModel`; reads
+    token, example, out_token and out_example."""
     raise NotImplementedError

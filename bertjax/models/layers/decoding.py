@@ -139,17 +139,9 @@ def write(
   sampling: Sampling,
   key_B: Array | None,
 ) -> Written:
-  """Writes a text for each row, token by token.
-
-  Args:
-    logits_BV: float32, of the first new token.
-    cache: behind the prompt.
-    step: see `Step`.
-    new_tokens: N, at most.
-    end: id of the token that ends a text; -1: none does.
-    sampling: see `Sampling`.
-    key_B: of the draws of each row; None where none are made.
-  """
+  """Writes a text of at most `new_tokens` for each row, token by token, from the logits of the
+  first one and the cache behind the prompt; `end` is the id that ends a text, -1: none does; key_B
+  is of the draws, None where none are made."""
   rows = logits_BV.shape[0]
 
   def choose(logits_BV: Array, place: Array) -> Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError, choose
+from bertjax.kernels import target
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.block import Block, Context
@@ -26,7 +27,7 @@ def turns(layers: int) -> int:
   them on a GPU. There a loop copies what each layer keeps for the backward pass into an array of
   all layers that was filled with zeros before, a fifth of the bytes of BERT's step
   (docs/gpu.md); elsewhere a layer that is compiled once is worth more."""
-  return layers if jax.default_backend() == 'gpu' else 1
+  return layers if target.platform() == 'gpu' else 1
 
 
 def scanned(block: type[Block], layers: int, remat: str) -> Any:

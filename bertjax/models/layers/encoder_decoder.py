@@ -18,7 +18,7 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.cache import Reading, Writing, before, empty
-from bertjax.models.layers.contracts import PairModel
+from bertjax.models.layers.contracts import PairModel, Sized
 from bertjax.models.layers.encoder import ended
 from bertjax.models.layers.heads import Head
 from bertjax.types import Batch
@@ -27,9 +27,10 @@ Array = jax.Array
 Side = Literal['first', 'second']  # text, and the stack that reads it
 
 
-class EncoderDecoder(PairModel):
-  """Has the fields layers, width, heads, ffn, vocab_size and perhaps gated, and of its `setup` the
-  stacks encoder and decoder."""
+class EncoderDecoder(Sized, PairModel, kw_only=True):
+  """Has of its `setup` the stacks encoder and decoder, and perhaps the field gated."""
+
+  has_segments = False
 
   def embed(self, side: Side, token_BT: Array, position_BT: Array, noise: Noise | None) -> Array:
     """Returns what enters a stack, x_BTD, after its dropout."""
@@ -125,11 +126,6 @@ class EncoderDecoder(PairModel):
   def output_heads(self) -> tuple[Head, ...]:
     """The words of the second text."""
     return (Head('word', 'word', self.vocab_size, ''),)
-
-  @property
-  def has_segments(self) -> bool:
-    """False: the model has no table of segments."""
-    return False
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

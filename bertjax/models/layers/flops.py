@@ -11,13 +11,8 @@ import numpy as np
 
 
 def attended_pairs(example_BT: Any, window: int | None = None, causal: bool = False) -> int:
-  """Returns the number of (query, key) pairs of one text that see each other.
-
-  Args:
-    example_BT: example ids, 0 is padding.
-    window: pairs at this distance and further do not; None: all of an example do.
-    causal: a query sees no later key.
-  """
+  """Returns the number of (query, key) pairs of one text that see each other. Pairs at the distance
+  `window` and further do not; causal, a query sees no later key."""
   lengths_RG = _lengths(example_BT)
   reach_RG = lengths_RG if window is None else np.minimum(lengths_RG, window)
   # On each side of itself a token reaches window - 1 others, fewer near the ends of its example.
@@ -44,15 +39,9 @@ def block_flops(
   example_BT: Any, width: int, ffn: int, *, inner: int = 0, gated: bool = False,
   window: int | None = None, causal: bool = False, other_BS: Any = None,
 ) -> float:  # fmt: skip
-  """Returns the FLOPs of forward and backward through one `Block`.
-
-  Args:
-    example_BT: example ids of the layer's columns.
-    width, ffn, gated: D and F, as of `Block`.
-    inner: N * H; 0: D.
-    window, causal: see `attended_pairs`.
-    other_BS: example ids of the text that cross-attention sees; None: there is no such attention.
-  """
+  """Returns the FLOPs of forward and backward through one `Block`: `inner` is N * H, 0: D; window
+  and causal are as of `attended_pairs`; other_BS are example ids of the text that cross-attention
+  sees, None: there is no such attention."""
   real, inner = int(np.sum(np.asarray(example_BT) > 0)), inner or width
   weights = 4 * width * inner + (3 if gated else 2) * width * ffn
   pairs, count = attended_pairs(example_BT, window, causal), head_flops(real, weights)

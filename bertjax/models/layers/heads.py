@@ -48,13 +48,9 @@ class Head(NamedTuple):
 
 
 def declared(model: Any, word: str = 'mlm', through: str = '') -> tuple[Head, ...]:
-  """The heads that the fields words, pooler, labels, token_labels and answers of a model ask for.
-
-  Args:
-    model: of it; one that lacks a field has no such head, but words.
-    word: subtree of the head for words.
-    through: subtree of the layers that heads of labels read through; '': the pooler, of texts.
-  """
+  """Returns the heads that the fields words, pooler, labels, token_labels and answers of a model
+  ask for; one that lacks a field has no such head, but words, whose subtree is `word`. `through` is
+  that of the layers that heads of labels read through; '': the pooler, of texts."""
   get = lambda key, default: getattr(model, key, default)
   size, answers = get('vocab_size', 0), get('answers', 'none')
   pooler = '' if get('pooler_activation', '') == 'none' else 'pooler'
@@ -159,20 +155,11 @@ def label_heads(
   names: tuple[str, str] = ('head_dropout', 'token_dropout'),
   text_bias: bool = True,
 ) -> dict[str, dict[str, Array]]:
-  """The heads of a classifier and of a tagger: dropout and a dense layer for each label.
-
-  Args:
-    model: the module whose `__call__` this is called in: its fields are read, and each label's
-      parameters lie in its own subtree by the label's name.
-    init: of the dense layers.
-    noise: keys of the dropout; None in evaluation.
-    read_BGD, read_BTD: what heads of texts and of tokens read; None: there are none.
-    names: of the dropout on each; '': none.
-    text_bias: whether the dense layers of texts have a bias.
-
-  Returns:
-    dict with label_BGC and token_label_BTC, float32 logits by label.
-  """
+  """Runs the heads of a classifier and of a tagger, dropout and a dense layer for each label, in
+  the `__call__` of the model whose fields are read and which gets a subtree for each label's name.
+  Returns label_BGC and token_label_BTC, float32 logits by label, of what heads of texts and of
+  tokens read; None: there are none. `names` are of the dropout on each; '': none. With text_bias
+  those of texts have a bias."""
   found: dict[str, dict[str, Array]] = {}
   read = dict(label_BGC=(read_BGD, model.labels), token_label_BTC=(read_BTD, model.token_labels))
   for name, (kind, (x, labels)) in zip(names, read.items(), strict=True):
@@ -184,14 +171,8 @@ def label_heads(
 
 
 def label_flops(model: Any, batch: Batch, text: int, token: int = 0, pooled: bool = False) -> float:
-  """FLOPs of forward and backward through the heads of labels.
-
-  Args:
-    model: with labels and token_labels.
-    batch: of the host.
-    text, token: weights of the layers between states and the heads of texts and of tokens.
-    pooled: True if those of texts run without a label, too.
-  """
+  """Returns FLOPs of forward and backward through the heads of labels. text and token are weights
+  of the layers between states and these heads; pooled: those of texts run without a label, too."""
   count, size = 0.0, lambda labels: model.width * sum(classes for _, classes in labels)
   if model.labels or pooled:
     examples = float(np.sum(batch['example_weight_BG']))

@@ -52,14 +52,8 @@ class LSTM(nn.Module):
   def __call__(
     self, x_BTI: Array, state: State, real_BT: Array | None = None, noise: Noise | None = None
   ) -> tuple[Array, State]:
-    """Runs the layer. Returns the output of every column, and the state after the last one.
-
-    Args:
-      x_BTI: its input.
-      state: before the first column that it reads.
-      real_BT: columns that are read; others change no state. None: all.
-      noise: keys of the dropout, or None.
-    """
+    """Returns the output of every column, and the state after the last one. Columns that are not
+    real, None: all are, change no state; noise is of the dropout."""
     inputs, out = x_BTI.shape[-1], self.projection or self.width
     axes = ('embed', None, 'ffn')
     declare = lambda name, axes, shape, init: param(self, name, axes, shape, init)
@@ -108,14 +102,8 @@ def cell(
   forget_bias: float = 0.0,
   clips: tuple[float, float] = (0.0, 0.0),
 ) -> State:
-  """Reads a column.
-
-  Args:
-    state: before it.
-    gates_BGC: what the input and the biases give to the gates, in the order of GATES.
-    state_PGC, project_CP: kernels of the state and of the output, or None.
-    forget_bias, clips: see `LSTM`; clips of the cell and of the projection.
-  """
+  """Reads a column: gates_BGC is what the input and the biases give to the gates, in the order of
+  GATES; clips, see `LSTM`, are of the cell and of the projection, None: there is no projection."""
   product_BGC = jnp.einsum('BP,PGC->BGC', state.hidden_BP, state_PGC)
   gates_BGC = (gates_BGC + product_BGC).astype(jnp.float32)
   take, new, forget, give = (gates_BGC[:, gate] for gate in range(4))
@@ -133,15 +121,9 @@ def clipped(x: Array, most: float) -> Array:
 
 
 def scan(step: Any, state: Any, columns_BT: Any, backward: bool, segment: int) -> tuple[Array, Any]:
-  """Scans over axis 1 of some arrays. Returns output_BT, and the state at the end.
-
-  Args:
-    step: (state, a column of each) -> (state, output_B).
-    state: before the first one.
-    columns_BT: arrays [B, T, ...].
-    backward: whether from the last column to the first.
-    segment: columns between two states that are kept; the rest is computed again for the gradient.
-  """
+  """Scans over axis 1 of some arrays with (state, a column of each) -> (state, output_B). Returns
+  output_BT, and the state at the end. Between two states that are kept lie `segment` columns, which
+  are computed again for the gradient."""
   columns_TB = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), columns_BT)
   length = len(jax.tree.leaves(columns_TB)[0])
   run = lambda state, columns: jax.lax.scan(step, state, columns, reverse=backward)

@@ -13,12 +13,8 @@ UNKNOWN = -1
 
 
 def fill(model: Any, pad: int | None) -> None:
-  """Replaces -1 in a `config.model`, in place.
-
-  Args:
-    model: `config.model`.
-    pad: its id; None where no vocabulary is known, and then no row starts at zero.
-  """
+  """Replaces -1 in a `config.model`, in place; pad is None where no vocabulary is known, and then
+  no row starts at zero."""
   if 'zero_row' in model and model.zero_row == UNKNOWN:
     model.zero_row = pad
   if 'position_offset' in model and model.position_offset == UNKNOWN and pad is not None:

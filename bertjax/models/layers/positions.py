@@ -19,13 +19,9 @@ BUCKETS, FURTHEST = 32, 128  # of T5
 
 
 def sinusoids(place_R: np.ndarray, width: int, clamp: int = 0, in_turn: bool = False) -> np.ndarray:
-  """sin and cos of place / 10000^(2k / width), float32 [R, width], of integers of either sign.
-
-  Args:
-    clamp: the largest distance told apart, either way; 0 for none (clamp_len).
-    in_turn: sin and cos of each frequency in turn, as Vaswani et al. 2017 write them; else all
-      sines come first, as in Transformer-XL and XLNet.
-  """
+  """Returns sin and cos of place / 10000^(2k / width), float32 [R, width], of integers of either
+  sign, clamped to a distance, 0: none. in_turn has sin and cos of each frequency in turn, as
+  Vaswani et al. 2017 write them; else all sines come first, as in Transformer-XL and XLNet."""
   if clamp:
     place_R = np.clip(place_R, -clamp, clamp)
   angle = place_R[:, None] / 10000 ** (np.arange(0, width, 2) / width)
@@ -63,15 +59,9 @@ def bias_table(
   name: str = 'buckets',
 ) -> Array:  # fmt: skip
   """Returns biases by distance that all layers share, float32 [N, R], the furthest distance first.
-
-  Args:
-    module: parent of the parameter `name`, T5's table of buckets and heads (Raffel et al. 2020);
-      ALiBi has no parameters (Press et al. 2022).
-    kind: of the two.
-    heads, length: N and T.
-    init: of the parameter.
-    causal: the table ends at distance 0, and T5's buckets are all of the past.
-  """
+  T5's table of buckets and heads (Raffel et al. 2020) is the module's parameter `name`; ALiBi has
+  no parameters (Press et al. 2022). Causal, it ends at distance 0, and T5's buckets are all of the
+  past."""
   distance_R = distance_tables.distances(1 if causal else length, length)
   if kind == 'alibi':
     return jnp.asarray(distance_tables.alibi(heads, distance_R))

@@ -89,12 +89,7 @@ def over_all(
   objectives: Mapping[str, Objective], heads: Mapping[str, Sequence[str]]
 ) -> dict[str, Objective]:
   """Returns each objective over the variables of all: an encoder that they share, and tasks/NAME
-  with the heads of each (task_heads.py).
-
-  Args:
-    objectives: as of a run on each alone.
-    heads: names of the parameters that are its own.
-  """
+  with the parameters that are its own, `heads` (task_heads.py)."""
 
   def view(name: str, own: Objective) -> Objective:
     of_task = lambda v: dict(v, params=task_heads.of_task(v['params'], name))

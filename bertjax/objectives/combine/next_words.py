@@ -7,17 +7,28 @@ are all tokens that a text has behind its first, special ones too. One pass give
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Term
 
 NAME = 'lm'
 Terms = Callable[[Any, Batch], dict[str, Term]]
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    lm: factor of the loss of the texts' next words, see `beside`; 0: it is left out.
+  """
+
+  lm: NonNegative = 0.0
 
 
 def beside(terms: Terms, model: Any, factor: float) -> Terms:
@@ -33,9 +44,7 @@ def beside(terms: Terms, model: Any, factor: float) -> Terms:
 
   def both(out: Any, batch: Batch) -> dict[str, Term]:
     nll_BG = text_losses(out['word'], batch)
-    weight_BG = batch['example_weight_BG']
-    words = Term(jnp.sum(weight_BG * nll_BG), jnp.sum(weight_BG), scale=factor)
-    return terms(out, batch) | {NAME: words}
+    return terms(out, batch) | {NAME: Term.mean(nll_BG, batch['example_weight_BG'], factor)}
 
   return both
 

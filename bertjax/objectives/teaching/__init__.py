@@ -1,5 +1,6 @@
 """A student and its teacher: what the objectives that learn from another model have in common."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.contracts import Model
 from bertjax.objectives import labels_of, model_of, refuse_words
 from bertjax.types import FIT, TEACHER, Array, Batch, Term, Variables
@@ -36,14 +38,8 @@ class Pair(NamedTuple):
     return dict(own, **{TEACHER: self.teacher.init(key, batch)['params']})
 
   def outputs(self, variables: Variables, batch: Batch, noise: Noise | None, hidden: bool):
-    """Runs student and teacher on a batch and returns both outputs.
-
-    Args:
-      variables: of both.
-      batch: see types.py.
-      noise: keys of the student's dropout, or None.
-      hidden: static; whether both return every layer's output.
-    """
+    """Returns the outputs of both on a batch; noise is of the student's dropout, and with hidden
+    both return every layer's output."""
     learned = self.student.apply(own(variables), batch, noise, hidden)
     return learned, self.teacher.apply(frozen(variables), batch, None, hidden)
 
@@ -72,10 +68,8 @@ def pair_of(config: Any, kind: type[Model]) -> Pair:
   """Returns the models of a run whose teacher has been opened; both must keep the contract `kind`.
   Raises UserError as `model_of` does, and without a teacher, for one of another kind, or one whose
   rows are shorter."""
-  student, given = (
-    model_of(config.model, config.objective.name, kind),
-    config.objective.teacher.model,
-  )
+  student = model_of(config.model, config.objective.name, kind)
+  given = config.objective.teacher.model
   if not given:
     raise UserError(
       f'{KEY}.teacher has no model: it is that of {KEY}.teacher.source, which a run opens first'
@@ -97,6 +91,42 @@ def pair_of(config: Any, kind: type[Model]) -> Pair:
   return Pair(student, teacher)
 
 
+def scores(one_BTNH: Array, other_BSNH: Array, sees_BTS: Array, unseen: float) -> Array:
+  """Products over sqrt(H), float32 [B, N, T, S]; `unseen` where t does not see s."""
+  product_BNTS = jnp.einsum(
+    'BTNH,BSNH->BNTS', one_BTNH, other_BSNH, preferred_element_type=jnp.float32
+  )
+  scaled_BNTS = product_BNTS / math.sqrt(one_BTNH.shape[-1])
+  return jnp.where(sees_BTS[:, None], scaled_BNTS, unseen)
+
+
+def compared(
+  error: Callable[[Array, Array], Array],
+  teacher: tuple[Array, Array],
+  student: tuple[Array, Array],
+  example_BT: Array,
+  unseen: float,
+) -> Array:
+  """Returns an error, (scores of the teacher, of the student) [B, N, T, S] -> [B, N, T], of each
+  token, the mean over heads: float32 [B, T]. Both give two of query, key and value, [B, T, N, H]; N
+  must agree. Equal ids of example_BT see each other; padding sees itself, and is for others to
+  leave out."""
+  (wanted_BTNH, wanted_BSNH), (found_BTNH, found_BSNH) = teacher, student
+
+  def part(wanted_BTNH: Array, found_BTNH: Array, own_BT: Array) -> Array:
+    sees_BTS = own_BT[:, :, None] == example_BT[:, None]
+    wanted_BNTS = scores(wanted_BTNH, wanted_BSNH, sees_BTS, unseen)
+    return jnp.mean(error(wanted_BNTS, scores(found_BTNH, found_BSNH, sees_BTS, unseen)), 1)
+
+  each = wanted_BTNH.shape[2] * example_BT.shape[1]
+  return by_columns(part, (wanted_BTNH, found_BTNH, example_BT), each)
+
+
+def compared_flops(batch: Batch, student: Any, teacher: Any) -> float:
+  """FLOPs of the scores of a layer of two models; the teacher's have no backward pass."""
+  return flops_lib.attended_pairs(batch['example_BT']) * (6.0 * student.width + 2.0 * teacher.width)
+
+
 def check_vocabulary(config: Any) -> None:
   """Refuses a teacher with another number of ids than the student."""
   theirs, ours = config.objective.teacher.model.vocab_size, config.model.vocab_size
@@ -104,22 +134,29 @@ def check_vocabulary(config: Any) -> None:
     raise UserError(f'{KEY}.teacher has {theirs} ids, the student {ours}: expected one vocabulary')
 
 
-def refuse_heads(config: Any) -> None:
-  """Refuses a student with heads, where the objective teaches its layers alone."""
+def check_layers(config: Any) -> None:
+  """Refuses models whose layers cannot be compared, where the objective teaches these alone: heads
+  of the student, other ids, attention that layers share or that does not see whole examples."""
   refuse_words(config)
   if heads := labels_of(config.model) + labels_of(config.model, 'token'):
     raise UserError(
       f'the objective {config.objective.name!r} teaches no label: expected config.model.labels=() '
       f'and token_labels=(), got {heads!r}'
     )
+  check_vocabulary(config)
+  given = {'config.model': config.model, f'{KEY}.teacher.model': config.objective.teacher.model}
+  for name, model in given.items():
+    for key, expected in (('sharing', 'none'), ('attend', 'example')):
+      if key in model and model[key] != expected:
+        raise UserError(
+          'what is compared is the attention of whole examples in layers of their own: expected '
+          f'{name}.{key}={expected!r}, got {model[key]!r}'
+        )
 
 
 def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:
-  """KL(teacher || student) of logits at a temperature, summed over their last axis.
-
-  Args:
-    teacher_V, student_V: float32 [..., V]; -inf in both is a class that there is not.
-  """
+  """KL(teacher || student) of float32 logits [..., V] at a temperature, summed over V; -inf in both
+  is a class that there is not."""
   wanted_V = jax.nn.log_softmax(teacher_V / temperature)
   found_V = jax.nn.log_softmax(student_V / temperature)
   part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)
@@ -127,25 +164,15 @@ def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:
 
 
 def by_columns(function: Callable[..., Array], arrays: Any, scores: int) -> Array:
-  """Returns a function of each token, [B, T], computed some columns at a time: what it makes on the
-  way are the largest arrays of a step, and the backward pass makes them again.
-
-  Args:
-    function: of arrays as these, with fewer columns.
-    arrays: a tuple of [B, T, ...].
-    scores: how many numbers it makes of a token.
-  """
+  """Returns a function of arrays [B, T, ...], which makes so many scores of each token, [B, T]. It
+  is computed some columns at a time: what it makes on the way are the largest arrays of a step, and
+  the backward pass makes them again."""
   rows, columns = arrays[0].shape[:2]
   most = max(1, CHUNK // (rows * scores))
   size = max(n for n in range(1, columns + 1) if columns % n == 0 and n <= most)
   cut = lambda x: jnp.moveaxis(x.reshape(rows, columns // size, size, *x.shape[2:]), 1, 0)
   found = jax.lax.map(jax.checkpoint(lambda part: function(*part)), jax.tree.map(cut, arrays))
   return jnp.moveaxis(found, 0, 1).reshape(rows, columns)
-
-
-def term(value: Array, weight: Array, scale: float) -> Term:
-  """Returns the mean of values as a term of the loss."""
-  return Term(jnp.sum(weight * value), jnp.sum(weight), scale=scale)
 
 
 def scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:

@@ -1,10 +1,10 @@
 """LAMB: AdamW's direction with every tensor's length set to that of the tensor."""
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from bertjax.field_types import Fraction, NonNegative, Positive
-from bertjax.optim import stacked
 from bertjax.optim.directions.adamw import adamw
 from bertjax.optim.leaves import Leaves
 
@@ -25,8 +25,13 @@ def lamb(
     leaves, b1=b1, b2=b2, eps=eps, bias_correction=bias_correction, weight_decay=weight_decay
   )
   ratio = leaves.per_tensor(optax.scale_by_trust_ratio())
-  decayed = jax.tree.map(lambda v: v != 0, leaves.decay)
-  return optax.chain(adam, stacked.only(ratio, decayed))
+  decayed = jax.tree.map(lambda v: v != 0, leaves.decay)  # single layers of a stack, perhaps
+
+  def update(updates, state, params=None):
+    changed, state = ratio.update(updates, state, params)
+    return jax.tree.map(jnp.where, decayed, changed, updates), state
+
+  return optax.chain(adam, optax.GradientTransformation(ratio.init, update))
 
 
 DIRECTION = lamb

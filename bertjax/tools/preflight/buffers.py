@@ -15,7 +15,7 @@ _VALUE = re.compile(
   re.M,
 )
 _TEMPORARY = re.compile(
-  r'^allocation \d+: size \d+, page \d+, preallocated-temp:\n((?: .*\n)+)', re.M
+  r'^allocation \d+: size \d+, (?:page \d+, )?preallocated-temp:\n((?: .*\n)+)', re.M
 )
 _OURS = 'bertjax/'
 

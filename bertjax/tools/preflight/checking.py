@@ -69,7 +69,7 @@ def batch_of(config: Any) -> Batch:
 
 
 def check(
-  phase: Phase, topology_name: str, impl: str = 'tpu', compiles: bool = True
+  phase: Phase, topology_name: str, impl: str | None = None, compiles: bool = True
 ) -> dict[str, Any]:
   """Checks whether a phase fits a slice and what its step costs. Returns JSON values: phase,
   config, topology, chips; estimate (`estimate.CLASSES`); flops_per_step of all chips; all of
@@ -86,7 +86,7 @@ def check(
   needed = sum(found.values())
   said: dict[str, Any] = dict(
     phase=phase.name, config=config.name, topology=topology_name, chips=where.chips,
-    mesh=sizes, impl=impl, batch_size=config.batch_size, length=config.length,
+    mesh=sizes, impl=impl or where.platform, batch_size=config.batch_size, length=config.length,
     dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,
     hbm_limit_bytes=limit, estimate=found, estimate_bytes=needed, fits=needed <= limit,
     hbm_bytes=needed, compiled=False, flops_per_step=flops,

@@ -1,4 +1,4 @@
-"""A train step as the TPU compiler sees it: memory, bytes, collectives, and the speed allowed."""
+"""A train step as a compiler sees it: memory, bytes, collectives, and the speed allowed."""
 
 import contextlib
 import math
@@ -11,8 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bertjax import sharding
-from bertjax.kernels import relative_attention
-from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+from bertjax.kernels import relative_attention, target
 from bertjax.metrics.ledger import peak_flops
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import buffers, topology, traffic
@@ -36,13 +35,13 @@ def flops(config: Any, batch: Batch) -> float:
 
 
 def check(
-  config: Any, batch: Batch, devices: list[Any], impl: str, step_flops: float
+  config: Any, batch: Batch, devices: list[Any], impl: str | None, step_flops: float
 ) -> dict[str, Any]:
-  """Compiles the step of a phase (`own_step.sized`) for TPUs (`topology.devices`) that need not be
-  there. Returns JSON values: fits, hbm_bytes of one chip, and if it fits all of MEASURED, per chip,
-  per row token (bytes_per_token, .._padded, parts of the latter, by_operation), roofline in seconds
-  a step, and mfu_bound, the share of the peak that its largest term allows. Raises JaxRuntimeError
-  if the compiler refuses the step for another reason than its memory."""
+  """Compiles the step of a phase (`own_step.sized`) for devices (`topology.devices`) that need not
+  be there. Returns JSON values: fits, hbm_bytes of one chip, and if it fits all of MEASURED, per
+  chip, per row token (bytes_per_token, .._padded, parts of the latter, by_operation), roofline in
+  seconds a step, and mfu_bound, the share of the peak that its largest term allows. Raises
+  JaxRuntimeError if the compiler refuses the step for another reason than its memory."""
   start, kind = time.perf_counter(), devices[0].device_kind
   mesh = sharding.make_mesh(config.mesh, devices)
   try:
@@ -69,13 +68,16 @@ def check(
   if moved.open_loops:  # they count as one turn in the bytes
     said |= dict(open_loops=moved.open_loops)
   said |= _roofline(kind, step_flops / mesh.size, moved.padded_bytes, sent)
-  return dict(fits=True, **said, seconds=round(time.perf_counter() - start, 1))
+  fits = said['hbm_bytes'] <= topology.CHIPS[kind].hbm_bytes  # libtpu refuses others, XLA does not
+  return dict(fits=fits, **said, seconds=round(time.perf_counter() - start, 1))
 
 
 @contextlib.contextmanager
-def kernels(impl: str, kind: str) -> Iterator[None]:
-  """Attention is that of an implementation, for a kind of device that need not be there."""
-  with relative_attention.default(impl), tpu_forward.compiled_for(kind):
+def kernels(impl: str | None, kind: str) -> Iterator[None]:
+  """Attention is that of an implementation, of the kernel unless one is named, for a kind of device
+  that need not be there."""
+  platform = 'tpu' if kind.startswith('TPU') else 'gpu'
+  with relative_attention.default(impl or platform), target.compiled_for(platform, kind):
     yield
 
 

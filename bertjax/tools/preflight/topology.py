@@ -1,4 +1,4 @@
-"""TPUs that are not there: libtpu compiles for them on a CPU machine."""
+"""TPUs and GPUs that are not there: their compilers run on a CPU machine."""
 
 import contextlib
 import math
@@ -13,6 +13,8 @@ import jax
 
 from bertjax.errors import UserError
 from bertjax.machine import locks
+from bertjax.tools.preflight import cards
+from bertjax.tools.preflight.cards import CARDS
 
 # Kind -> the name of a small slice, one of whose chips stands for all.
 KINDS = {'v5e': 'v5e:2x2', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x2', 'v4': 'v4:2x2x1'}
@@ -25,9 +27,12 @@ _ACCELERATORS = {
 
 
 class Chip(NamedTuple):
-  """Memory and bandwidth of one chip (cloud.google.com/tpu/docs, the page of each version)."""
+  """Memory and bandwidth of one chip (cloud.google.com/tpu/docs, the page of each version), or
+  card."""
 
-  hbm_bytes: int  # bytes of memory that a program may use, by libtpu
+  # bytes of memory that a program may use: by libtpu; of a card three quarters, which jax takes
+  # unless XLA_PYTHON_CLIENT_MEM_FRACTION says otherwise
+  hbm_bytes: int
   hbm_bytes_per_second: float  # bandwidth between the chip and its memory
   ici_bytes_per_second: float  # bandwidth from the chip to its neighbours, over all links
 
@@ -38,28 +43,44 @@ CHIPS = {
   'TPU v5 lite': Chip(int(15.75 * GB), 0.819e12, 200e9),
   'TPU v5': Chip(int(95.74 * GB), 2.765e12, 600e9),
   'TPU v6 lite': Chip(int(31.25 * GB), 1.64e12, 448e9),
+} | {
+  card.kind: Chip(
+    card.memory_bytes * 3 // 4, card.memory_bytes_per_second, card.link_bytes_per_second
+  )
+  for card in CARDS.values()
 }
 
 
 class Slice(NamedTuple):
-  """A slice by its name."""
+  """A slice of TPUs, or the cards of hosts, by its name."""
 
   kind: str  # as jax names it, a key of CHIPS
   chips: int  # how many
 
   @property
+  def platform(self) -> str:
+    """Returns tpu or gpu."""
+    return 'tpu' if self.kind.startswith('TPU') else 'gpu'
+
+  @property
   def hosts(self) -> int:
-    """The machines that the chips are in, four in each, as libtpu has it."""
-    return max(self.chips // 4, 1)
+    """The machines that the chips are in, four in each, as libtpu has it, and eight cards."""
+    return max(self.chips // dict(tpu=4, gpu=8)[self.platform], 1)
 
 
 def select(name: str) -> Slice:
-  """Returns a slice such as v5e:4x4, which libtpu, when it is loaded, is told of by the
-  environment. Raises UserError: an unknown kind or shape."""
+  """Returns a slice such as v5e:4x4, or cards such as h100:8; their compiler, when it is loaded, is
+  told of it by the environment. Raises UserError: an unknown kind or shape."""
+  kind, _, count = name.partition(':')
+  if kind in CARDS and count.isdecimal() and int(count):
+    # jax's plug-in, when it is loaded, would look for a driver.
+    os.environ.setdefault('JAX_SKIP_CUDA_CONSTRAINTS_CHECK', '1')
+    return Slice(CARDS[kind].kind, int(count))
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
   if not found or found[1] not in KINDS:
     raise UserError(
-      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(KINDS)}; got {name!r}'
+      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(KINDS)}, or GPUs as '
+      f'h100:8, of {", ".join(CARDS)}; got {name!r}'
     )
   accelerator, counted, kind = _ACCELERATORS[found[1]]
   chips = math.prod(int(side) for side in found[2].split('x'))
@@ -81,19 +102,25 @@ def in_turn(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def devices(name: str) -> list[Any]:
-  """Returns the chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run
-  on. Raises UserError: an unknown kind or shape, or libtpu is absent."""
-  select(name)
+  """Returns the chips of a slice such as v5e:4x4, or cards, which programs can be compiled for and
+  cannot run on. Raises UserError: an unknown kind or shape, or the compiler is absent."""
+  where = select(name)
   from jax.experimental import topologies
 
-  # A real run has the two cores of a v4 chip as one device.
-  whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}
+  if where.platform == 'gpu':
+    card = cards.description(CARDS[name.partition(':')[0]])
+    options = dict(topology_name='', target_config=card, topology=f'1x1x{where.chips}')
+    platform, remedy = 'cuda', 'pip install -r requirements-gpu-compiler.txt'
+  else:
+    # A real run has the two cores of a v4 chip as one device.
+    whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}
+    options, platform = dict(topology_name=name, **whole), 'tpu'
+    remedy = f'pip install libtpu, in the version that jax[tpu]=={jax.__version__} asks for'
   try:
-    found = topologies.get_topology_desc(platform='tpu', topology_name=name, **whole)
-  except RuntimeError as error:  # jax's of no libtpu, and JaxRuntimeError of what libtpu refuses
+    found = topologies.get_topology_desc(platform=platform, **options)
+  except RuntimeError as error:  # jax's of no compiler, and JaxRuntimeError of what it refuses
     raise UserError(
-      f'no compiler for TPUs {name}: {error}; give a slice that exists, or pip install libtpu, in '
-      f'the version that jax[tpu]=={jax.__version__} asks for'
+      f'no compiler for {name}: {error}; give a slice that exists, or {remedy}'
     ) from error
   return list(found.devices)
 
@@ -112,14 +139,14 @@ def on(target: Any, tree: Any) -> Any:
 
 
 def compile_to_text(lowered: Any) -> tuple[Any, str, str]:
-  """Compiles as `compile_absent` does; returns also two texts as libtpu writes them: the program,
+  """Compiles as `compile_absent` does; returns also two texts as compilers write them: the program,
   which jaxlib cannot always read, and the places of its values."""
   with tempfile.TemporaryDirectory() as folder:
     options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
     compiled = compile_absent(lowered, options)
     size = lambda path: path.stat().st_size
     of = lambda kind: max(pathlib.Path(folder).glob(f'*{kind}.txt'), key=size).read_text()
-    return compiled, of('.after_optimizations'), of('buffer-assignment')
+    return compiled, of('after_optimizations'), of('buffer-assignment')
 
 
 def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:

@@ -148,7 +148,10 @@ def _branches(x: Instruction) -> list[str]:
 
 
 def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
-  """Returns the turns of a scan, `counter < constant` from 0 by 1; None for another condition."""
+  """Returns the turns of a scan, which a GPU's compiler says, or `counter < constant` from 0 by 1;
+  None for another condition."""
+  if said := re.search(r'"known_trip_count":\{"n":"(\d+)"', x.rest):
+    return int(said[1])
   condition = computations[callee(x, 'condition')]
   root = next(line for line in condition.values() if line.root)
   values = [int(condition[o].rest) for o in root.operands if condition[o].opcode == 'constant']
@@ -192,6 +195,7 @@ def _own(computations: dict[str, Computation], body: Computation, x: Instruction
     moved = min(_elements(end) for end in ends)
     return Counter(prefetch=sum(min(size(end), moved) for end in ends))
   kind = 'copy' if x.opcode in _MOVES else 'other'
+  kind = 'pallas' if '"__gpu$xla.gpu.triton"' in x.rest else kind
   return Counter({kind: sum(size(shape_of(o)) for o in x.operands) + size(x.shape)})
 
 
@@ -250,8 +254,9 @@ def _written(
   if 'custom_call_target="AsyncCollectiveStart"' in root.rest:  # its operand again, then the result
     _, result = [m[0] for m in ARRAY.finditer(shape)][:2]
     return size(result), 0
-  results = [body[o] for o in root.operands] if root.opcode == 'tuple' else [root]
-  outer = [m[0] for m in ARRAY.finditer(shape)]
+  results, outer = [root], [shape]  # several arrays of one reduction too
+  if root.opcode == 'tuple':
+    results, outer = [body[o] for o in root.operands], [m[0] for m in ARRAY.finditer(shape)]
   total, updates = 0, 0
   for result, text in zip(results, outer, strict=True):
     found, update = _result(computations, body, result)

@@ -92,10 +92,7 @@ class Digests(Watcher):
   """Notes in checkpoints what was read, and refuses replicas that differ."""
 
   def __init__(self, run: Any):
-    """
-    Args:
-      run: `setup.Run`.
-    """
+    """Takes a `setup.Run`."""
     self._run, self._last = run, None
 
   def after(self, step: Step) -> None:

@@ -14,11 +14,7 @@ class Patience(Watcher):
   """Watches the scores of a run, by its `config.best`."""
 
   def __init__(self, best: Any, saved: Mapping[str, Any] | None = None):
-    """
-    Args:
-      best: `config.best` of the run.
-      saved: the entry of `saved`.
-    """
+    """Goes on by `config.best` from the entry of `saved`."""
     self._best, self._by = best, [best.metric, best.mode]
     saved = saved or dict(seen=0, step=0, score=None, worse=0)
     self._seen, self._step = saved['seen'], saved['step']
@@ -27,12 +23,8 @@ class Patience(Watcher):
 
   def look(self, step: int, scores: Mapping[str, float]) -> None:
     """Counts the evaluation after a step, unless it was counted before. A score that equals the
-    best one, or that is no number, is not better.
-
-    Args:
-      step: the number of steps taken.
-      scores: name -> score; without `config.best.metric` it counts for nothing.
-    """
+    best one, or that is no number, is not better; without `config.best.metric` it counts for
+    nothing."""
     score = scores.get(self._best.metric)
     if score is None or step <= self._seen:
       return

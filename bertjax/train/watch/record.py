@@ -16,13 +16,8 @@ class Record(Watcher):
   """The log of a run."""
 
   def __init__(self, run: setup.Run, workdir: str, start: int, meta: Any, progress: Progress):
-    """
-    Args:
-      run: of the workdir.
-      start: steps that were taken before.
-      meta: what the checkpoint of that step has of `saved`.
-      progress: what shows lines.
-    """
+    """Begins after so many steps, with what the checkpoint of that step has of `saved` in
+    `meta`."""
     self._run, self._workdir, self._progress = run, workdir, progress
     with contextlib.ExitStack() as stack:
       tracked = tracking.Trackers(run.config, workdir, progress.note)
@@ -70,13 +65,8 @@ class Record(Watcher):
     self._writer.note(start, {writer.CHANGED: keys} if keys else {})
 
   def summary(self, done: int, stepped: bool) -> None:
-    """Prints where the time of the run went, over all its starts too.
-
-    Args:
-      done: the last step.
-      stepped: whether this start has taken any; evaluations and a checkpoint may have come after
-        the last line.
-    """
+    """Prints where the time of the run went, over all its starts too, until the last step, `done`;
+    evaluations and a checkpoint may have come after the last line, if this start has `stepped`."""
     if stepped:
       self._starts.update(done, self._ledger.rest())
     self._ledger.print_summary()

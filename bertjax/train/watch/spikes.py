@@ -42,10 +42,7 @@ class Usual:
   """Mean and variance of a figure over the last steps, older ones counting less and less."""
 
   def __init__(self, saved: Mapping[str, float] | None = None):
-    """
-    Args:
-      saved: what `state` returned.
-    """
+    """Takes what `state` returned."""
     self._count, self._mean, self._variance = (
       (saved['count'], saved['mean'], saved['variance']) if saved else (0, 0.0, 0.0)
     )
@@ -88,14 +85,8 @@ class Spikes(Watcher):
     say: Callable[[str], None],
     latest: Callable[[], pathlib.Path | None],
   ):
-    """
-    Args:
-      workdir: of the run.
-      run: has skip_nonfinite and spike in its config.
-      saved: the entry of `saved`, of the run that goes on here.
-      say: what shows a line.
-      latest: the newest checkpoint, for messages.
-    """
+    """Goes on from the entry of `saved`; `say` shows a line, `latest` gives the newest
+    checkpoint."""
     self._workdir, self._run, self._say, self._latest = workdir, run, say, latest
     saved = saved or dict(skipped=0, usual={})
     self._skipped: int = saved['skipped']

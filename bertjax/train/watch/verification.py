@@ -26,14 +26,8 @@ class Verification(Watcher):
   """Verifies, in a thread, what the run reads."""
 
   def __init__(self, run: Any, start: int, stop: Stop, say: Callable[[str], None]):
-    """Begins, on the first process of each host.
-
-    Args:
-      run: `setup.Run`.
-      start: the step that this process begins after, for the message.
-      stop: makes all processes stop after the same step.
-      say: shows a line.
-    """
+    """Begins, on the first process of each host, after the step `start`; `stop` makes all processes
+    stop after the same step."""
     self._start, self._stop, self._say, self._asked = start, stop, say, False
     self._path = run.store.path if readers.of(run.config.data).text else None
     plans = [getattr(phase.examples, 'plan', None) for phase in run.parts]

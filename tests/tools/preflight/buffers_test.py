@@ -63,7 +63,7 @@ ALL = [
   'if any(offset < end and start < offset + size for start, end in taken):',
   'if (offset, offset + size) in taken:',
 )
-@mutation('size \\d+, page', 'size \\d+,.* page')
+@mutation('size \\d+, (?:page', 'size \\d+,.* (?:page')
 def test_the_largest_places_are_named_by_the_code_that_fills_them():
   """Of equal ones the number; without what lies over a larger one, arguments and fast memory."""
   assert buffers.largest(PROGRAM, ASSIGNMENT, 9) == ALL

@@ -18,9 +18,11 @@ from bertjax.tools.preflight import checking, topology
 from configs import bert
 
 
-@pytest.mark.parametrize('name', ['v99:2x2', 'v5e', 'v5e:4', '4x4', 'v5e:4x4x4x4'])
+@pytest.mark.parametrize(
+  'name', ['v99:2x2', 'v5e', 'v5e:4', '4x4', 'v5e:4x4x4x4', 'h100:0', 'h100:2x2']
+)
 def test_an_unknown_slice_is_refused(name):
-  with pytest.raises(ValueError, match='v5e, v5p, v6e, v4'):
+  with pytest.raises(ValueError, match='v5e, v5p, v6e, v4, or GPUs as h100:8, of a100, h100, h200'):
     topology.devices(name)
 
 
@@ -31,7 +33,7 @@ def test_an_unknown_slice_is_refused(name):
 )
 def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeypatch):
   pytest.importorskip('libtpu')
-  with pytest.raises(UserError, match='no compiler for TPUs v5e:3x7: .*give a slice that exists'):
+  with pytest.raises(UserError, match='no compiler for v5e:3x7: .*give a slice that exists'):
     topology.devices('v5e:3x7')
   monkeypatch.setattr(topologies, 'get_topology_desc', lambda platform: None)
   with pytest.raises(TypeError, match='unexpected keyword'):
@@ -48,7 +50,7 @@ def test_without_libtpu_it_is_asked_for(monkeypatch):
     raise RuntimeError('JAX TPU support not installed')  # in jax's words
 
   monkeypatch.setattr(topologies, 'get_topology_desc', absent)
-  with pytest.raises(UserError, match='no compiler for TPUs v5e:2x2: .*pip install libtpu'):
+  with pytest.raises(UserError, match='no compiler for v5e:2x2: .*pip install libtpu'):
     topology.devices('v5e:2x2')
 
 
@@ -84,6 +86,26 @@ def test_a_mesh_is_typed():
   assert done.returncode == 1 and '--mesh and --config.mesh.fsdp' in done.stderr
 
 
+@mutation(
+  "remedy = 'cuda', 'pip install -r requirements-gpu-compiler.txt'",
+  "remedy = 'tpu', 'pip install -r requirements-gpu-compiler.txt'",
+  file='bertjax/tools/preflight/topology.py',
+)
+def test_gpus_are_estimated_and_their_compiler_is_asked_for(monkeypatch):
+  size = ('--batch_size=64', '--length=64')
+  done = preflight('--config=configs/bert.py:test', '--topology=h100:8', '--estimate', *size)
+  said = json.loads(done.stdout)
+  assert said['chips'] == 8 and said['impl'] == 'gpu' and said['remat'] == 'none', done.stderr
+  assert said['hbm_limit_bytes'] == 81559 * 2**20 * 3 // 4
+
+  def absent(platform, **_):
+    raise NotImplementedError(f'topology not implemented for {platform}')  # in jax's words
+
+  monkeypatch.setattr(topologies, 'get_topology_desc', absent)
+  with pytest.raises(UserError, match='no compiler for h200:1: .*cuda; .*-r requirements-gpu-comp'):
+    topology.devices('h200:1')
+
+
 def test_one_size_without_the_other_is_refused():
   with pytest.raises(UserError, match='--batch_size and --length'):
     checking.phases(bert.get_config('test'), 8, None)
@@ -91,8 +113,8 @@ def test_one_size_without_the_other_is_refused():
 
 @pytest.mark.full
 @mutation(
-  'relative_attention.default(impl), tpu_forward.compiled_for(kind):',
-  'relative_attention.default(impl):',
+  'target.compiled_for(platform, kind):',
+  'contextlib.nullcontext():',
 )
 def test_a_step_on_four_chips_of_v4():
   """v4 has no strided rotation; the kind assumed where no TPU is there has one."""

@@ -70,6 +70,61 @@ def test_counts_a_program_by_hand():
   assert sum(found.by_operation.values()) == found.padded_bytes
 
 
+# As a GPU's compiler writes: a loop that says its turns, whose fusion reduces two arrays at once to
+# two results, and a kernel without an estimate.
+ON_GPU = """HloModule on_gpu
+
+%both (a: f32[], b: f32[], c: f32[], d: f32[]) -> (f32[], f32[]) {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  %c = f32[] parameter(2)
+  %d = f32[] parameter(3)
+  %e = f32[] add(%a, %c)
+  %f = f32[] add(%b, %d)
+  ROOT %t = (f32[], f32[]) tuple(%e, %f)
+}
+
+%sums (p0: f32[8,64], p1: f32[8,64]) -> (f32[64], f32[64]) {
+  %p0 = f32[8,64]{1,0} parameter(0)
+  %p1 = f32[8,64]{1,0} parameter(1)
+  %zero = f32[] constant(0)
+  ROOT %r = (f32[64]{0}, f32[64]{0}) reduce(%p0, %p1, %zero, %zero), dimensions={0}, to_apply=%both
+}
+
+%body (t: (s32[], f32[8,64])) -> (s32[], f32[8,64]) {
+  %t = (s32[], f32[8,64]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  %x = f32[8,64]{1,0} get-tuple-element(%t), index=1
+  %s = (f32[64]{0}, f32[64]{0}) fusion(%x, %x), kind=kInput, calls=%sums
+  %one = f32[64]{0} get-tuple-element(%s), index=0
+  %y = f32[8,64]{1,0} custom-call(%x, %one), custom_call_target="__gpu$xla.gpu.triton"
+  ROOT %out = (s32[], f32[8,64]{1,0}) tuple(%i, %y)
+}
+
+%condition (t: (s32[], f32[8,64])) -> pred[] {
+  %t = (s32[], f32[8,64]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=0
+  ROOT %less = pred[] fusion(%i), kind=kLoop, calls=%compared
+}
+
+ENTRY %main (x: f32[8,64]) -> (s32[], f32[8,64]) {
+  %x = f32[8,64]{1,0} parameter(0)
+  %zero = s32[] constant(0)
+  %t = (s32[], f32[8,64]{1,0}) tuple(%zero, %x)
+  ROOT %while = (s32[], f32[8,64]{1,0}) while(%t), condition=%condition, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+}
+"""  # noqa: E501
+
+
+@mutation("if root.opcode == 'tuple':", 'if False:')
+@mutation('return int(said[1])', 'return 1')
+def test_counts_a_program_of_a_gpu():
+  array, row = 8 * 64 * 4, 64 * 4
+  found = traffic.account(ON_GPU.replace('fusion(%i), kind=kLoop, calls=%compared', 'compare(%i)'))
+  assert found.bytes == 5 * ((2 * array + 2 * row) + (array + row + array))
+  assert found.pallas_bytes == 5 * (array + row + array) and not found.open_loops
+
+
 # A head of 64 and its row of 3 columns; a copy that turns them; a kernel that reads both; a stack.
 PADDED = """HloModule padded
 

@@ -8,8 +8,7 @@ from typing import Any
 from bertjax import registry
 from bertjax.data_contracts import Task
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import extra_ids, parts
-from bertjax.examples.labelled.common.rows import Rows
+from bertjax.examples.labelled.common import extra_ids, rows
 from bertjax.options import read
 from bertjax.store.reader import Store
 from bertjax.vocab import kept
@@ -25,39 +24,30 @@ def open_rows(
   together: int,
   language: str = '',
   judged: bool = False,
-) -> Rows:
-  """Opens a file of labelled examples. Raises UserError: a file that is not there, of another kind,
-  without examples or a column, or with a label that is wrong; an encoder that does not fit the
-  task, or no language where one is needed.
-
-  Args:
-    config: of the run; `data.task` says what its columns mean.
-    path: of the file.
-    key: of the config that names it, for messages.
-    store: of `open_vocabulary`.
-    limit: examples from the first one on; 0: all.
-    together: rows of a batch.
-    language: as of `extra_ids.ids`.
-    judged: True where the labels are what a model is judged by; `config.data.task.unlabelled` is of
-      what it learns from.
-  """
+) -> rows.Rows:
+  """Opens a file of labelled examples, which `key` of the config names, as `data.task` says. Takes
+  the first `limit`, 0: all; `together` rows are a batch; `language` is as of `extra_ids.ids`. With
+  judged the labels are what a model is judged by: `config.data.task.unlabelled` is of what it
+  learns from. Raises UserError: a file that is not there, of another kind, without examples or a
+  column, or with a label that is wrong; an encoder that does not fit the task, or no language where
+  one is needed."""
   given = dict(config.data.task.items())
   if judged and 'unlabelled' in given:
     given['unlabelled'] = False
   task, options = task_of(given)
-  cls_last = parts.is_cls_last(config.model)
+  cls_last = rows.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language)
   records = list(_read(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
-    examples = parts.with_cls_last(examples)
-  if parts.has_both_orders(config.model):
-    examples = parts.with_both_orders(examples)
-  length, block = config.length * parts.count(examples), config.data.length_block
-  last = parts.stands_last(config.model)
-  return Rows(store, examples, length, config.seed, together, block, last, more)
+    examples = rows.with_cls_last(examples)
+  if rows.has_both_orders(config.model):
+    examples = rows.with_both_orders(examples)
+  length, block = config.length * rows.parts_of(examples), config.data.length_block
+  last = rows.stands_last(config.model)
+  return rows.Rows(store, examples, length, config.seed, together, block, last, more)
 
 
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:

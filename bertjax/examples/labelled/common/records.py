@@ -30,15 +30,10 @@ class Record(NamedTuple):
 
 
 def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:
-  """Yields the records of a file, or of a split of TFDS or of a seqio Task.
-
-  Args:
-    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT,
-      or seqio:MODULE:NAME:SPLIT.
-    columns: that every record must have.
-    header: names of the columns of a table whose first line is none; a first line that has all of
-      `columns` is the header all the same, as GLUE's test files have one where the others do not.
-  """
+  """Yields the records of a file, .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst, or
+  of tfds:NAME:SPLIT or seqio:MODULE:NAME:SPLIT; every one has these columns. `header` has the names
+  of the columns of a table whose first line has none; one that has all of `columns` is the header
+  all the same, as GLUE's test files have one where the others do not."""
   if by_name(path):
     yield from _examples(path, columns)
     return

@@ -7,10 +7,11 @@ the ranges of words that are written as one (3-4) and words that are not written
 Elsewhere # is a word: tweets begin with it.
 """
 
+import itertools
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import records
@@ -109,3 +110,45 @@ def _picked(fields: Sequence[str], columns: Sequence[int], place: str) -> list[s
       f'config.data.task.columns, got {len(fields)} columns: {fields!r:.80}{comment}'
     )
   return [fields[each] for each in found]
+
+
+Scheme = Literal['iob2', 'plain']
+OUTSIDE = 'O'
+NONE = '_'  # how CoNLL-U spells a field that is empty
+
+
+def tags(scheme: Scheme, classes: Sequence[str]) -> tuple[str, ...]:
+  """Returns all tags, in the order of their ids: of 'iob2' O, and B-X and I-X for each type X of
+  `classes`; of 'plain' the classes themselves."""
+  if scheme == 'plain':
+    return tuple(classes)
+  return (OUTSIDE, *(f'{mark}-{kind}' for kind in classes for mark in 'BI'))
+
+
+def unread(scheme: Scheme) -> str:
+  """Returns the tag of a word that no row had room for: O, or '_', which equals no tag."""
+  return OUTSIDE if scheme == 'iob2' else NONE
+
+
+def fault(found: Sequence[str]) -> int | None:
+  """The place of the first I-X that does not go on with an X, in IOB2; None: there is none."""
+  for place, (before, tag) in enumerate(itertools.pairwise([OUTSIDE, *found])):
+    if tag.startswith('I-') and before[2:] != tag[2:]:
+      return place
+  return None
+
+
+def entities(found: Sequence[str]) -> list[tuple[str, int, int]]:
+  """(type, first word, word behind the last) of each entity.
+
+  ['B-PER', 'I-PER', 'O', 'I-LOC']  ->  [('PER', 0, 2), ('LOC', 3, 4)]
+  """
+  entities, inside, start = [], '', 0
+  for place, tag in enumerate([*found, OUTSIDE]):
+    mark, _, kind = tag.partition('-')
+    if mark == 'I' and kind == inside:
+      continue
+    if inside:
+      entities.append((inside, start, place))
+    inside, start = kind, place
+  return entities

@@ -14,6 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from bertjax.kernels import target
 from bertjax.kernels.relative_attention import block_sparsity
 from bertjax.kernels.relative_attention.gpu import backward as gpu_backward
 from bertjax.kernels.relative_attention.gpu import layout
@@ -63,7 +64,7 @@ def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
 def tiles(folded: layout.Folded) -> Mapping[str, Tile]:
   """Returns the tile of each kernel."""
   call = Call.of(folded.q_BTNH, folded.k_BSNH, folded.band_NBTR is not None)
-  return choose('gpu', jax.devices()[0].device_kind, call)
+  return choose('gpu', target.kind(), call)
 
 
 def forward(

@@ -5,10 +5,7 @@ float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in tile.py. A 
 takes the heads of a block one after the other.
 """
 
-import contextlib
-import contextvars
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -17,6 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from bertjax.kernels import target
 from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tpu import backward as tpu_backward
 from bertjax.kernels.relative_attention.tpu import layout
@@ -32,18 +30,6 @@ _NO_STRIDED_ROTATION = ('TPU v4', 'TPU v3', 'TPU v2')
 _SUM_BYTES = {kind: 10 * 2**20 for kind in _NO_STRIDED_ROTATION}
 _MOST_SUM_BYTES = 40 * 2**20
 
-_TARGET: contextvars.ContextVar[str | None] = contextvars.ContextVar('target', default=None)
-
-
-@contextlib.contextmanager
-def compiled_for(kind: str) -> Iterator[None]:
-  """Within it, what is traced is for this kind of device, which need not be there."""
-  token = _TARGET.set(kind)
-  try:
-    yield
-  finally:
-    _TARGET.reset(token)
-
 
 def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> Array:
   """See `relative_attention`; raises NotImplementedError with the reason and what takes the
@@ -51,14 +37,11 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
 
   Args:
     x: the operands.
-    kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
+    kind: the device kind to compile for; None: that of `target`, or one
       of today's where that is no TPU (a program that is compiled ahead).
     interpret: runs without a TPU, slowly.
   """
-  kind = kind or _TARGET.get()
-  if kind is None:
-    device = jax.devices()[0]
-    kind = device.device_kind if device.platform == 'tpu' else 'TPU v5 lite'
+  kind = kind or (target.kind() if target.platform() == 'tpu' else 'TPU v5 lite')
   strided = kind not in _NO_STRIDED_ROTATION
   position = x.relative is not None and x.relative.r_RNH is not None
   block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, position))['both'].keys

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
+from bertjax.kernels import target as target_lib
 from bertjax.kernels.relative_attention import relative_attention
 from bertjax.kernels.relative_attention.arg_specs import SHAPES, Shape
-from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 from bertjax.tools.bench.parts import passes
 from bertjax.tools.preflight import topology
 
@@ -22,7 +22,7 @@ def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
   start, attention = time.perf_counter(), functools.partial(relative_attention, impl=impl)
   arguments = topology.on(target, jax.eval_shape(lambda: passes.arguments(shape)))
   try:
-    with tpu_forward.compiled_for(target.device_kind):
+    with target_lib.compiled_for('tpu', target.device_kind):
       lowered = jax.jit(passes.forward_backward(attention)).lower(*arguments)
     compiled = topology.compile_absent(lowered)
     said: dict[str, Any] = dict(temp_bytes=topology.memory(compiled)['temp_bytes'])

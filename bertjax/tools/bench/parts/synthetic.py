@@ -53,7 +53,8 @@ def made_up(
   pair_S = size_D[document_S] == 2
   language_S = (document_S + place_S * pair_S) % len(names)
   sentinels = list(range(vocab_size - 1, max(vocab_size - 101, first), -1))
-  vocabulary = dict(size=vocab_size, special=SPECIAL, sentinels=sentinels)
+  pieces = [f'word{number}' for number in range(vocab_size)]
+  vocabulary = dict(size=vocab_size, special=SPECIAL, sentinels=sentinels, pieces=pieces)
   return Store(
     path=pathlib.Path('made-up text'),
     meta=dict(name='made-up text', vocabulary=vocabulary, languages=list(names)),

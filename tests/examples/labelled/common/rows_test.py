@@ -10,8 +10,7 @@ from mutation import mutation
 from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.examples import loader
-from bertjax.examples.labelled.common.parts import with_both_orders, with_cls_last
-from bertjax.examples.labelled.common.rows import Rows
+from bertjax.examples.labelled.common.rows import Rows, with_both_orders, with_cls_last
 
 
 class Store:
@@ -90,7 +89,7 @@ def test_a_row_is_an_example_with_its_label_and_padding(rows):
     np.testing.assert_array_equal(batch['position_BT'][b, :size], np.arange(size))
 
 
-@mutation('np.arange(size) - starts[part_T - 1]', 'np.arange(size)')
+@mutation('np.arange(size) - start_p[part_T - 1]', 'np.arange(size)')
 @mutation(
   "batch[f'{name}_BT'] = _columns([value_n[number]",
   "batch[f'{name}_BT'] = _columns([value_n[len(number_n) - 1]",
@@ -152,7 +151,7 @@ def test_lengths_have_the_least_padding(seed):
 
 
 @mutation('type_T[ends(part_T)] = 2', 'type_T[0] = 2')
-@mutation('parts.ends(part_T) if self.stands_last else starts', 'starts')
+@mutation('ends(part_T) if self.stands_last else start_p', 'start_p')
 def test_the_cls_of_each_part_may_stand_last():
   """[CLS] a [SEP], [CLS] b [SEP] c [SEP] as XLNet reads them, with the tags where the words are."""
   examples = with_cls_last(

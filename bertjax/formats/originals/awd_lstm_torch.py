@@ -1,0 +1,143 @@
+"""AWD-LSTM language models of fastai: state dicts of 0.7 (`fwd_wt103.h5`), 1 and 2 (`.pth`).
+
+  open_checkpoint(pathlib.Path('models/fwd_wt103.h5'))
+
+Words are read from the one itos*.pkl, a pickled list, beside the file or in ../tmp. Their kinds of
+end, of unknown and of padding (xxbos, xxunk, xxpad) are called <eos>, <unk> and <pad> here.
+
+  torch has the gates in another order, and the table of words up to three times
+"""
+
+import atexit
+import pathlib
+import pickle
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.formats.huggingface import Taken
+from bertjax.formats.originals import original, torch_files
+from bertjax.formats.originals.original import Absent, Opening, shape
+from bertjax.formats.tables import check_tied
+from bertjax.models.layers.basic import padded_rows
+from bertjax.models.layers.lstm import GATES
+from bertjax.vocab import formats, whole_words
+
+WORDS = '0.encoder.weight'
+COPIES = ('0.encoder_with_dropout.embed.weight', '0.encoder_dp.emb.weight', '1.decoder.weight')
+BIAS = '1.decoder.bias'
+# Ours -> theirs, the first one that is there: a dropped kernel is kept beside the whole one.
+LAYER = dict(
+  input=('module.weight_ih_l0',),
+  state=('weight_hh_l0_raw', 'module.weight_hh_l0_raw', 'module.weight_hh_l0'),
+  bias=('module.bias_ih_l0',),
+  state_bias=('module.bias_hh_l0',),
+)
+TORCH_GATES = ('input', 'forget', 'new', 'output')
+ROLES = dict(
+  xxbos='<eos>', xbos='<eos>', xxunk='<unk>', _unk_='<unk>', xxpad='<pad>', _pad_='<pad>'
+)
+
+
+def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
+  """Reads a file, and writes its vocabulary `into` a directory; None: one that goes when the
+  program ends. Raises UserError for a file that is not there, cannot be read, carries more than
+  tensors, or is of another model."""
+  path = pathlib.Path(path)
+  with original.naming(path):
+    found = torch_files.load(path)
+    whole = isinstance(found, Mapping) and 'model' in found
+    state = torch_files.arrays(found['model'] if whole else found, 'the state dict')
+    if WORDS not in state or not original.count(state, '0.rnns.'):
+      raise UserError(
+        f'this is no language model of fastai: expected {WORDS} and 0.rnns.0, got '
+        f'{", ".join(sorted(state)[:3])}'
+      )
+    check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
+    fields = fields_of(state)
+    vocabulary, said = _vocabulary(path.parent, fields['vocab_size'], into)
+
+  def take(model: Any, absent: Absent) -> Taken:
+    del model, absent  # it lacks nothing
+    return Taken(params_of(state), [], sorted(name for name in state if name in COPIES))
+
+  return Opening(
+    path=path,
+    files=(path,),
+    model=fields,
+    recipe='ulmfit',
+    vocabulary=vocabulary,
+    step=None,
+    assumed=said,
+    take=take,
+  )
+
+
+def fields_of(state: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the fields of `config.model`."""
+  words, width = shape(state, WORDS)
+  return dict(
+    name='awd_lstm', family='none', vocab_size=words, width=width, word_bias=BIAS in state,
+    layers=original.count(state, '0.rnns.'), cells=len(_of(state, 0, 'bias')) // 4,
+  )  # fmt: skip
+
+
+def params_of(state: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the parameters: gates in our order on an axis of their own, words padded with zeros."""
+  order = [TORCH_GATES.index(gate) for gate in GATES]
+  gates = lambda leaf: leaf.reshape(4, -1, *leaf.shape[1:])[order]
+  padded = lambda leaf: np.pad(
+    leaf, [(0, padded_rows(len(leaf)) - len(leaf)), *[(0, 0)] * (leaf.ndim - 1)]
+  )
+  params: dict[str, Any] = dict(word=padded(state[WORDS]))
+  for number in range(original.count(state, '0.rnns.')):
+    own = {name: gates(_of(state, number, name)) for name in LAYER}
+    kernels = {name: np.moveaxis(own[name], -1, 0) for name in ('input', 'state')}
+    params[f'lstm_{number}'] = own | kernels
+  if BIAS in state:
+    params['head'] = dict(bias=padded(state[BIAS]))
+  return params
+
+
+def _of(state: Mapping[str, Any], number: int, name: str) -> np.ndarray:
+  """Returns a tensor of a layer. Raises UserError if it is not there: a QRNN has others."""
+  names = [f'0.rnns.{number}.{each}' for each in LAYER[name]]
+  found = next((each for each in names if each in state), None)
+  if found is None:
+    raise UserError(f'{" or ".join(names)} is missing: expected an LSTM, QRNNs are not read')
+  return state[found]
+
+
+class _Plain(pickle.Unpickler):
+  """Reads lists and strings; whatever else a pickle names would be run."""
+
+  def find_class(self, module_name: str, global_name: str, /) -> Any:
+    raise pickle.UnpicklingError(f'it names {module_name}.{global_name}')
+
+
+def _vocabulary(
+  folder: pathlib.Path, size: int, into: pathlib.Path | None
+) -> tuple[pathlib.Path | None, list[str]]:
+  """Returns a directory for `load_vocabulary`, or None, and what is taken for granted."""
+  files = [*folder.glob('itos*.pkl'), *(folder.parent / 'tmp').glob('itos*.pkl')]
+  if len(files) != 1:
+    return None, [f'there is not one itos*.pkl beside it but {len(files)}, so no vocabulary']
+  try:
+    with files[0].open('rb') as file:
+      pieces = [ROLES.get(str(piece), str(piece)) for piece in _Plain(file).load()]
+  except Exception as error:  # a damaged pickle may end in any class
+    raise UserError(f'{files[0]} is no pickled list of words: {error}') from error
+  if len(pieces) != size or len({*pieces}) != size or not {'<eos>', '<unk>'} <= {*pieces}:
+    return None, [
+      f'{files[0]} has {len({*pieces})} different words for {size} rows, or lacks xbos or _unk_: '
+      'no vocabulary is made of it'
+    ]
+  if into is None:
+    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
+    atexit.register(shutil.rmtree, into, ignore_errors=True)
+  formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
+  return into, ['texts are words that white space sets apart, as fastai has cut and spelled them']

@@ -1,0 +1,40 @@
+"""The device that a program is traced for: that of the process, or one that is not there."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+
+
+class Target(NamedTuple):
+  """A kind of device."""
+
+  platform: str  # tpu, gpu or cpu, as jax names backends
+  kind: str  # as jax names it: 'TPU v5 lite', 'NVIDIA H200'
+
+
+_TARGET: contextvars.ContextVar[Target | None] = contextvars.ContextVar('target', default=None)
+
+
+@contextlib.contextmanager
+def compiled_for(platform: str, kind: str) -> Iterator[None]:
+  """Within it, what is traced is for this kind of device, which need not be there."""
+  token = _TARGET.set(Target(platform, kind))
+  try:
+    yield
+  finally:
+    _TARGET.reset(token)
+
+
+def platform() -> str:
+  """Returns the platform of the device."""
+  given = _TARGET.get()
+  return given.platform if given else jax.default_backend()
+
+
+def kind() -> str:
+  """Returns the kind of the device."""
+  given = _TARGET.get()
+  return given.kind if given else jax.devices()[0].device_kind

@@ -1,0 +1,68 @@
+"""Language models of fastai: its own scores of the tensors that it saves, its words, refusals."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from mutation import mutation
+from slow_imports import torch
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.formats.originals import awd_lstm_torch
+from bertjax.kernels.cross_entropy import logits
+from bertjax.vocab.vocabulary import load_vocabulary
+from configs import ulmfit
+
+
+@pytest.fixture
+def golden(shared):
+  return np.load(shared / 'golden' / 'family' / 'ulmfit_fastai.npz')
+
+
+def saved(golden, folder, words=40):
+  """fastai's file as it stands in models/, with its words in tmp/."""
+  start = 'lm/param/'
+  state = {n.removeprefix(start): golden[n] for n in golden.files if n.startswith(start)}
+  aliases = json.loads(str(golden['config']))['aliases']
+  state |= {copy: state[name] for copy, name in aliases.items()}
+  state['0.rnns.0.module.weight_hh_l0'] = 0 * state['0.rnns.0.weight_hh_l0_raw']  # dropped
+  for name in ('models', 'tmp'):
+    (folder / name).mkdir()
+  path = folder / 'models' / 'fwd.pth'
+  torch.save(dict(model={name: torch.tensor(x) for name, x in state.items()}), path)
+  pieces = ['_unk_', '_pad_', 'xbos', 'the', *(f'w{i}' for i in range(words - 4))]
+  (folder / 'tmp' / 'itos.pkl').write_bytes(pickle.dumps(pieces))
+  return path
+
+
+@mutation('[TORCH_GATES.index(gate) for gate in GATES]', '[0, 1, 2, 3]')
+@mutation("state=('weight_hh_l0_raw', 'module", "state=('module.weight_hh_l0', 'module")
+def test_the_scores_and_words_of_fastai(golden, tmp_path):
+  opened = awd_lstm_torch.open_checkpoint(saved(golden, tmp_path))
+  model = models.build(ConfigDict({**ulmfit.model('test'), **opened.model}))
+  params = opened.take(None, lambda row, shape: None).params
+  token_BT = golden['lm/input_SBT'][0]
+  batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
+  found = logits(model.apply(dict(params=params), batch)['word'])
+  np.testing.assert_allclose(found[..., :40], golden['lm/eval/logits/0'], atol=5e-7)
+  assert opened.vocabulary is not None
+  vocabulary = load_vocabulary(opened.vocabulary)
+  assert vocabulary.size == 40 and vocabulary.special['eos'] == 2
+  assert vocabulary.encode_batch(['the w3 no'])[0].tolist() == [3, 7, 0, 2]
+
+
+@mutation('    raise pickle.UnpicklingError(', '    print(')
+def test_what_is_no_list_of_words_or_no_such_model_is_refused(golden, tmp_path):
+  path = saved(golden, tmp_path, words=39)
+  opened = awd_lstm_torch.open_checkpoint(path)
+  assert opened.vocabulary is None and 'different words for 40 rows' in opened.assumed[0]
+  itos = tmp_path / 'tmp' / 'itos.pkl'
+  itos.write_bytes(pickle.dumps(print))
+  with pytest.raises(UserError, match='no pickled list of words: it names builtins.print'):
+    awd_lstm_torch.open_checkpoint(path)
+  torch.save(dict(weight=torch.ones(1)), path)
+  with pytest.raises(UserError, match='no language model of fastai: .* got weight'):
+    awd_lstm_torch.open_checkpoint(path)

@@ -1,0 +1,110 @@
+"""ELMo's loss and vectors: what a direction sees, what is sampled, spelled and refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import systems
+from flax.core import meta
+from mutation import mutation
+from toy_store import random_store, recipe
+
+from bertjax.errors import UserError
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import spelling
+from bertjax.kernels import sampled_softmax
+from bertjax.models import elmo
+from bertjax.objectives import bilm
+from bertjax.tools.bench.parts import own_step, synthetic
+from bertjax.types import Context
+
+
+def made(**fields):
+  """(config, objective, variables, batch) of the test size in 4 rows of 8 columns."""
+  config = own_step.sized(systems.tiny('elmo', **fields), 4, 8)
+  objective = bilm.make(config)
+  batch = dict(synthetic.synthetic_batch(config), row_B=np.arange(4))
+  variables = meta.unbox(objective.init(jax.random.key(1), batch))
+  return config, objective, variables, batch
+
+
+def terms_of(objective, variables, batch, train=False, seed=0):
+  ctx = Context(jax.random.key(seed), jnp.int32(0), train)
+  return objective.loss(variables, objective.carry(batch), batch, ctx).terms
+
+
+@mutation('turn = (lambda x: jnp.flip(x, 1)) if way else (lambda x: x)', 'turn = lambda x: x')
+def test_a_direction_sees_what_comes_before_it_alone():
+  config, _, variables, batch = made()
+  model = elmo.make(config.model)
+  width = config.model.width
+
+  def vectors(characters):
+    return model.apply(variables, dict(batch, character_BTW=characters), method='read')
+
+  before = vectors(batch['character_BTW'])
+  other = np.array(batch['character_BTW'])
+  other[:, 4] = spelling.characters(['else'] * 4, other.shape[-1])[0]
+  after = vectors(other)
+  moved_T = np.abs(before['last_BTD'] - after['last_BTD']).reshape(4, 8, 2, width).max((0, 3)) > 0
+  np.testing.assert_array_equal(moved_T[:, 0], np.arange(8) >= 4)
+  np.testing.assert_array_equal(moved_T[:, 1], np.arange(8) <= 4)
+  assert before['hidden_LBTD'].shape == (2, 4, 8, 2 * width)
+  words_BTD = before['embedded_BTD']
+  np.testing.assert_array_equal(words_BTD[..., :width], words_BTD[..., width:])
+
+
+@mutation('jax.random.fold_in(ctx.key, way)', 'ctx.key')
+def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_words(monkeypatch):
+  _, objective, variables, batch = made(**{'model.vocab_size': 300, 'objective.sampled': 100})
+  keys, draw = [], sampled_softmax.draw
+  monkeypatch.setattr(sampled_softmax, 'draw', lambda key, *a: keys.append(key) or draw(key, *a))
+  trained = [terms_of(objective, variables, batch, True, seed)['bilm'].total for seed in (0, 0, 1)]
+  assert trained[0] == trained[1] != trained[2]
+  assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == 4
+  whole = terms_of(objective, variables, batch)
+  assert len(keys) == 6 and 'bilm_accuracy' in whole
+  mean = whole['bilm'].total / whole['bilm'].weight
+  np.testing.assert_allclose(mean, np.log(300), rtol=0.1)  # nothing is learned yet
+
+
+@mutation("target_m = np.where(target_m < options.words, target_m, store.special['unk'])", 'pass')
+@mutation('ids = [BEGIN_WORD, *ids[: most - 2], END_WORD]', 'ids = [BEGIN_WORD, *ids, END_WORD]')
+def test_rare_words_are_read_by_their_characters_and_predicted_as_unknown():
+  store = random_store(20)
+  store.meta['vocabulary'] = dict(pieces=[f'w{i}' * (1 + i % 3) for i in range(1000)])
+  data = recipe(dict(name='bilm_columns'), dict(name='bilm', characters=8, words=100))
+  batch = examples_lib.examples_in_memory(store, data, 8, 0, rows=4).batch(np.arange(4), False)
+  read, words = batch['token_BT'][0], store.meta['vocabulary']['pieces']
+  assert read.max() >= 100 and (batch['target_BT'] < 100).all()
+  rare = batch['target_BT'][:, :-1] == store.special['unk']
+  np.testing.assert_array_equal(rare, batch['token_BT'][:, 1:] >= 100)
+  for word, spelled in zip(read, batch['character_BTW'][0], strict=True):
+    ids = list(words[word].encode())[:6]
+    assert spelled.tolist() == ([258, *ids, 259] + [260] * 8)[:8]
+
+
+def test_marks_and_other_alphabets_are_spelled():
+  found, cut = spelling.characters(['<S>', '</S>', 'é' * 30], 10)
+  assert found[0].tolist() == [258, 256, 259] + [260] * 7 and found[1, 1] == 257
+  assert found[2].tolist() == [258, *('é' * 4).encode(), 259] and cut == 1
+
+
+@pytest.mark.parametrize(
+  'fields, said',
+  [
+    ({'model.vocab_size': 30}, 'got 64 candidates of 30 words'),
+    ({'model.vocab_size': 30, 'model.outputs': 40}, 'outputs: got 40, but the vocabulary has 30'),
+    ({'model.characters': 2}, 'fewer than the 3 that a filter reads'),
+  ],
+)
+def test_what_cannot_be_trained_is_refused(fields, said):
+  with pytest.raises(UserError, match=said):
+    bilm.make(systems.tiny('elmo', **fields))
+
+
+def test_batches_of_other_words_than_the_models_are_refused():
+  config = systems.tiny('elmo')
+  config.data.mask = dict(name='bilm', characters=20, words=5)
+  with pytest.raises(UserError, match='config.data.mask.words are one thing: got 0 and 5'):
+    bilm.make(config)

@@ -1,0 +1,116 @@
+"""Vectors of ELMo: words of any spelling, three layers, and those of bilm-tf's own weights."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import used_models
+from mutation import mutation
+
+import bertjax
+from bertjax import sharding
+from bertjax.errors import UserError
+from bertjax.examples import spelling
+from bertjax.models import elmo
+
+FIRST = ('</S>', '<S>', '<unk>', '<pad>')
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """(a run with random parameters, its model)."""
+  pair = used_models.make(tmp_path_factory.mktemp('elmo'), 'elmo', first=FIRST)
+  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
+  return pair, bertjax.Model.load(pair.workdir, mesh=mesh)
+
+
+@mutation('return frame._replace(after=()) if ended else frame', 'return frame')
+@mutation('self._index[word] = len(self._pieces)', 'self._index[word] = 2')
+def test_words_that_no_vocabulary_has_are_read_by_their_characters(made):
+  pair, model = made
+  texts = ['w9 zebra w10', 'zebu <S>']
+  assert model.tokens(texts)[0] == ['<S>', 'w9', 'zebra', 'w10', '</S>']
+  found = [model.embed(texts, 'none', layer) for layer in (0, 1, 2)]
+  variables = dict(params=model.runner._variables['params'])
+  for place, text in enumerate(texts):
+    words = [*text.split(), '</S>']
+    ids, _ = spelling.characters(words, pair.model.characters, {'</S>': spelling.END_TEXT})
+    begin, _ = spelling.characters(['<S>'], pair.model.characters)
+    batch = dict(
+      character_BTW=np.concatenate([begin, ids])[None], token_BT=np.zeros((1, len(words) + 1)),
+      example_BT=np.ones((1, len(words) + 1)),
+    )  # fmt: skip
+    out = elmo.make(pair.model).apply(variables, batch, method='read')
+    wanted = [out['embedded_BTD'], *out['hidden_LBTD']]
+    for layer in range(3):
+      np.testing.assert_allclose(found[layer][place], wanted[layer][0], atol=2e-6)
+
+
+def test_a_bilm_neither_fills_blanks_nor_scores(made):
+  _, model = made
+  for ask in (model.score, model.fill):
+    with pytest.raises(UserError, match='mask token|which this'):
+      ask(['w9 w10'])
+
+
+def params_of(weights, options):
+  """bilm-tf's HDF5 weights as our parameters."""
+  at = lambda name: np.asarray(weights[name])
+  split = lambda leaf: leaf.reshape(*leaf.shape[:-1], 4, -1)
+  words = dict(characters=at('char_embed'))
+  for number in range(len(options['char_cnn']['filters'])):
+    words[f'filter_{number}'] = at(f'CNN/W_cnn_{number}')[0]
+    words[f'filter_{number}_bias'] = at(f'CNN/b_cnn_{number}')
+  for number in range(options['char_cnn']['n_highway']):
+    for name in ('carry', 'transform'):
+      kernel, bias = (at(f'CNN_high_{number}/{leaf}_{name}') for leaf in 'Wb')
+      words[f'{name}_{number}'] = dict(kernel=kernel, bias=bias)
+  words['projection'] = dict(kernel=at('CNN_proj/W_proj'), bias=at('CNN_proj/b_proj'))
+  found, width = dict(spelled=words), options['lstm']['projection_dim']
+  for way, name in enumerate(('forwards', 'backwards')):
+    for layer in range(options['lstm']['n_layers']):
+      cell = f'RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/'
+      kernel = split(at(f'{cell}W_0'))
+      found[f'{name}_{layer}'] = dict(
+        input=kernel[:width], state=kernel[width:], bias=split(at(f'{cell}B')),
+        projection=at(f'{cell}W_P_0'),
+      )  # fmt: skip
+  return found
+
+
+def test_vectors_are_those_of_bilm_tf(shared):
+  h5py = pytest.importorskip('h5py')
+  folder = shared / 'golden' / 'bilm_tf' / 'model'
+  options = json.loads((folder / 'options.json').read_text())
+  sizes, chars = options['lstm'], options['char_cnn']
+  model = elmo.ELMo(
+    layers=sizes['n_layers'], width=sizes['projection_dim'], cell=sizes['dim'],
+    skips=sizes['use_skip_connections'], cell_clip=sizes['cell_clip'],
+    projection_clip=sizes['proj_clip'], dropout=0.0, vocab_size=1, characters=50,
+    character_width=chars['embedding']['dim'], highways=chars['n_highway'],
+    filters=tuple(map(tuple, chars['filters'])),
+  )  # fmt: skip
+  with h5py.File(folder / 'lm_weights.hdf5') as weights:
+    params = params_of(weights, options)
+  params = jax.tree.map(jnp.asarray, params | dict(softmax=np.zeros((128, model.width))))
+  texts = json.loads((folder / 'lm_embeddings_sentences.json').read_text())
+  states = model.carry(len(texts))
+  read = lambda batch, states: model.apply(dict(params=params), batch, states, method='both')
+  both = jax.jit(read)
+  worst = 0.0
+  for step, sentences in enumerate(zip(*texts, strict=True)):  # each file is a row
+    words = [['<S>', *sentence.split(), '</S>'] for sentence in sentences]
+    character_BTW = np.full((len(words), 64, 50), spelling.PADDING, np.int32)
+    example_BT = np.zeros((len(words), 64), np.int32)
+    for row, each in enumerate(words):
+      character_BTW[row, : len(each)], _ = spelling.characters(each)
+      example_BT[row, : len(each)] = 1
+    layers_LBTD, states = both(dict(character_BTW=character_BTW, example_BT=example_BT), states)
+    for row, each in enumerate(words):
+      top_TD = np.asarray(layers_LBTD[-1, row, 1 : len(each) - 1])
+      with h5py.File(folder / f'lm_embeddings_{row}.hdf5') as wanted:
+        wanted_TD = np.concatenate([*np.asarray(wanted[str(step)])], -1)
+      worst = max(worst, np.abs(top_TD - wanted_TD).max())
+  assert worst < 2e-6
