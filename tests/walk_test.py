@@ -1,6 +1,5 @@
 """The walk of docs/finetune.md, from text to answers over HTTP, as its reader types it."""
 
-import functools
 import json
 import random
 import re
@@ -46,10 +45,9 @@ def write_texts(folder):
 @pytest.mark.full
 def test_the_walk_ends_with_an_answer(tmp_path):
   write_texts(tmp_path)
-  typed = functools.partial(processes.typed, SMALLER, tmp_path)
   *commands, serve, ask = COMMANDS
   assert serve == 'python serve.py &' and len(commands) == 7
-  printed = [typed(command) for command in commands]
+  printed = [processes.typed(tmp_path, command, SMALLER) for command in commands]
   (tmp_path / 'serve.py').write_text(SERVER.replace('8000', str(port := processes.free_port())))
   environment = processes.environment() | dict(HF_HUB_OFFLINE='1')
   server = subprocess.Popen([sys.executable, 'serve.py'], cwd=tmp_path, env=environment)
@@ -57,7 +55,7 @@ def test_the_walk_ends_with_an_answer(tmp_path):
     retry = '--retry 120 --retry-delay 1 --retry-connrefused --silent --noproxy localhost'
     for text, label in (('a great film.', 'good'), ('an awful film.', 'bad')):
       asked = ask.replace('8000', str(port)).replace('a great film.', text)
-      (answer,) = json.loads(typed(f'{asked} {retry}'))
+      (answer,) = json.loads(processes.typed(tmp_path, f'{asked} {retry}', SMALLER))
       assert answer['label'] == label and answer['score'] > 0.6
   finally:
     server.kill()

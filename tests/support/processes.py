@@ -51,9 +51,9 @@ def run(
   return forks.run(*words, cwd=ROOT, env=environment(devices))
 
 
-def typed(smaller: dict[str, str], folder: pathlib.Path, command: str) -> str:
-  """What a command of a page prints, as a shell runs it in the folder. `smaller` has flags for runs
-  that are to be smaller than the page's, by the last part of their workdir."""
+def typed(folder, command: str, smaller: dict[str, str]) -> str:
+  """What a command of a page prints, as a shell runs it in the folder; `smaller` has flags of runs,
+  by their workdirs."""
   trained = re.search(r'bertjax\.main .*--workdir=runs/(\w+)', command)
   path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
   done = subprocess.run(

@@ -1,6 +1,5 @@
 """The walk of docs/generate.md from pairs of texts to a T5 that answers, as its reader types it."""
 
-import functools
 import json
 import random
 import re
@@ -43,20 +42,22 @@ def write_files(folder):
 @pytest.mark.full
 def test_the_walk_ends_with_an_answer(tmp_path):
   write_files(tmp_path)
-  typed = functools.partial(processes.typed, SMALLER, tmp_path)
   pretrain, learn, ask, both = COMMANDS
-  typed(pretrain), typed(learn)
+  processes.typed(tmp_path, pretrain, SMALLER), processes.typed(tmp_path, learn, SMALLER)
   scores = finetune_runs.every(tmp_path / 'runs/answers', 'eval/dev/exact')
   assert scores[0] < 0.7 < 0.9 < max(scores)
   question = 'ba what is the lamp ?'
-  assert typed(ask.replace('what is the capital of France?', question)).strip() == 'blue'
+  asked = ask.replace('what is the capital of France?', question)
+  assert processes.typed(tmp_path, asked, SMALLER).strip() == 'blue'
   rows = [line.split('\t') for line in (tmp_path / 'dev.tsv').read_text().splitlines()[1:]]
   (tmp_path / 'asked.txt').write_text(''.join(f'answer: {asked}\n' for asked, _ in rows))
   every = re.sub(r'--step=best --beams=4 --text=.*', '--input=asked.txt --json', ask)
-  found = [json.loads(line)['text'] for line in typed(every).splitlines()]
+  found = [
+    json.loads(line)['text'] for line in processes.typed(tmp_path, every, SMALLER).splitlines()
+  ]
   right = [text == answer for text, (_, answer) in zip(found, rows, strict=True)]
   assert sum(right) / len(right) == pytest.approx(scores[-1])  # as the run's own evaluation
-  typed(both)
+  processes.typed(tmp_path, both, SMALLER)
   assert {f'eval/{name}/dev/rouge_l' for name in ('ask', 'short')} <= {
     key for line in processes.lines(tmp_path / 'runs/both') for key in line
   }
