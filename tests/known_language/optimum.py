@@ -132,8 +132,8 @@ def both_ways(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
   size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
-  """forwards, backwards: `stream` of each text of ELMo. From its end a text is of the language whose
-  words follow each other the other way round, since all words are equally frequent."""
+  """forwards, backwards: `stream` of each text of ELMo. From its end a text is of the language
+  whose words follow each other the other way round, since all words are equally frequent."""
   batches, turned, found = list(batches), language._replace(follow_WW=language.follow_WW.T), {}
   for name, own, token, letter in (
     ('forwards', language, 'token_BT', 'T'),
