@@ -51,7 +51,7 @@ def test_the_walk_ends_with_an_answer(tmp_path):
   assert processes.typed(tmp_path, asked, SMALLER).strip() == 'blue'
   rows = [line.split('\t') for line in (tmp_path / 'dev.tsv').read_text().splitlines()[1:]]
   (tmp_path / 'asked.txt').write_text(''.join(f'answer: {asked}\n' for asked, _ in rows))
-  every = re.sub(r'--step=best --text=.*', '--input=asked.txt --json', ask)
+  every = re.sub(r'--step=best --beams=4 --text=.*', '--input=asked.txt --json', ask)
   found = [
     json.loads(line)['text'] for line in processes.typed(tmp_path, every, SMALLER).splitlines()
   ]
