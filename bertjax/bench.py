@@ -2,7 +2,7 @@
 
 python -m bertjax.bench NAME [flags]
 
-NAME is input, kernel or step.
+NAME is generate, input, kernel or step.
 """
 
 import importlib

@@ -66,8 +66,8 @@ def main() -> None:
   temperature = float(bool(draws)) if _TEMPERATURE.value is None else _TEMPERATURE.value
   if _BEAMS.value and (temperature or draws):
     raise UserError('--beams searches, --temperature, --top_k and --top_p draw: expected one way')
-  sampling = Sampling(temperature, _TOP_K.value, _TOP_P.value)
   beams = Beams(_BEAMS.value, _ALPHA.value) if _BEAMS.value else None
+  sampling = None if beams else Sampling(temperature, _TOP_K.value, _TOP_P.value)
   parts, before = _prompts(), _shots()
   model = use_flags.load()
   alone = isinstance(model.net.model, PairModel)

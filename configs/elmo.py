@@ -3,7 +3,16 @@
   python -m bertjax.main --config=configs/elmo.py:original --workdir=runs/elmo \
       --config.data.input='sentences/*.txt' --config.data.heldout=heldout.txt
 
-A line is a sentence, whose words stand apart by white space.
+A line is a sentence, whose words stand apart by white space. All words of the text have a number,
+so that they are read by their characters; the softmax has the first `outputs` of them. A run gives
+vectors of words, of any spelling, in their context: layer 0 is the word twice, 1 and 2 are what the
+layers give forwards and backwards, and <S> and </S> have vectors too:
+
+  python -m bertjax.embed --workdir=runs/elmo --input=FILE --output=OUT.npy --pool=none --layer=2
+
+Not as there: words of the held-out text that the vocabulary lacks are read as <unk>; the columns of
+a batch end with their epoch, in a row that may be shorter, and all begin the next one together.
+Texts that are embedded begin with states of zeros; the original keeps them from text to text.
 """
 
 from bertjax.cited import Recipe, cited

@@ -1,8 +1,10 @@
 """Test-wide switches: eight simulated devices, strict rank promotion, compiled code on disk."""
 
+import json
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 
 import hearing
 
@@ -17,6 +19,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import cases  # noqa: E402  (after the environment that jax reads)
 import compiling  # noqa: E402
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 # Strict dtype promotion breaks optax and flax's bfloat16 norm, so it stays standard.
@@ -35,6 +38,17 @@ def shared() -> pathlib.Path:
   if not SHARED.exists():
     pytest.skip(f'no development data at {SHARED}')
   return SHARED
+
+
+@pytest.fixture(scope='session')
+def golden(shared) -> Callable[[str], tuple]:
+  """Name -> the arrays that an original of the family has left, and what it was configured with."""
+
+  def load(name):
+    found = np.load(shared / 'golden' / 'family' / f'{name}.npz')
+    return found, json.loads(str(found['config']))
+
+  return load
 
 
 @pytest.fixture(scope='session')

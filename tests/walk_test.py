@@ -1,7 +1,6 @@
 """The walk of docs/finetune.md, from text to answers over HTTP, as its reader types it."""
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -43,24 +42,12 @@ def write_texts(folder):
     (folder / f'{name}.tsv').write_text('\n'.join(['text\tlabel', *lines]) + '\n')
 
 
-def typed(folder, command):
-  """What a command of the page prints, as a shell runs it in the folder."""
-  trained = re.search(r'bertjax\.main .*--workdir=runs/(\w+)', command)
-  path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
-  done = subprocess.run(
-    ['bash', '-c', f'{command} {SMALLER[trained[1]] if trained else ""}'], cwd=folder, text=True,
-    env=processes.environment() | dict(PATH=path), capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
-  assert done.returncode == 0, f'{command}\n{done.stdout[-2000:]}{done.stderr[-3000:]}'
-  return done.stdout
-
-
 @pytest.mark.full
 def test_the_walk_ends_with_an_answer(tmp_path):
   write_texts(tmp_path)
   *commands, serve, ask = COMMANDS
   assert serve == 'python serve.py &' and len(commands) == 7
-  printed = [typed(tmp_path, command) for command in commands]
+  printed = [processes.typed(tmp_path, command, SMALLER) for command in commands]
   (tmp_path / 'serve.py').write_text(SERVER.replace('8000', str(port := processes.free_port())))
   environment = processes.environment() | dict(HF_HUB_OFFLINE='1')
   server = subprocess.Popen([sys.executable, 'serve.py'], cwd=tmp_path, env=environment)
@@ -68,7 +55,7 @@ def test_the_walk_ends_with_an_answer(tmp_path):
     retry = '--retry 120 --retry-delay 1 --retry-connrefused --silent --noproxy localhost'
     for text, label in (('a great film.', 'good'), ('an awful film.', 'bad')):
       asked = ask.replace('8000', str(port)).replace('a great film.', text)
-      (answer,) = json.loads(typed(tmp_path, f'{asked} {retry}'))
+      (answer,) = json.loads(processes.typed(tmp_path, f'{asked} {retry}', SMALLER))
       assert answer['label'] == label and answer['score'] > 0.6
   finally:
     server.kill()

@@ -8,7 +8,6 @@ keeps `format` and `sha256` in this sense, so that a newer checkpoint is told fr
 """
 
 import json
-import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -56,12 +55,6 @@ def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
     return _load(directory, SCORES)['scores']
   except Damaged:
     return None
-
-
-def score_of(directory: pathlib.Path, name: str) -> float | None:
-  """Returns a score of a checkpoint; None if it has none of that name, or one that is no number."""
-  score = (read_scores(directory) or {}).get(name)
-  return None if score is None or math.isnan(score) else score
 
 
 def read(directory: pathlib.Path) -> dict[str, Any]:

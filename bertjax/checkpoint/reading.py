@@ -1,6 +1,7 @@
 """Finds the checkpoints of a run and reads them; changes nothing on the disk."""
 
 import contextlib
+import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -76,8 +77,9 @@ def best_step(directory: pathlib.Path, best: Any) -> int | None:
   """Returns the step in `WORKDIR/checkpoints` with the best score by `config.best`, of equal ones
   the latest; None where none has that score."""
   sign = 1.0 if best.mode == 'max' else -1.0
-  found = {n: manifest.score_of(directory / str(n), best.metric) for n in steps_in(directory)}
-  scored = [(sign * score, step) for step, score in found.items() if score is not None]
+  found = {n: manifest.read_scores(directory / str(n)) or {} for n in steps_in(directory)}
+  scores = ((scores.get(best.metric, math.nan), step) for step, scores in found.items())
+  scored = [(sign * score, step) for score, step in scores if not math.isnan(score)]
   return max(scored)[1] if scored else None
 
 

@@ -86,7 +86,8 @@ def _wait(
     running = [child for child in children if child.poll() is None]
     failed = next((i for i, child in enumerate(children) if child.returncode), None)
     if failed is not None and not status:
-      status, end = _status(children[failed]), time.monotonic() + GRACE_S
+      code, end = children[failed].returncode, time.monotonic() + GRACE_S
+      status = code if code >= 0 else 128 - code
       if not (asked and status == UNFINISHED):  # it was asked to stop, and goes on another time
         first = commands[failed]
         _say(f'{first.name} {_how(status)}', first.log)
@@ -104,10 +105,6 @@ def _wait(
     if time.monotonic() > end:
       _send(running, signal.SIGKILL)
     time.sleep(POLL_S)
-
-
-def _status(child: subprocess.Popen) -> int:
-  return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
 def _how(status: int) -> str:

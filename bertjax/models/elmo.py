@@ -201,17 +201,12 @@ class ELMo(Model):
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: the cells and projections at real tokens, the words at
     targets."""
-    texts = [batch[name] for name in ('example_BT', 'out_example_BU') if name in batch]
-    real = float(sum(np.sum(np.asarray(x) > 0) for x in texts)) * (2 if len(texts) == 1 else 1)
+    real = float(sum((np.asarray(batch[x]) > 0).sum() for x in ('example_BT', 'out_example_BU')))
+    predicted = float(sum(np.sum(batch[x]) for x in ('weight_BT', 'weight_BU')))
     # Four gates of the input and of the projected output, and the projection.
-    cells = flops_lib.head_flops(real, self.cell * self.width * (4 + 4 + 1))
-    weights = [batch[name] for name in ('weight_BT', 'weight_BU') if name in batch]
-    predicted = float(sum(np.sum(weight) for weight in weights))
-    return (
-      self.layers * cells
-      + flops_lib.head_flops(predicted, self.width * self.scored)
-      + flops_lib.head_flops(real if len(texts) > 1 else real / 2, self._spelling)
-    )
+    each = self.layers * self.cell * self.width * (4 + 4 + 1) + self._spelling
+    words = flops_lib.head_flops(predicted, self.width * self.scored)
+    return flops_lib.head_flops(real, each) + words
 
   @property
   def _spelling(self) -> int:

@@ -19,6 +19,8 @@ import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
+from bertjax.kernels.adaptive_softmax import AdaptiveScores, log_probabilities
+from bertjax.kernels.cross_entropy import logits
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Relative
@@ -38,9 +40,9 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.contracts import Remembering, Sized, StreamModel
+from bertjax.models.layers.contracts import Remembering, Sized, StreamModel, WritingModel
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import Head, WordHead
+from bertjax.models.layers.heads import Head, WordHead, at_targets
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
 from bertjax.types import Batch, Factory
@@ -87,7 +89,7 @@ class Layer(Block):
     return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
 
 
-class TransformerXL(Sized, Remembering, StreamModel, kw_only=True):
+class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
@@ -147,6 +149,29 @@ class TransformerXL(Sized, Remembering, StreamModel, kw_only=True):
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out
+
+  def start(self, batch: Batch, room: int) -> tuple[Array, Memory]:
+    """Reads prompts; see `WritingModel`. The text so far is a memory that nothing falls out of, so
+    each step projects all of it again. Raises UserError: a model without distances."""
+    if self.attention not in ('relative', 'shaw'):
+      raise UserError(
+        f'config.model.attention={self.attention!r} names tokens by their place in a row, which a '
+        "text that goes on does not keep: expected 'relative' or 'shaw' to write"
+      )
+    rows, columns = batch['token_BT'].shape
+    return self._written(batch, memory_lib.first(self.clone(mem_len=columns + room), rows, 'empty'))
+
+  def step(self, token_B: Array, text: Memory) -> tuple[Array, Memory]:
+    """Reads a token more of each row; see `WritingModel`."""
+    token_BT = token_B[:, None]
+    return self._written(dict(token_BT=token_BT, example_BT=jnp.ones_like(token_BT)), text)
+
+  def _written(self, batch: Batch, text: Any) -> tuple[Array, Memory]:
+    out = self(batch, text)
+    last_B1 = jnp.full_like(batch['token_BT'][:, :1], batch['token_BT'].shape[1] - 1)
+    scores = at_targets(out['word'], dict(target_pos_BP=last_B1))
+    many = isinstance(scores, AdaptiveScores)
+    return (log_probabilities(scores) if many else logits(scores))[:, 0], out['carry']
 
   def _words(self, init: Init, dtype: Any) -> tuple[Callable, Callable]:
     """(token_BT -> x_BTD, h_BPD -> scores), over the same tables."""

@@ -43,14 +43,3 @@ def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
   fold = lambda names: [name.casefold() for name in names]
   pairs = {head: (fold(theirs[head]), fold(ours[head])) for head in both}
   return {head for head, (found, own) in pairs.items() if found != own and set(found) == set(own)}
-
-
-def by_number(theirs: Classes, ours: Classes, foreign: bool) -> list[str]:
-  """Returns the heads whose classes are taken by their number, although their names differ."""
-  others = different(theirs, ours, foreign)
-  alike = lambda found, own: len(found) == len(own) and found != own
-  return [
-    head
-    for head, found in theirs.items()
-    if head in ours and head not in others and alike(found, ours[head])
-  ]

@@ -160,10 +160,12 @@ def other_classes(source: Source, config: Any) -> set[str]:
 def other_names(source: Source, config: Any) -> list[str]:
   """Returns a note for each head whose classes are taken by number although their names differ."""
   ours = head_classes.of(config)
+  others = head_classes.different(source.classes, ours, source.foreign)
   return [
-    f'{source.name} calls the classes of {head!r} {", ".join(source.classes[head])}; they are '
-    f'taken, in this order, for {", ".join(ours[head])}'
-    for head in head_classes.by_number(source.classes, ours, source.foreign)
+    f'{source.name} calls the classes of {head!r} {", ".join(names)}; they are taken, in this '
+    f'order, for {", ".join(ours[head])}'
+    for head, names in source.classes.items()
+    if head in ours.keys() - others and len(names) == len(ours[head]) and names != ours[head]
   ]
 
 

@@ -12,6 +12,9 @@ from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.vocab.vocabulary import Vocabulary
 
+# Leaves with one row per id: the word table, and the bias of its head.
+_OF_WORDS = (':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']")
+
 
 class Rows(NamedTuple):
   """The rows of words that move from a table to another."""
@@ -56,7 +59,7 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
     name = jax.tree_util.keystr(path)
     if layers and "['layers']" in name:
       new = new[np.asarray(layers)]
-    if rows is not None and _of_words(f'{where}{name}'):
+    if rows is not None and f'{where}{name}'.endswith(_OF_WORDS):
       moved = np.array(multihost_utils.process_allgather(old, tiled=True))
       theirs = np.asarray(new)[: rows.size]
       moved[rows.here], moved[rows.new] = theirs[rows.there], theirs.mean(0)
@@ -66,11 +69,6 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
     return sharding.put_whole(np.asarray(new, old.dtype), old.sharding)
 
   return jax.tree_util.tree_map_with_path(copy, source, target)
-
-
-def _of_words(name: str) -> bool:
-  """Returns whether a leaf has one row per id: the word table, and the bias of its head."""
-  return name.endswith((':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']"))
 
 
 def same_ids(one: Vocabulary, other: Vocabulary) -> bool:

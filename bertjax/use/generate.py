@@ -44,7 +44,7 @@ def texts(
   """`Model.generate`, whose arguments and errors these are; `how` chooses the tokens."""
   _check(model, new_tokens, how, seed)
   rows = _rows(model, listed(prompts, first), new_tokens, first)
-  end = model.vocabulary.special.get('sep') if ends else None
+  end = _end(model) if ends else None
   found: list[Any] = [None] * len(rows)
   length_n = np.array([len(ids) for ids in rows], np.int64)
   ways = model.runner.devices.ways
@@ -73,10 +73,17 @@ def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> Non
   decoding.check(how, model.vocabulary.size)
 
 
+def _end(model: Any) -> int | None:
+  special = model.vocabulary.special
+  return special.get('sep') if special.get('sep') is not None else special.get('eos')
+
+
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
   """Returns the ids of the prompts: at least one each."""
-  pair, end = isinstance(model.net.model, PairModel), model.vocabulary.special.get('sep')
+  pair, end = isinstance(model.net.model, PairModel), _end(model)
   rows = [np.asarray(ids, np.int32) for ids in model.vocabulary.encode_batch(list(prompts))]
+  if model.vocabulary.special.get('eos') is not None:  # which ends each line, and these go on
+    rows = [ids[:-1] for ids in rows]
   if pair:
     frame = _frame(model)
     rows = [np.array([*frame.before, *ids, *frame.after], np.int32) for ids in rows]

@@ -1,10 +1,13 @@
 """Scores of texts that were written, on cases that can be counted by hand."""
 
 import math
+import types
+from typing import Any
 
 import pytest
 from mutation import mutation
 
+from bertjax.errors import UserError
 from bertjax.evals import generated
 
 
@@ -28,3 +31,11 @@ def test_an_answer_is_right_but_for_capitals_and_articles():
   assert generated.judged(['a b c d'], ['a b c d']) == pytest.approx(
     dict(exact=1, f1=1, rouge_l=1, bleu=1)
   )
+
+
+def test_a_task_without_texts_to_be_written_is_refused():
+  task = types.SimpleNamespace(name='classify')
+  config = types.SimpleNamespace(data=types.SimpleNamespace(task=task))
+  subject: Any = types.SimpleNamespace(config=config, key='config.evals.dev')
+  with pytest.raises(UserError, match="config.evals.dev judges .* expected .*'write', got 'cl"):
+    generated.make(subject, generated.Options())

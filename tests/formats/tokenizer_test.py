@@ -101,9 +101,10 @@ def test_real_vocabularies(shared, lines, tmp_path, name, family):
     ('xlm-xnli15/codes_xnli_15', 'xlm', '</s> a</w> </s> b</w> </s>', None),
     ('gpt2', 'gpt2', 'a b', None),
     ('roberta', 'openai_gpt', 'a b', None),
+    ('roberta', 'bart', '<s> a </s> </s> b </s>', None),
     ('t5', 't5', '▁ a </s> ▁ b </s>', None),
   ],
-  ids=['bert', 'roberta', 'xlnet', 'xlm', 'gpt2', 'gpt', 't5'],
+  ids=['bert', 'roberta', 'xlnet', 'xlm', 'gpt2', 'gpt', 'bart', 't5'],
 )
 def test_what_stands_around_a_pair(shared, tmp_path, name, family, tokens, types):
   if family == 'xlm':
@@ -113,7 +114,7 @@ def test_what_stands_around_a_pair(shared, tmp_path, name, family, tokens, types
   found = theirs('a', 'b')
   assert theirs.convert_ids_to_tokens(found['input_ids']) == tokens.split()
   assert found.get('token_type_ids') == types
-  if family in ('gpt2', 'openai_gpt', 't5'):
+  if family in ('gpt2', 'openai_gpt', 'bart', 't5'):
     assert theirs.eos_token in ('</s>', '<|endoftext|>')
   if name == 'gpt2':
     return  # it has no padding

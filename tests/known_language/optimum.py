@@ -128,6 +128,25 @@ def stream(
   return dict(lm=_word_loss(language, word_BTW[:, 1:], joined))
 
 
+def both_ways(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  size: int, alone: bool = False,
+) -> Sums:  # fmt: skip
+  """forwards, backwards: `stream` of each text of ELMo. From its end a text is of the language
+  whose words follow each other the other way round, since all words are equally frequent."""
+  batches, turned, found = list(batches), language._replace(follow_WW=language.follow_WW.T), {}
+  for name, own, token, letter in (
+    ('forwards', language, 'token_BT', 'T'),
+    ('backwards', turned, 'out_token_BU', 'U'),
+  ):
+    text = [
+      dict(token_BT=b[token], target_BP=b[f'target_B{letter}'], weight_BP=b[f'weight_B{letter}'])
+      for b in batches
+    ]
+    found[name] = stream(own, text, readings, mask, size, alone)['lm']
+  return found
+
+
 def permuted(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
   size: int, alone: bool = False,

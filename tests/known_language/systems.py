@@ -147,6 +147,18 @@ SYSTEMS = dict(
     # A segment of one token without memory sees itself alone.
     alone={'length': 1, 'model.mem_len': 0, 'batch_size': 1024},
   ),
+  elmo=System(
+    'elmo', 'stream', 16,
+    dict(
+      main=Task(readings.one_text, optimum.both_ways, dict(forwards=0.95, backwards=0.95))
+    ),
+    # One text read from both ends: its sentences go on from one another.
+    {
+      'model.cell': 128, 'model.characters': 0, 'data.plan.shuffle_sentences': False,
+      'optimizer.schedule.peak': 0.2,
+    },
+    steps=600, alone=None,
+  ),
   gpt=System(
     'gpt', 'stream', 32,
     dict(
@@ -189,7 +201,8 @@ def config_of(system: System, store: str, seed: int = 0, steps: int = 0, alone: 
   )
   config.log_steps = config.checkpoint_steps = config.total_steps
   config.eval_steps = max(config.total_steps // 5, 1)
-  changes = SMALL | dict(system.fields) | dict((alone and system.alone) or {})
+  sizes = {k: v for k, v in SMALL.items() if k[:6] != 'model.' or k[6:] in config.model}
+  changes = sizes | dict(system.fields) | dict((alone and system.alone) or {})
   with config.unlocked():
     if 'pseudo_perplexity' in config.evals:
       config.evals.pseudo_perplexity.rows = 0

@@ -79,6 +79,7 @@ QUICK = dict(
   xlm=Quick(600, 0.5),
   xlm_e=Quick(700, 0.4, fields=GENTLE),
   transformer_xl=Quick(200, 0.7, fields=LONG),
+  elmo=Quick(200, 0.5, fields={'optimizer.schedule.peak': 0.2} | LONG),
   gpt=Quick(200, 0.5),
   xlnet=Quick(150, 0.65),
 )

@@ -13,6 +13,7 @@ from mutation import mutation
 from slow_imports import torch
 
 from bertjax import models
+from bertjax.errors import UserError
 from bertjax.formats import config_json, tables
 from bertjax.formats.families import bart as family
 from bertjax.kernels.cross_entropy import cross_entropy, logits
@@ -114,3 +115,13 @@ def test_texts_are_those_of_transformers(case):
     for mine, theirs in zip(np.asarray(found), wanted, strict=True):
       mine, theirs = (decoding.until(each, BEGIN) for each in (mine, theirs))
       assert mine == theirs[: len(mine)]
+
+
+@mutation('columns > self.room', 'False')
+def test_texts_longer_than_the_positions_are_refused(case):
+  parts = ('token', 'example', 'position')
+  names = [name for part in parts for name in (f'{part}_BT', f'out_{part}_BU')]
+  sizes = dict(T=9, U=46)
+  batch = {name: jax.ShapeDtypeStruct((1, sizes[name[-1]]), jnp.int32) for name in names}
+  with pytest.raises(UserError, match='positions: got 45, and texts have up to 46 tokens'):
+    jax.eval_shape(case.model.init, jax.random.key(0), batch)

@@ -1,7 +1,5 @@
 """Training steps of ELMo beside those of bilm-tf: losses, states, parameters and accumulators."""
 
-import json
-
 import chex
 import flax.linen as nn
 import jax
@@ -21,15 +19,6 @@ from bertjax.types import Context
 # Steps that float32 says: with parameters one unit in the last place away, the second and third
 # losses of this one, whose words are as large as 70, differ by 1e-3 and 5e-2.
 STEPS = dict(char_skip_cellclip=1)
-
-
-@pytest.fixture(scope='module')
-def golden(shared):
-  def load(name):
-    found = np.load(shared / 'golden' / 'family' / f'elmo_{name}.npz')
-    return found, json.loads(str(found['config']))
-
-  return load
 
 
 def config_of(config):
@@ -137,7 +126,7 @@ def states_of(theirs, step, towers, layers):
    'char_skip_sampled', 'word_skip_sampled', 'word_skip_full_2towers'],
 )  # fmt: skip
 def test_three_steps_are_those_of_bilm_tf(golden, name, monkeypatch):
-  theirs, config = golden(name)
+  theirs, config = golden(f'elmo_{name}')
   c, towers = config_of(config), config['n_gpus']
   objective = bilm.make(c)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch_of(theirs, 0, towers))['params']

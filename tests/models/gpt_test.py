@@ -1,7 +1,5 @@
 """GPT-1 and GPT-2 beside what OpenAI's programs computed from the same weights."""
 
-import json
-
 import chex
 import flax.linen as nn
 import jax
@@ -24,15 +22,6 @@ FIELDS = dict(
   norm_eps=1e-5, activation='gelu_tanh', init_std=0.02, position_std=0.01, residual_scaled=False,
   remat='none', dtype='float32',
 )  # fmt: skip
-
-
-@pytest.fixture(scope='module')
-def golden(shared):
-  def load(name):
-    found = np.load(shared / 'golden' / 'family' / f'{name}.npz')
-    return found, json.loads(str(found['config']))
-
-  return load
 
 
 def model_of(sizes, one_table, vocab_size):

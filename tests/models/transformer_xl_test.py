@@ -11,6 +11,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.config import sections
+from bertjax.errors import UserError
 from bertjax.models import transformer_xl
 from bertjax.models.layers.positions import sinusoids
 from bertjax.objectives import lm
@@ -258,3 +259,33 @@ def test_initial_values_are_those_of_the_original():
   assert deviation(layers['positions']) == 0.02 and not layers['position_bias'].any()
   scale = np.concatenate([layers[f'{name}_norm']['scale'].ravel() for name in ('attention', 'ffn')])
   assert abs(scale.mean() - 1) < 0.01 and 0.015 < scale.std() < 0.025
+
+
+@mutation('self.clone(mem_len=columns + room)', 'self.clone(mem_len=4)')
+@mutation("room), rows, 'empty')", "room), rows, 'zeros')")
+@pytest.mark.parametrize('cutoffs', [(), (50, 120)])
+def test_a_text_token_by_token_is_the_whole_text(cutoffs):
+  """Whatever stands before a short prompt; nothing falls out of the memory."""
+  model, _, variables = make(10, mem_len=0, cutoffs=cutoffs)
+  token_BT, lengths = text(10), np.array([6, 4])
+  whole = np.asarray(lm.all_scores(model.apply(variables, batch(token_BT))['word']))
+  prompt = np.zeros((2, 6), np.int32)
+  for row, length in enumerate(lengths):
+    prompt[row, 6 - length :] = token_BT[row, :length]
+  real_BT = (np.arange(6)[None] >= 6 - lengths[:, None]).astype(np.int32)
+  given = dict(token_BT=prompt, example_BT=real_BT)
+  found, written = model.apply(variables, given, 4, method='start')
+  step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
+  for place in range(4):
+    at = lengths + place - 1
+    np.testing.assert_allclose(
+      found[:, : cases.VOCAB], whole[np.arange(2), at][:, : cases.VOCAB], atol=2e-5
+    )
+    found, written = step(jnp.asarray(token_BT[np.arange(2), at + 1], jnp.int32), written)
+
+
+def test_a_text_that_goes_on_needs_distances():
+  model, _, variables = make(8, mem_len=0, attention='absolute')
+  given = {key: x for key, x in batch(text(4)).items() if key in ('token_BT', 'example_BT')}
+  with pytest.raises(UserError, match="attention='absolute' names tokens by their place in a row"):
+    model.apply(variables, given, 4, method='start')

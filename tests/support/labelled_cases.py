@@ -43,6 +43,10 @@ CASES = {
     'write:t5', 'stars', {'data.task.read': 'stars: {text}', 'data.task.write': 'stars',
     'data.task.target_length': 8, 'model.head_size': 8, 'model.tied': False},
   ),
+  'written, framed': (
+    'write:bart', 'stars', {'data.task.read': 'stars: {text}', 'data.task.write': 'stars',
+    'data.task.target_length': 8, 'model.positions': 64},
+  ),
   'features of a frozen encoder': ('probe:ner', 'names', NAMES),
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -48,6 +49,19 @@ def run(
   """A run from start to end; `start` and `kill_at` have processes of their own."""
   words = command(store, workdir, *more, config=config)[2:]
   return forks.run(*words, cwd=ROOT, env=environment(devices))
+
+
+def typed(folder, command: str, smaller: dict[str, str]) -> str:
+  """What a command of a page prints, as a shell runs it in the folder; `smaller` has flags of runs,
+  by their workdirs."""
+  trained = re.search(r'bertjax\.main .*--workdir=runs/(\w+)', command)
+  path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
+  done = subprocess.run(
+    ['bash', '-c', f'{command} {smaller[trained[1]] if trained else ""}'], cwd=folder, text=True,
+    env=environment() | dict(PATH=path), capture_output=True, timeout=900, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, f'{command}\n{done.stdout[-2000:]}{done.stderr[-3000:]}'
+  return done.stdout
 
 
 def lines(workdir) -> list[dict]:

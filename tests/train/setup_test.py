@@ -32,9 +32,10 @@ def store(tmp_path_factory):
   return path
 
 
-def make(store, **overrides):
-  config = bert.get_config('test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
+def make(store, recipe=bert, length=64, judged=8, **overrides):
+  config = recipe.get_config('test')
+  config.batch_size, config.length, config.evals.held_out.batch_size = 8, length, judged
+  config.data = config.data.copy_and_resolve_references()
   config.update_from_flattened_dict(overrides)
   return setup.make_run(config, store, jax.devices()[:1])
 
@@ -102,15 +103,8 @@ def spoken(tmp_path_factory):
   return path
 
 
-def make_xlm(store, **overrides):
-  config = xlm.get_config('test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 32, 8
-  config.update_from_flattened_dict(overrides)
-  return setup.make_run(config, store, jax.devices()[:1])
-
-
 def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoken):
-  run = make_xlm(spoken)
+  run = make(spoken, xlm, 32)
   assert [s.name for s in run.phases] == ['clm', 'mlm', 'tlm']
   assert run.abstract.variables['params']['embeddings']['language'].shape == (2, 64)
   assert [s.config.model.attend for s in run.phases] == ['causal', 'example', 'example']
@@ -149,7 +143,7 @@ def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
 
 
 def test_ids_of_more_languages_than_the_store_has(spoken):
-  run = make_xlm(spoken, **{'data.languages': ('ar', 'de', 'en')})
+  run = make(spoken, xlm, 32, **{'data.languages': ('ar', 'de', 'en')})
   assert run.abstract.variables['params']['embeddings']['language'].shape == (3, 64)
   batch = run.phases[2].examples.batch(np.arange(8), True)
   assert set(batch['language_BT'][batch['example_BT'] > 0]) == {1, 2}
@@ -157,13 +151,13 @@ def test_ids_of_more_languages_than_the_store_has(spoken):
 
 def test_languages_that_do_not_fit_are_refused(store, spoken):
   with pytest.raises(ValueError, match="has no column 'language', .*--input=LANGUAGE=FILES"):
-    make_xlm(store)
+    make(store, xlm, 32)
   with pytest.raises(
     ValueError, match='languages en, which have no id: expected those of .*de, fr'
   ):
-    make_xlm(spoken, **{'data.languages': ('de', 'fr')})
+    make(spoken, xlm, 32, **{'data.languages': ('de', 'fr')})
   with pytest.raises(ValueError, match='ids for 1 languages, but there are 2, de, en: leave it at'):
-    make_xlm(spoken, **{'model.extra': (('language', 1),)})
+    make(spoken, xlm, 32, **{'model.extra': (('language', 1),)})
 
 
 def test_a_table_reads_the_column_of_the_store_where_the_plan_has_no_ids(store, spoken):
@@ -188,36 +182,28 @@ def ended(tmp_path_factory):
   return path
 
 
-def make_xlnet(store, **overrides):
-  config = xlnet.get_config('test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 4
-  config.data = config.data.copy_and_resolve_references()
-  config.update_from_flattened_dict(overrides)
-  return setup.make_run(config, store, jax.devices()[:1])
-
-
 @mutation(
   '    options.batch_size, examples_lib.tables_of(config.model),',
   '    config.batch_size, examples_lib.tables_of(config.model),',
 )
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
-  run = make_xlnet(ended)
+  run = make(ended, xlnet, judged=4)
   phase = run.phases[0]
   rows = held_out(phase).rows
   assert phase.examples.spec.rows == 8 and rows.spec.rows == 4
   assert rows.batch(np.arange(8), shuffle=False)['start_B'].tolist() == [1] * 4 + [0] * 4
   assert run.abstract.carry[phase.name].hidden_BLMD.shape == (8, 2, 48, 64)
   with pytest.raises(ValueError, match='expected an even batch_size, got 9'):
-    make_xlnet(ended, batch_size=9)
+    make(ended, xlnet, judged=4, batch_size=9)
   with pytest.raises(ValueError, match='config.data.mask.perm_size=24 must divide both parts'):
-    make_xlnet(ended, **{'data.mask.perm_size': 24})
+    make(ended, xlnet, judged=4, **{'data.mask.perm_size': 24})
   with pytest.raises(ValueError, match='has no eod: expected one that has them'):
-    make_xlnet(store)
+    make(store, xlnet, judged=4)
 
 
 @mutation('state._replace(carry={})', 'state')
 def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
-  run = make_xlnet(ended, save_carry=False)
+  run = make(ended, xlnet, judged=4, save_carry=False)
   state = first_state.initial_state(run)
   used = state._replace(carry=jax.tree.map(lambda x: x + 1, state.carry))
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, run.config.best)

@@ -1,11 +1,8 @@
 """The walk of docs/generate.md from pairs of texts to a T5 that answers, as its reader types it."""
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 
 import finetune_runs
 import processes
@@ -42,34 +39,25 @@ def write_files(folder):
   (folder / 'titles.tsv').write_text('\n'.join(['text\ttitle', *rows]) + '\n')
 
 
-def typed(folder, command):
-  """What a command of the page prints, as a shell runs it in the folder."""
-  trained = re.search(r'bertjax\.main .*--workdir=runs/(\w+)', command)
-  path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
-  done = subprocess.run(
-    ['bash', '-c', f'{command} {SMALLER[trained[1]] if trained else ""}'], cwd=folder, text=True,
-    env=processes.environment() | dict(PATH=path), capture_output=True, timeout=900, check=False,
-  )  # fmt: skip
-  assert done.returncode == 0, f'{command}\n{done.stdout[-2000:]}{done.stderr[-3000:]}'
-  return done.stdout
-
-
 @pytest.mark.full
 def test_the_walk_ends_with_an_answer(tmp_path):
   write_files(tmp_path)
   pretrain, learn, ask, both = COMMANDS
-  typed(tmp_path, pretrain), typed(tmp_path, learn)
+  processes.typed(tmp_path, pretrain, SMALLER), processes.typed(tmp_path, learn, SMALLER)
   scores = finetune_runs.every(tmp_path / 'runs/answers', 'eval/dev/exact')
   assert scores[0] < 0.7 < 0.9 < max(scores)
   question = 'ba what is the lamp ?'
-  assert typed(tmp_path, ask.replace('what is the capital of France?', question)).strip() == 'blue'
+  asked = ask.replace('what is the capital of France?', question)
+  assert processes.typed(tmp_path, asked, SMALLER).strip() == 'blue'
   rows = [line.split('\t') for line in (tmp_path / 'dev.tsv').read_text().splitlines()[1:]]
   (tmp_path / 'asked.txt').write_text(''.join(f'answer: {asked}\n' for asked, _ in rows))
-  every = re.sub(r'--step=best --text=.*', '--input=asked.txt --json', ask)
-  found = [json.loads(line)['text'] for line in typed(tmp_path, every).splitlines()]
+  every = re.sub(r'--step=best --beams=4 --text=.*', '--input=asked.txt --json', ask)
+  found = [
+    json.loads(line)['text'] for line in processes.typed(tmp_path, every, SMALLER).splitlines()
+  ]
   right = [text == answer for text, (_, answer) in zip(found, rows, strict=True)]
   assert sum(right) / len(right) == pytest.approx(scores[-1])  # as the run's own evaluation
-  typed(tmp_path, both)
+  processes.typed(tmp_path, both, SMALLER)
   assert {f'eval/{name}/dev/rouge_l' for name in ('ask', 'short')} <= {
     key for line in processes.lines(tmp_path / 'runs/both') for key in line
   }

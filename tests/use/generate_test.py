@@ -4,7 +4,7 @@ import jax
 import pytest
 import used_models
 from mutation import mutation
-from used_models import XLNET
+from used_models import STREAM, XLNET
 
 import bertjax
 from bertjax import sharding
@@ -22,7 +22,8 @@ def load(tmp_path_factory):
   def get(recipe):
     if recipe not in known:
       path, fields = tmp_path_factory.mktemp(recipe), dict(gpt=dict(positions=64)).get(recipe, {})
-      made = used_models.make(path, recipe, first=XLNET, **fields)
+      first = STREAM if recipe == 'transformer_xl' else XLNET
+      made = used_models.make(path, recipe, first=first, **fields)
       mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
       known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh)
     return known[recipe]
@@ -31,7 +32,7 @@ def load(tmp_path_factory):
 
 
 @mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
-@pytest.mark.parametrize('recipe', ['gpt', 't5', 'bart'])
+@pytest.mark.parametrize('recipe', ['gpt', 't5', 'bart', 'transformer_xl'])
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   model = load(recipe)

@@ -158,14 +158,11 @@ def rows(model: Any) -> tuple[Row, ...]:
       project('query', f'{ATTENTION}.q_net.weight'),
       *(project(n, f'{ATTENTION}.kv_net.weight[{i}]') for i, n in enumerate(QKV[1:])),
     ]
-  return tuple(found) + (_adaptive(model) if model.cutoffs else _plain())
+  words = Row('word', f'{WORDS}.0.weight', 'V,D->VD'), Row('head/bias', f'{HEAD}.0.bias', 'V->V')
+  return tuple(found) + (_adaptive(model) if model.cutoffs else words)
 
 
 QKV = ('query', 'key', 'value')
-
-
-def _plain() -> tuple[Row, ...]:
-  return (Row('word', f'{WORDS}.0.weight', 'V,D->VD'), Row('head/bias', f'{HEAD}.0.bias', 'V->V'))
 
 
 def _adaptive(model: Any) -> tuple[Row, ...]:

@@ -16,7 +16,6 @@ from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import memory
 from bertjax.models.layers.basic import Activation, Dtype
-from bertjax.models.layers.cache import Writing
 from bertjax.models.layers.heads import Head, at_targets, declared
 from bertjax.models.layers.memory import Start
 from bertjax.models.layers.remat import Remat
@@ -178,15 +177,15 @@ class StreamModel(Model):
 class WritingModel(Model):
   """Writes a text token by token: the model of `use/generate.py`."""
 
-  def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
+  def start(self, batch: Batch, room: int) -> tuple[Array, Any]:
     """Reads what a text begins with, all at once: token_BT and example_BT, 1 where a token is and 0
     for padding. Of a model of one text it is the prompt, padded in front; of one with a second text
     the text that is read, and out_token_BU what the second begins with, in every row as many.
-    Returns float32 logits_BV of the next token, -inf where it is no word; and the text so far, with
-    room, which is static, for so many tokens."""
+    Returns float32 logits_BV of the next token, -inf where it is no word; and the text so far,
+    arrays with the rows first, with room, which is static, for so many tokens."""
     raise NotImplementedError
 
-  def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
+  def step(self, token_B: Array, text: Any) -> tuple[Array, Any]:
     """Writes a token of each row; returns the logits of the next one, and the text."""
     raise NotImplementedError
 

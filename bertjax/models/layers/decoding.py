@@ -151,18 +151,21 @@ def write(
     cooled_BV = kept(logits_BV / sampling.temperature, sampling)
     return jax.vmap(draw)(key_B, cooled_BV).astype(jnp.int32)
 
-  def body(state):
-    place, token_BN, score_B, ended_B, logits_BV, cache = state
+  def added(place: Array, token_BN: Array, score_B: Array, ended_B: Array, logits_BV: Array):
     token_B = jnp.where(ended_B, 0, choose(logits_BV, place))
     logp_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BV), token_B[:, None], -1)[:, 0]
-    token_BN = token_BN.at[:, place].set(token_B)
     score_B, ended_B = score_B + jnp.where(ended_B, 0, logp_B), ended_B | (token_B == end)
-    return place + 1, token_BN, score_B, ended_B, *step(token_B, cache)
+    return place + 1, token_BN.at[:, place].set(token_B), score_B, ended_B
 
-  going = lambda state: (state[0] < new_tokens) & ~jnp.all(state[3])
-  start = jnp.int32(0), jnp.zeros((rows, new_tokens), jnp.int32), jnp.zeros(rows)
-  state = (*start, jnp.zeros(rows, bool), logits_BV, cache)
-  _, token_BN, score_B, *_ = jax.lax.while_loop(going, body, state)
+  def body(state: Any) -> Any:  # the model is not asked for what follows the last token
+    (place, token_BN, *_), cache = state
+    logits_BV, cache = step(token_BN[:, place - 1], cache)
+    return added(*state[0], logits_BV=logits_BV), cache
+
+  going = lambda state: (state[0][0] < new_tokens) & ~jnp.all(state[0][3])
+  none = jnp.int32(0), jnp.zeros((rows, new_tokens), jnp.int32), jnp.zeros(rows)
+  first = added(*none, jnp.zeros(rows, bool), logits_BV)
+  (_, token_BN, score_B, _), _ = jax.lax.while_loop(going, body, (first, cache))
   return Written(token_BN[:, None], score_B[:, None])
 
 

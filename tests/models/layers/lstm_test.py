@@ -1,7 +1,5 @@
 """The layers of ELMo and AWD-LSTM beside the originals: states, outputs, losses, gradients."""
 
-import json
-
 import chex
 import flax.linen as nn
 import jax
@@ -17,15 +15,6 @@ from bertjax.models.layers import char_cnn
 from bertjax.models.layers.lstm import LSTM
 
 ZEROS = jax.nn.initializers.zeros
-
-
-@pytest.fixture(scope='module')
-def golden(shared):
-  def load(name):
-    found = np.load(shared / 'golden' / 'family' / f'{name}.npz')
-    return found, json.loads(str(found['config']))
-
-  return load
 
 
 def tf_layer(theirs, prefix, inputs):

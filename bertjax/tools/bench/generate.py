@@ -1,0 +1,138 @@
+"""python -m bertjax.bench generate: prompts read, and texts written token by token.
+
+  python -m bertjax.bench generate --config=configs/gpt.py:small --batch_size=8 --length=64 \
+      --new_tokens=32 --beams=4 --against=transformers
+
+Weights and prompts are random, all prompts of one length; no text ends before its last token.
+`prefill` reads the prompts and gives the logits of the next token, `greedy` takes the likeliest
+token each time, `beams` searches; the last two read the prompts too. `tokens_per_second` counts
+prompt tokens of `prefill` and new tokens of the others. With --against the class of transformers
+does the same in a process of its own, in alternation, with its cache; `ratio` is their median time
+over ours.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from absl import flags
+
+from bertjax import models
+from bertjax.config import command_line
+from bertjax.errors import UserError
+from bertjax.formats import config_json
+from bertjax.models.layers import decoding
+from bertjax.models.layers.contracts import PairModel, WritingModel
+from bertjax.models.layers.decoding import Beams, Sampling
+from bertjax.tools.bench.parts import own_step, timing
+
+KINDS = ('prefill', 'greedy', 'beams')
+
+_CONFIG = command_line.define_config()
+_BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Prompts at once.', lower_bound=1)
+_LENGTH = flags.DEFINE_integer('length', 64, 'Tokens of a prompt.', lower_bound=1)
+_NEW = flags.DEFINE_integer('new_tokens', 32, 'Tokens that are written.', lower_bound=1)
+_BEAMS = flags.DEFINE_integer('beams', 4, 'Beams of the search.', lower_bound=1)
+_AGAINST = flags.DEFINE_list('against', [], 'transformers: also time its generate.')
+_CALLS = flags.DEFINE_integer('calls', 5, 'Timed calls of each side.', lower_bound=1)
+flags.mark_flag_as_required('config')
+flags.register_validator(
+  'against', lambda arms: set(arms) <= {'transformers'}, message='--against takes transformers'
+)
+
+
+def main() -> None:
+  """Times what is written and prints one JSON line. Raises UserError: no model that writes."""
+  rows, length, new, count = _BATCH_SIZE.value, _LENGTH.value, _NEW.value, _BEAMS.value
+  config = own_step.sized(_CONFIG.value, rows, length)
+  prompt_BT = np.random.default_rng(0).integers(5, config.model.vocab_size, (rows, length))
+  result: dict[str, Any] = dict(
+    bench='generate', config=config.name, dtype=config.model.dtype, batch_size=rows, length=length,
+    new_tokens=new, beam_width=count, calls=_CALLS.value,
+  )  # fmt: skip
+  for kind in KINDS:
+    asked = (config.model, prompt_BT.astype(np.int32), new, count, kind)
+    with contextlib.ExitStack() as stack:
+      arms = dict(ours=make(*asked))
+      if _AGAINST.value:
+        arms['transformers'] = stack.enter_context(timing.apart(make_rival, *asked))
+      seconds = timing.alternate(arms, _CALLS.value, 1)
+    result[kind] = _said(seconds, rows * (length if kind == 'prefill' else new))
+  json.dump(result | timing.environment() | dict(device=jax.devices()[0].device_kind), sys.stdout)
+  sys.stdout.write('\n')
+
+
+def _said(seconds: Mapping[str, np.ndarray], tokens: int) -> dict[str, Any]:
+  found: dict[str, Any] = {k: timing.summary(s, tokens, 'tokens') for k, s in seconds.items()}
+  if 'transformers' in seconds:
+    ratio = np.median(seconds['transformers']) / np.median(seconds['ours'])
+    found['ratio'] = round(float(ratio), 4)
+  return found
+
+
+def make(
+  model: Any, prompt_BT: np.ndarray, new_tokens: int, count: int, kind: str
+) -> Callable[[], Any]:
+  """Returns our side as a call that returns when its work is done.
+
+  Args:
+    model: `config.model`.
+    prompt_BT: int32 ids.
+    new_tokens: that are written.
+    count: beams.
+    kind: of KINDS.
+  """
+  module = models.build(model)
+  if not isinstance(module, WritingModel):
+    raise UserError(f'config.model.name={model.name!r} writes no text: expected configs/gpt.py')
+  batch = dict(token_BT=prompt_BT, example_BT=np.ones_like(prompt_BT))
+  given = batch | dict(position_BT=np.broadcast_to(np.arange(prompt_BT.shape[1]), prompt_BT.shape))
+  if isinstance(module, PairModel):
+    given |= {f'out_{k}_BU': given[f'{k}_BT'] for k in ('token', 'example', 'position')}
+  variables = jax.jit(module.init)(jax.random.key(0), given)
+  if kind == 'prefill':
+    function = lambda variables, batch: module.apply(variables, batch, new_tokens, method='start')
+  else:
+    how = Beams(count) if kind == 'beams' else Sampling()
+    function = functools.partial(decoding.written, module, model.vocab_size, how, new_tokens, -1)
+  step = jax.jit(function)
+  return lambda: jax.block_until_ready(step(variables, batch))
+
+
+def make_rival(
+  model: Any, prompt_BT: np.ndarray, new_tokens: int, count: int, kind: str
+) -> Callable[[], Any]:
+  """Returns the class of transformers as `make` returns ours."""
+  import torch
+  import transformers
+
+  torch.set_num_threads(len(os.sched_getaffinity(0)))
+  fields = config_json.write(model, {}, 'float32')
+  (name,) = fields['architectures']
+  net = getattr(transformers, name)(getattr(transformers, name).config_class(**fields)).eval()
+  net.generation_config.eos_token_id = None
+  given: dict[str, Any] = dict(input_ids=torch.tensor(prompt_BT, dtype=torch.long))
+  given['attention_mask'] = torch.ones_like(given['input_ids'])
+  if kind == 'prefill':
+    if net.config.is_encoder_decoder:
+      given['decoder_input_ids'] = given['input_ids'][:, :1]
+    else:
+      given['logits_to_keep'] = 1
+    call = functools.partial(net, **given, use_cache=True)
+  else:
+    call = functools.partial(
+      net.generate, **given, max_new_tokens=new_tokens, min_new_tokens=new_tokens, do_sample=False,
+      num_beams=count if kind == 'beams' else 1, pad_token_id=0,
+    )  # fmt: skip
+
+  def run() -> Any:
+    with torch.no_grad():
+      return call()
+
+  return run
