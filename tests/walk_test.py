@@ -1,4 +1,5 @@
-"""The walk of docs/finetune.md, from text to answers over HTTP, as its reader types it."""
+"""The walks of docs/finetune.md, from text to answers over HTTP, and of docs/generate.md, from text
+to transformers' pipeline, as their readers type them."""
 
 import json
 import random
@@ -61,3 +62,18 @@ def test_the_walk_ends_with_an_answer(tmp_path):
     server.kill()
     server.wait()
   assert 'good' in printed[-2]
+
+
+@pytest.mark.full
+def test_a_pipeline_writes_what_the_run_writes(tmp_path):
+  page = (processes.ROOT / 'docs' / 'generate.md').read_text()
+  walk = re.search(r'## From your text(.*?)\n## ', page, re.DOTALL)[1]
+  *commands, last = re.findall(r'^    (python (?:.*\\\n)*.*)$', walk, re.MULTILINE)
+  assert last == 'python write.py' and len(commands) == 3
+  write_texts(tmp_path)
+  smaller = '--config.total_steps=20 --config.batch_size=8 --config.length=32'
+  smaller = dict(gpt=f'{smaller} --config.data.train_vocab.size=400')
+  ours = [processes.typed(tmp_path, command, smaller) for command in commands][1]
+  (tmp_path / 'write.py').write_text(re.search(r'```python\n(.*?)```', walk, re.DOTALL)[1])
+  theirs = processes.typed(tmp_path, last, smaller)
+  assert len(ours) > len('The first season') + 5 and theirs.strip() == ours.strip()
