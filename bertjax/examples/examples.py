@@ -36,12 +36,11 @@ FORMAT = 2  # of the cached plans
 def held_out_data(data: Any) -> Any:
   """`config.data` for evaluation: every example once, and its masks for good."""
   changed = data.copy_and_resolve_references()
-  if 'dupe_factor' in changed.plan:
-    changed.plan.dupe_factor = 1
-  if 'static' in changed.mask:
-    changed.mask.static = True
-  if 'drawn' in changed.plan:
-    changed.plan.drawn = 0
+  for part, field, value in (
+    (changed.plan, 'dupe_factor', 1), (changed.plan, 'drawn', 0), (changed.mask, 'static', True)
+  ):  # fmt: skip
+    if field in part:
+      part[field] = value
   return changed
 
 
@@ -58,13 +57,15 @@ class Examples:
   recipe: Recipe  # the plan and masking that make its batches
   spec: Spec  # inputs of the plan besides the store
   column: dict[str, np.ndarray]  # name -> [examples], the plan
-  # int64 [rows + 1], where each row's examples begin in row_example; None where rows are examples
-  row_start: np.ndarray | None
-  row_example: np.ndarray | None  # int64 [examples], row by row; None where rows are examples
   count: dict[str, int]  # counts of the plan, by name
   # letter -> columns of a row, of each text: T, and U of a noise that makes a second one
   size: dict[str, int]
   tables: Sequence[str] = ()  # names of the store's columns that batches show as `<name>_BT`
+  # int64 [rows + 1], where each row's examples begin in row_example; None where rows are examples
+  row_start: np.ndarray | None = None
+  row_example: np.ndarray | None = (
+    None  # int64 [examples], row by row; None where rows are examples
+  )
   plan: pathlib.Path | None = None  # the directory of the plan, None of one in memory
 
   @property
@@ -90,9 +91,9 @@ class Examples:
   @property
   def stats(self) -> dict[str, float]:
     """The plan in figures: its own counts, examples, rows, real tokens per row and their share."""
-    tokens_per_row = self.count['tokens'] / self.rows
-    stats = dict(self.count, examples=self.examples, rows=self.rows)
-    return stats | dict(tokens_per_row=tokens_per_row, fill=tokens_per_row / self.length)
+    real = self.count['tokens'] / self.rows
+    own = dict(examples=self.examples, rows=self.rows, tokens_per_row=real, fill=real / self.length)
+    return self.count | own
 
   def template(self) -> dict[str, np.ndarray]:
     """Returns a row, for its shapes and dtypes."""
@@ -231,8 +232,9 @@ def make_examples(
   if old and 1 in languages.peers(store).size_l:
     said = 'takes text of the same document for random text where a language has no other'
     logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
-  examples = Examples(store, recipe, spec, column, count=count, size=size, tables=tables, **packed)
-  return _checked(dataclasses.replace(examples, plan=directory))
+  return _checked(
+    Examples(store, recipe, spec, column, count, size, tables, plan=directory, **packed)
+  )
 
 
 def examples_in_memory(
@@ -241,12 +243,10 @@ def examples_in_memory(
   """Opens a plan in memory, for a store without a directory: `make_examples` without writing."""
   store, recipe, spec, size = _opened(store, data, length, seed, rows, tables)
   column, count = npy_files.join_columns(_pieces(store, recipe, spec))
-  packed: dict[str, Any] = dict(row_start=None, row_example=None)  # so it stays where none are
+  packed: dict[str, Any] = {}
   if recipe.pack > 1:
-    packed |= npy_files.join_columns(_packed(column['length'], recipe, spec.length, size))[0]
-  return _checked(
-    Examples(store, recipe, spec, column, count=count, size=size, tables=tables, **packed)
-  )
+    packed, _ = npy_files.join_columns(_packed(column['length'], recipe, spec.length, size))
+  return _checked(Examples(store, recipe, spec, column, count, size, tables, **packed))
 
 
 def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec, dict[str, int]]:
@@ -274,18 +274,20 @@ def _pieces(store, recipe: Recipe, spec: Spec):
   if len(store.documents) < 2:
     raise UserError(f'{store.path}: expected at least one document, got none')
   recipe.masking.check(recipe.mask_options, store, spec.length)
-  pieces, keep = recipe.plan.build(store, spec), recipe.plan.keep
-  return _counted(pieces if keep is None else _kept(pieces, keep, store, recipe.plan, spec))
+  return _kept(recipe.plan.build(store, spec), store, recipe.plan, spec)
 
 
-def _kept(pieces, keep, store, plan: Plan, spec: Spec):
-  """Yields the pieces without the examples that the plan leaves out for what their tokens are."""
+def _kept(pieces, store, plan: Plan, spec: Spec):
+  """Yields the pieces, their tokens counted, without the examples that the plan leaves out for what
+  their tokens are."""
   for column, count in pieces:
-    chosen = Chosen(column, np.arange(len(column['length'])))
-    ranges = plan.ranges(store, spec, chosen)
-    token_n, _ = layout.tokens(ranges, store)
-    stays_E, left_out = keep(store, spec.options, token_n, ranges.length_E)
-    yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out
+    if plan.keep is not None:
+      chosen = Chosen(column, np.arange(len(column['length'])))
+      ranges = plan.ranges(store, spec, chosen)
+      token_n, _ = layout.tokens(ranges, store)
+      stays_E, left_out = plan.keep(store, spec.options, token_n, ranges.length_E)
+      column, count = {k: value_E[stays_E] for k, value_E in column.items()}, count | left_out
+    yield column, count | dict(tokens=int(column['length'].sum()))
 
 
 def _checked(examples: Examples) -> Examples:
@@ -304,11 +306,6 @@ def _checked(examples: Examples) -> Examples:
       'with languages, or set language_alpha=None'
     )
   return examples
-
-
-def _counted(pieces):
-  for column, count in pieces:
-    yield column, count | dict(tokens=int(column['length'].sum()))
 
 
 def _packed(length_E, recipe, capacity, size):

@@ -12,8 +12,7 @@ A rule says which tokens are predicted and what the input shows there; the rest 
   batch          `emit`
 
 Every draw is a function of the example's key, a site and a position within the example, so it does
-not depend on the batch around the example. Sites below FREE are taken here; a rule of its own
-draws numbers its sites from FREE.
+not depend on the batch around the example.
 """
 
 import dataclasses
@@ -110,8 +109,7 @@ def at_tokens(rows: Rows, site: int, index_n: np.ndarray) -> np.ndarray:
 
 def not_special(rows: Rows, store) -> np.ndarray:
   """Returns the indices of the tokens other than [CLS] and [SEP], int64, ascending."""
-  token_n = rows.token_n
-  return np.flatnonzero(~is_special(token_n, store))
+  return np.flatnonzero(~is_special(rows.token_n, store))
 
 
 def is_special(token_n: np.ndarray, store) -> np.ndarray:
@@ -130,10 +128,7 @@ def words(rows: Rows, candidate_n: np.ndarray, starts_n: np.ndarray) -> Units:
   joins the candidate before it, even across a [SEP], as in create_pretraining_data.py; the first of
   an example always begins one."""
   example_n = rows.example_n[candidate_n]
-  begins_n = starts_n.copy()
-  begins_n[:1] = True
-  begins_n[1:] |= example_n[1:] != example_n[:-1]
-  first_n = np.flatnonzero(begins_n)
+  first_n = np.flatnonzero(starts_n | (np.diff(example_n, prepend=-1) != 0))
   return Units(example_n[first_n], first_n, np.diff(np.append(first_n, len(candidate_n))))
 
 
@@ -151,18 +146,15 @@ def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
     raise UserError(f'expected at most {MAX_EXAMPLES} examples per batch, got {len(rows.row_E)}')
   lead_n = candidate_n[units.first_n]
   position_n = rows.position_n[lead_n].astype(np.uint64)
-  site_E = counter_rng.fold(rows.key_E, _SELECT)
-  bits_n = counter_rng.fold(site_E[units.example_n], position_n) >> np.uint64(36) << np.uint64(16)
+  bits_n = bits(rows, _SELECT, units.example_n, position_n) >> np.uint64(36) << np.uint64(16)
   key_n = units.example_n.astype(np.uint64) << np.uint64(44) | bits_n | position_n
   # Sorting the keys themselves is faster than argsort; the position leads back to the unit.
   sorted_n = np.sort(key_n)
   example_n = (sorted_n >> np.uint64(44)).astype(np.int64)
-  token_n = starts(rows.length_E)[example_n] + (sorted_n & np.uint64(MAX_LENGTH - 1)).astype(
-    np.int64
-  )
+  at_n = (sorted_n & np.uint64(MAX_LENGTH - 1)).astype(np.int64)
   unit_of_n = np.empty(len(rows.token_n), np.int64)
   unit_of_n[lead_n] = np.arange(len(lead_n))
-  return unit_of_n[token_n]
+  return unit_of_n[starts(rows.length_E)[example_n] + at_n]
 
 
 def share(asked_E: np.ndarray, row_E: np.ndarray, limit: int) -> np.ndarray:

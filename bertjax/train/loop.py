@@ -9,8 +9,7 @@ import contextlib
 import json
 import math
 import pathlib
-import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -53,7 +52,7 @@ def run(
     pathlib.Path(place.path).mkdir(parents=True, exist_ok=True)
     stack.enter_context(resume.alone_in(place.path))
     place.fetch()
-    stack.enter_context(_nothing_left(config.data, pathlib.Path(place.path)))
+    stack.enter_context(opening.nothing_left(config.data, pathlib.Path(place.path)))
     for line in resume.check_history(place.path):
       progress.note(line)
     run, source = opening.open_run(config, place, progress, given, overrides)
@@ -61,26 +60,6 @@ def run(
     session = Session(run, source, place, progress, stop, stack)
     del source  # it may hold a whole model
     session.train()
-
-
-@contextlib.contextmanager
-def _nothing_left(data: Any, workdir: pathlib.Path) -> Iterator[None]:
-  """Removes the files of a run that fails before its first step. What took a while to make, a store
-  or a trained vocabulary, stays for the next start."""
-  opened = ['checkpoints', 'metrics.jsonl', 'starts']
-  if not data.train_vocab.type:
-    opened.append(resume.VOCAB)
-  ours = [path for name in opened if not (path := workdir / name).exists()]
-  try:
-    yield
-  except UserError:
-    if resume.stored(workdir) is None and not (workdir / 'spikes').exists() and hosts.index() == 0:
-      for path in ours:
-        if path.is_dir():
-          shutil.rmtree(path)
-        else:
-          path.unlink(missing_ok=True)
-    raise
 
 
 class Session:

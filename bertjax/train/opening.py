@@ -1,14 +1,19 @@
-"""The run of a workdir: its store, its config, and what is said of it before the first step."""
+"""The run of a workdir: its store, its config, and what is said of it before the first step; what
+is left of it where it takes none."""
 
+import contextlib
 import math
 import os
 import pathlib
-from collections.abc import Collection, Iterable
+import shutil
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import jax
 
+from bertjax.checkpoint import resume
 from bertjax.config import presets, timeline
+from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
@@ -74,3 +79,23 @@ def open_run(
   for warning in presets.warnings(run.config.preset, dtype, jax.devices()[0].platform, os.environ):
     progress.note(warning)
   return run, source
+
+
+@contextlib.contextmanager
+def nothing_left(data: Any, workdir: pathlib.Path) -> Iterator[None]:
+  """Removes the files of a run that fails before its first step. What took a while to make, a store
+  or a trained vocabulary, stays for the next start."""
+  opened = ['checkpoints', 'metrics.jsonl', 'starts']
+  if not data.train_vocab.type:
+    opened.append(resume.VOCAB)
+  ours = [path for name in opened if not (path := workdir / name).exists()]
+  try:
+    yield
+  except UserError:
+    if resume.stored(workdir) is None and not (workdir / 'spikes').exists() and hosts.index() == 0:
+      for path in ours:
+        if path.is_dir():
+          shutil.rmtree(path)
+        else:
+          path.unlink(missing_ok=True)
+    raise

@@ -131,7 +131,6 @@ class Model(FineTuned):
     Args:
       texts: each with one or more [MASK], or the vocabulary's own mask token.
       top: how many.
-      cut, first: see the class.
     """
     self._require_words('fill in blanks')
     if self.net.model.causal:
@@ -202,7 +201,6 @@ class Model(FineTuned):
     that make no sense.
 
     Args:
-      prompts: any.
       new_tokens: at most.
       sampling: how tokens are drawn; None: the likeliest is taken.
       beams: a search of so many beams in place of it.
@@ -250,12 +248,10 @@ class Model(FineTuned):
     causal model, a text that is too long or that has no token at all.
 
     Args:
-      texts: any.
       pool: 'mean' of all tokens, special ones too; 'first' takes the token that stands for the
         text, [CLS], which XLNet has at the end; 'none' keeps the vectors of all tokens; None: what
         modules.json of sentence-transformers declares, with its length and prompt, else 'mean'.
       layer: 0 is what enters the first layer, 1 its output; -1 the last one's, -2 that before.
-      cut, first: see the class.
       normalize: whether vectors have length 1; None: as declared with that pooling, else no.
     """
     how = vectors_lib.chosen(self._sentences, pool, self.source)

@@ -49,7 +49,7 @@ WORDS = {name: MASKED_LM[name] for name in ('bert-words', 'roberta-words')} | di
 
 
 @pytest.mark.parametrize('name', WORDS)
-@mutation('return np.flatnonzero(~is_special(token_n, store))', 'return np.arange(len(token_n))')
+@mutation('np.flatnonzero(~is_special(rows.token_n, store))', 'np.arange(len(rows.token_n))')
 def test_words_are_masked_whole_and_never_more_than_asked_for(name):
   config, full = WORDS[name], 0
   batch, original_BT, store = masked(config)

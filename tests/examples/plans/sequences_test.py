@@ -54,11 +54,8 @@ def unknown_store(share=0.3):
 @mutation(
   'unknown_E < options.max_unknown * length_E', 'unknown_E <= options.max_unknown * length_E'
 )
-@mutation('pieces if keep is None else', 'pieces if keep else')
-@mutation(
-  'yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out',
-  'yield column, count | left_out',
-)
+@mutation('if plan.keep is not None:', 'if False:')
+@mutation('{k: value_E[stays_E] for k, value_E in column.items()}, count', 'column, count')
 def test_sequences_are_those_of_the_original(length):
   store = unknown_store()
   rows, _ = made(store, recipe(), length)
