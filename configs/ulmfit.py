@@ -35,7 +35,7 @@ def model(size: str, share: float = 1.0) -> Recipe:
     | cited(PRETRAIN, **{name: share * rate for name, rate in DROPOUT.items()})
     | cited(f'{PRETRAIN}: seq2seq_reg', ar=2.0, tar=1.0)
     | cited(
-      'fastai 0.7, lm_rnn.py: seq2seq_reg, LinearDecoder, RNN_Encoder: initrange .1',
+      'fastai/fastai/lm_rnn.py: seq2seq_reg, LinearDecoder, RNN_Encoder (initrange .1), 0.7',
       ar_of='whole',
       word_bias=False,
       init_std=0.1 / 3**0.5,
@@ -48,7 +48,7 @@ def adam(c: Recipe, groups: tuple[tuple[str, float], ...], clip: float, decay: f
   o = defaults.adamw()
   o.update(
     cited(PRETRAIN, b1=0.8, b2=0.99, weight_decay=decay, clip=clip, lr_scale=groups)
-    | cited('torch.optim.Adam', eps=1e-8, bias_correction=True, decay=defaults.DECAY_ALL)
+    | cited('pytorch/torch/optim/adam.py', eps=1e-8, bias_correction=True, decay=defaults.DECAY_ALL)
   )
   o.schedule = defaults.the_run(c) | cited(
     f'{PRETRAIN}: use_clr', name='slanted_triangular', ratio=32.0, cut=10
@@ -73,8 +73,10 @@ def get_config(arg: str | None = None):
   c.optimizer = adam(c, groups, clip=0.3, decay=1e-7)
   c.optimizer.schedule.update(cited(f'{SCRIPTS}/README.md: --lr 1e-3', peak=1e-3))
 
-  c.data.train_vocab.update(cited('fastai 0.7, text.py: max_vocab', type='words', size=60_000))
-  c.data.plan = cited('fastai 0.7, text.py:LanguageModelLoader', name='lm_columns', drawn=70)
+  c.data.train_vocab.update(
+    cited('fastai/fastai/text.py: max_vocab, 0.7', type='words', size=60_000)
+  )
+  c.data.plan = cited('fastai/fastai/text.py:LanguageModelLoader, 0.7', name='lm_columns', drawn=70)
   c.data.mask = recipes.CAUSAL_MASK
   c.data.update(cited('ours: each line ends with <eos>, as in WikiText', split='verbatim'))
   c.evals.held_out.update(cited('ours: the mean of what is drawn', length=70))

@@ -36,9 +36,9 @@ def rules(decay: float, params: Any, axes: Any, what: str) -> param_rules.Rules:
       shared.append(path)
   if shared or not stacks:
     raise UserError(
-      f'{what}={decay:g} is about the depth of layers, and here they share '
-      f'{param_rules.collapse(shared) or "all that they have"}: set it to 1.0; single parameters '
-      'have config.optimizer.lr_scale'
+      f'{what}={decay:g} is about the depth of a stack of layers, and here '
+      f'{f"they share {param_rules.collapse(shared)}" if shared else "is none"}: set it to 1.0; '
+      'single parameters have config.optimizer.lr_scale'
     )
   layers = (
     (f'{re.escape(stack)}/{layer}/.*', decay ** (count + 1 - layer))

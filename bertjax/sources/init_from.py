@@ -112,10 +112,11 @@ def brought(config: Any) -> Brought:
     fields, said = model_fields.of_parts(config.init_from, _fields)
     return Brought(fields, said=said)
   source = _for_run(name, config)
-  if config.data.reader != 'labelled' and (kind := source.model['name']) != config.model.name:
+  theirs, ours = source.model['name'], config.model.name
+  if config.data.reader != 'labelled' and theirs != ours:
     raise UserError(
-      f'{KEY}={name!r} is a model of config.model.name={kind!r}, the config has '
-      f'{config.model.name!r}: begin with the config file of the former, or name the subtrees'
+      f'{KEY}={name!r} is a model of config.model.name={theirs!r}, the config has {ours!r}: begin '
+      'with the config file of the former, or name the subtrees'
     )
   return Brought(dict(source.model), source.languages, other_names(source, config), source)
 

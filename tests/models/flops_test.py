@@ -53,7 +53,7 @@ RULES = {
     r'decoder/layers/(attention/\w+|ffn_(up|gate|down))/kernel': '6 written',
     r'decoder/layers/cross_attention/(query|out)/kernel': '6 written',
     r'decoder/layers/cross_attention/(key|value)/kernel': '6 real',
-    r'(encoder|decoder)_bias/buckets': '',
+    r'(encoder|decoder)_(bias/buckets|position)': '',
     r'word': '6 predicted',
   },
   'bilm': {
@@ -151,9 +151,10 @@ def by_pairs(config, batch, model) -> float:
       return 12 * m.layers * m.width * sees(mask)
     return 18 * m.layers * m.heads * m.head_size * sees(mask)
   if kind == 'seq2seq':
+    inner = m.heads * m.head_size if 'head_size' in m else m.width  # T5, BART
     context = second_text(batch, np.zeros((*batch['example_BT'].shape, 1)))
     masks = example_mask(batch, 'example'), context.mask, context.other_mask
-    return 12 * m.layers * m.heads * m.head_size * sum(map(sees, masks))
+    return 12 * m.layers * inner * sum(map(sees, masks))
   if kind == 'plm':
     order_BT, key_BT = batch['order_q_BT'], batch['order_k_BT']
     seen_BTT = order_BT[:, :, None] > key_BT[:, None]

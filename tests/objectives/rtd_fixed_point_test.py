@@ -27,7 +27,7 @@ class Known:
     self.generator, self.q, self.init, self.vocab_size = generator, q, None, WORDS
 
   def apply(self, variables, batch, noise, method):
-    return method(variables, batch)
+    return getattr(self, method)(variables, batch)
 
   def generate(self, variables, batch):
     where_BX = batch['token_BT' if self.generator == 'two_tower' else 'target_BP']

@@ -17,7 +17,7 @@ DECAY = 0.8
 PATHS = json.loads(
   (pathlib.Path(__file__).resolve().parents[1] / 'goldens' / 'sharding.json').read_text()
 )
-SHARE = ('albert',)  # their layers have parameters in common
+SHARE = ('albert', 'elmo', 'ulmfit')  # their layers have parameters in common, or are no stack
 
 
 def electra_name(path):

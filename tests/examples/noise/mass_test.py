@@ -69,11 +69,15 @@ def test_a_run_is_that_of_the_original(golden, length):
 @mutation('coin_b < options.edges, 0, place_b', 'coin_b < 0, 0, place_b')
 def test_runs_lie_at_the_ends_as_often_as_in_the_original(golden):
   theirs = json.loads(str(golden['config']))['cases']['mass_position_counts_of_20000']
-  first = np.array([place[0] for _, _, _, place, _ in made([np.arange(5, 24)] * 20000, CLEAR)])
+  count_of, share = 2000, 0.2 + 0.6 / 11
+  made_by_us = made([np.arange(5, 24)] * count_of, CLEAR)
+  first = np.array([place[0] for _, _, _, place, _ in made_by_us])
   ours = dict(start=(first == 0).sum(), end=(first == 10).sum())
   for name, count in ours.items():
-    assert abs(count - 20000 * (0.2 + 0.6 / 11)) < 4 * 62
-    assert abs(count - theirs[name]) < 4 * 2**0.5 * 62
+    deviation = (count_of * share * (1 - share)) ** 0.5
+    assert abs(count - count_of * share) < 4 * deviation
+    # Theirs are of ten times as many.
+    assert abs(count - theirs[name] / 10) < 4 * 1.1**0.5 * deviation
   middle = np.bincount(first)[1:10]
   assert ((middle - middle.mean()) ** 2 / middle.mean()).sum() < 26  # 8 degrees, 1 in 1000
 

@@ -14,4 +14,4 @@ def test_only_what_xla_computes_has_one_arena(name, monkeypatch):
   monkeypatch.setattr(malloc, 'huge_pages', lambda: asked.append('pages'))
   monkeypatch.setattr(malloc, 'one_arena', lambda: asked.append('arena'))
   bench.prepare_memory([name, '--calls=1'])
-  assert asked == ['pages', 'arena'] * (name in ('kernel', 'step'))
+  assert asked == ['pages', 'arena'] * (name != 'input')
