@@ -48,7 +48,7 @@ PRESETS = dict(
     libtpu={},
     xla={
       'xla_gpu_enable_latency_hiding_scheduler': 'true',
-      # Collectives of one layer beside the computations of the next, where layers are a loop.
+      # Collectives beside the computations of the next turn, in loops: those over microbatches.
       'xla_gpu_enable_pipelined_all_gather': 'true',
       'xla_gpu_enable_pipelined_reduce_scatter': 'true',
       'xla_gpu_enable_pipelined_all_reduce': 'true',

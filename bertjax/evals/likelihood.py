@@ -66,10 +66,10 @@ def rows_of(
   """
   before = [first] if first is not None else []
   texts = [' '.join(filter(None, (each.context, each.question))) for each in asked]
-  contexts = vocabulary.encode_batch(texts)
+  contexts = vocabulary.encode_unended(texts)
   rows, cut = [], 0
   for question, context_n in zip(asked, contexts, strict=True):
-    for own_n in vocabulary.encode_batch([f' {text}' for text in question.choices]):
+    for own_n in vocabulary.encode_unended([f' {text}' for text in question.choices]):
       room = length - len(before) - len(own_n)
       if not len(own_n) or room < 1:
         raise UserError(
@@ -99,6 +99,11 @@ def make(subject: Subject, options: Options) -> Evaluation:
   questions with other numbers of answers than the first, or a model that is not causal."""
   check_batch(subject, options.batch_size)
   model = model_of(subject.config.model, subject.config.objective.name, StreamModel).alone()
+  length = options.length or subject.config.length
+  if model.room is not None and length > model.room:
+    raise UserError(
+      f'{subject.key}.length={length}: expected at most {model.room}, what the model has room for'
+    )
   task = choice.Options(
     'columns', options.context, options.question, options.choices, options.label, 'index'
   )
@@ -108,7 +113,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   right_n = np.array([choice.right(question, 'index') for question in asked])
   special, vocabulary = subject.store.special, read_vocabulary(subject.store.path / 'vocab')
   first = next((special[role] for role in ('eos', 'sep', 'cls') if special.get(role)), None)
-  rows, cut = rows_of(asked, vocabulary, first, options.length or subject.config.length)
+  rows, cut = rows_of(asked, vocabulary, first, length)
   steps: dict[Any, Any] = {}  # by shape
 
   def nll(variables: Variables, batch: Batch) -> np.ndarray:

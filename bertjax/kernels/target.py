@@ -28,6 +28,11 @@ def compiled_for(platform: str, kind: str) -> Iterator[None]:
     _TARGET.reset(token)
 
 
+def absent() -> bool:
+  """Returns True if the device need not be there."""
+  return _TARGET.get() is not None
+
+
 def platform() -> str:
   """Returns the platform of the device."""
   given = _TARGET.get()

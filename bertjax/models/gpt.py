@@ -224,6 +224,7 @@ class Labelled(GPT, LabelModel):
   """GPT with heads for labels, as it is fine-tuned."""
 
   frame = 'end'
+  scores_next = True
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):

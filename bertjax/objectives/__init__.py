@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from bertjax import models, registry
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.models.layers.contracts import Model
+from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
 MODELS, KEY = 'bertjax.models', 'config.model.name'
@@ -57,6 +57,18 @@ def refuse_words(config: Any) -> None:
       f'the objective {config.objective.name!r} has no words to score: expected '
       'config.model.words=False, got True'
     )
+
+
+def label_model(config: Any) -> Any:
+  """Builds the model of an objective that is read off heads. Raises UserError: see `model_of`;
+  microbatches of a model whose rows know of each other."""
+  model = model_of(config.model, config.objective.name, LabelModel)
+  if model.batch_statistics and config.microbatches > 1:
+    raise UserError(
+      f'config.model.name={config.model.name!r} normalises over the rows of a batch, which '
+      f'microbatches would change: expected config.microbatches=1, got {config.microbatches}'
+    )
+  return model
 
 
 def of_heads(

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
 from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
 
@@ -18,8 +17,8 @@ RIGHT = 'right'
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.labels` is (('right', 1),). Raises
-  UserError: see `model_of`; a model with a head for words, or with other labels."""
-  model = model_of(config.model, config.objective.name, LabelModel)
+  UserError: see `label_model`; a model with a head for words, or with other labels."""
+  model = label_model(config)
   labels = labels_of(config.model)
   if labels != ((RIGHT, 1),):
     raise UserError(

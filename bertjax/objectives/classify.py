@@ -9,8 +9,7 @@ run_classifier.py:create_model). Numbers: their mean squared error (transformers
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
 from bertjax.objectives.combine import next_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
@@ -66,14 +65,9 @@ def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.labels` is (('label', C),), with one
-  class for a number. Raises UserError: see `model_of` and `classes_of`."""
-  model = model_of(config.model, config.objective.name, LabelModel)
+  class for a number. Raises UserError: see `label_model` and `classes_of`."""
+  model = label_model(config)
   classes_of(config)
-  if model.batch_statistics and config.microbatches > 1:
-    raise UserError(
-      f'config.model.name={config.model.name!r} normalises over the rows of a batch, which '
-      f'microbatches would change: expected config.microbatches=1, got {config.microbatches}'
-    )
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
   terms = next_words.beside(terms, model, float(config.objective.lm))
   return of_heads(model, terms, ('classification',))

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
-from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import classify, model_of, of_heads
+from bertjax.objectives import classify, label_model, of_heads
 from bertjax.objectives.teaching import KEY, divergence, scaled
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -64,9 +63,9 @@ def column_of(config) -> str:
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config. Raises UserError: see `model_of`,
+  """Builds the objective from a run's config. Raises UserError: see `label_model`,
   `classify.classes_of` and `column_of`; later, a file without it."""
-  given, model = config.objective, model_of(config.model, config.objective.name, LabelModel)
+  given, model = config.objective, label_model(config)
   classify.classes_of(config)
   column = column_of(config)
 

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.kernels.look_up import one_of
 from bertjax.models.layers.answers import FORMS, NEVER, Given
-from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import NoOptions, label_model, labels_of, of_heads, refuse_words
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'span'
@@ -63,9 +62,9 @@ def said(out: Any) -> Any:
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.token_labels` is (('span', 2),), or
-  `config.model.answers` names a form. Raises UserError: see `model_of`; a model with a head for
+  `config.model.answers` names a form. Raises UserError: see `label_model`; a model with a head for
   words, or with other labels."""
-  model = model_of(config.model, config.objective.name, LabelModel)
+  model = label_model(config)
   form = next((name for name, _ in labels_of(config.model, 'answers')), 'none')
   heads = [labels_of(config.model, kind) for kind in ('text', 'token')]
   if heads != [(), ((LABEL, 2),) if form == 'none' else ()]:

@@ -5,8 +5,7 @@ The loss is the mean cross-entropy of the words, as of transformers' `...ForToke
 
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
-from bertjax.models.layers.contracts import LabelModel
-from bertjax.objectives import NoOptions, labels_of, model_of, of_heads, refuse_words
+from bertjax.objectives import NoOptions, label_model, labels_of, of_heads, refuse_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 TAG = 'tag'
@@ -14,8 +13,8 @@ TAG = 'tag'
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.token_labels` is (('tag', C),). Raises
-  UserError: see `model_of` and `tags_of`."""
-  model = model_of(config.model, config.objective.name, LabelModel)
+  UserError: see `label_model` and `tags_of`."""
+  model = label_model(config)
   tags_of(config)
   return of_heads(model, terms, ('tagging',))
 

@@ -12,7 +12,8 @@ from bertjax.models.layers import heads
 
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
-  'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
+  'size', 'dropout', 'attention_dropout', 'embedding_dropout', 'initializer', 'position_std',
+  'residual_scaled', 'init_std', 'zero_row', 'remat', 'dtype',
   'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
   'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
   'word_dropout', 'input_dropout', 'weight_dropout', 'hidden_dropout', 'inner_dropout', 'ar', 'tar',

@@ -63,8 +63,8 @@ def texts(
 def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> None:
   if not isinstance(model.net.model, WritingModel) or not model.net.can('word'):
     raise UserError(
-      f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected a model '
-      'that reads from left to right or has a decoder, as of configs/gpt.py and configs/t5.py'
+      f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected one that '
+      'writes from a cache, as of configs/gpt.py, transformer_xl.py, t5.py and bart.py'
     )
   if new_tokens < 1:
     raise UserError(f'new_tokens: expected 1 at least, got {new_tokens}')
@@ -81,9 +81,7 @@ def _end(model: Any) -> int | None:
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
   """Returns the ids of the prompts: at least one each."""
   pair, end = isinstance(model.net.model, PairModel), _end(model)
-  rows = [np.asarray(ids, np.int32) for ids in model.vocabulary.encode_batch(list(prompts))]
-  if model.vocabulary.special.get('eos') is not None:  # which ends each line, and these go on
-    rows = [ids[:-1] for ids in rows]
+  rows = model.vocabulary.encode_unended(list(prompts))
   if pair:
     frame = _frame(model)
     rows = [np.array([*frame.before, *ids, *frame.after], np.int32) for ids in rows]

@@ -80,6 +80,12 @@ class Vocabulary:
     texts matter where `check_language` is given; None: all are in `language`."""
     return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
 
+  def encode_unended(self, texts: Sequence[str]) -> list[np.ndarray]:
+    """Encodes as `encode_batch`, without the token that ends a line where the vocabulary writes
+    one: texts that others go on."""
+    ends = self.special.get('eos') is not None
+    return [ids[:-1] if ends else ids for ids in self.encode_batch(texts)]
+
   def encode_flat(
     self, texts: Sequence[str], languages: Sequence[str] | None = None
   ) -> tuple[np.ndarray, np.ndarray]:

@@ -13,10 +13,12 @@ of it: words that both have keep their rows, the others begin as the mean. fasta
       --config.data.task.classes="('bad','good')"
 
 Layers have rates of their own, 2.6 times slower each towards the words. The head learns for an
-epoch, then the last layer with it, then all. What the scripts do otherwise: each stage of this has
-a new optimizer (here its moments go on), decay is added to the gradient (here to the update), texts
-are padded in front and the padding pooled (here not), and of longer texts than config.length all is
-read (here the beginning).
+epoch of the 52, then the last layer with it for another, then all: these are shares, so fewer
+--config.epochs shorten them too, unless --config.phases.phase1.share and its siblings say others.
+What the scripts do otherwise: each stage of this has a new optimizer (here its moments go on),
+decay is added to the gradient (here to the update), texts are padded in front and the padding
+pooled (here not), and of longer texts than config.length all is read (here the beginning), and of a
+text of just the columns that are pooled the first piece is left out (here it counts).
 
 As pretraining has it, config.data.task and the files hold words that white space sets apart.
 """

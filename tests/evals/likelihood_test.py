@@ -14,6 +14,7 @@ from bertjax.evals import likelihood
 from bertjax.examples.labelled.common.questions import Question
 from bertjax.sources import runs
 from bertjax.train import evaluation, first_state, setup
+from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import read_vocabulary
 
 
@@ -69,3 +70,14 @@ def test_a_long_context_loses_its_beginning(rich_store):
     assert list(row.columns) == [c + 5 - len(long.id_n) for c in long.columns]
   with pytest.raises(UserError, match='line 1: expected answers of 1 to 1 tokens'):
     likelihood.rows_of([asked], vocabulary, 7, 3)
+
+
+@mutation("self.special.get('eos') is not None", 'False')
+def test_lines_that_a_vocabulary_ends_go_on_in_the_answer(tmp_path):
+  TRAINERS['words'](['the cat saw a dog', 'a dog sat'], 300, False, tmp_path)
+  vocabulary = read_vocabulary(tmp_path)
+  asked = Question('line 1', 'the cat', '', ['saw a', 'sat'], 0)
+  rows, _ = likelihood.rows_of([asked], vocabulary, None, 9)
+  ids = lambda text: vocabulary.encode_batch([text])[0][:-1].tolist()
+  assert [row.id_n.tolist() for row in rows] == [ids('the cat saw a'), ids('the cat sat')]
+  assert [row.targets for row in rows] == [ids('saw a'), ids('sat')]

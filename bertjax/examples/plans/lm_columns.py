@@ -18,6 +18,7 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
+from bertjax.errors import UserError
 from bertjax.examples.column_stream import ColumnStream
 from bertjax.examples.plans.chunks import end_of
 from bertjax.field_types import Natural
@@ -43,7 +44,13 @@ class Options:
 
 def build(store, spec: Spec) -> Iterator[Piece]:
   """Makes the plan, how many rows an epoch has; see `Plan.build`. Where their tokens lie follows
-  from `ranges`. Raises UserError: the vocabulary lacks the special token."""
+  from `ranges`. Raises UserError: the vocabulary lacks the special token, or steps are longer than
+  a row."""
+  if spec.options.drawn > spec.length:  # the end of each column would never be read
+    raise UserError(
+      f'config.data.plan.drawn={spec.options.drawn} is the usual length of a step, and rows have '
+      f'config.length={spec.length} columns: raise config.length, or lower config.data.plan.drawn'
+    )
   begin_T = _begins(_stream(store, spec).size, spec, 0)
   return iter([(dict(length=np.repeat(np.diff(begin_T).astype(np.int32), spec.rows)), {})])
 

@@ -118,6 +118,8 @@ class LabelModel(Model):
 
   # whether in training the rows of a batch know of each other: it is cut into no microbatches
   batch_statistics: ClassVar[bool] = False
+  # whether it returns word besides, the `Scores` of the next words
+  scores_next: ClassVar[bool] = False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:

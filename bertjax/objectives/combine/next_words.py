@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative
-from bertjax.models.layers.contracts import StreamModel
 from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Term
 
@@ -33,13 +32,13 @@ class Options(NamedTuple):
 
 def beside(terms: Terms, model: Any, factor: float) -> Terms:
   """Returns the terms of labels with those of the next words, times `factor`; 0: the labels' alone.
-  Raises UserError: a factor for a model that does not read from left to right."""
+  Raises UserError: a factor for a model that scores no next words."""
   if not factor:
     return terms
-  if not isinstance(model, StreamModel):
+  if not model.scores_next:
     raise UserError(
-      f'config.objective.lm={factor} is of models that read from left to right, as those of '
-      'configs/gpt.py: expected config.objective.lm=0.0'
+      f'config.objective.lm={factor} is of models whose labelled form scores the next words too, '
+      'as that of configs/gpt.py: expected config.objective.lm=0.0'
     )
 
   def both(out: Any, batch: Batch) -> dict[str, Term]:

@@ -70,10 +70,10 @@ def _shown(computations: dict[str, Computation]) -> dict[str, str]:
 
 
 def _arrays(x: Instruction) -> list[Sized]:
-  """Returns the arrays of an instruction's result. An asynchronous all-gather or permute has its
-  operands first, and perhaps two words of context last."""
+  """Returns the arrays of an instruction's result. What starts has its operands first, and perhaps
+  two words of context last; an all-reduce alone has its results."""
   found = arrays(x.shape)
-  if x.opcode in ('all-gather-start', 'collective-permute-start'):
+  if x.opcode.endswith('-start') and x.opcode != 'all-reduce-start':
     return found[len(x.operands) : 2 * len(x.operands)]
   return found
 

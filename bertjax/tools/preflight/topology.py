@@ -75,6 +75,8 @@ def select(name: str) -> Slice:
   if kind in CARDS and count.isdecimal() and int(count):
     # jax's plug-in, when it is loaded, would look for a driver.
     os.environ.setdefault('JAX_SKIP_CUDA_CONSTRAINTS_CHECK', '1')
+    if int(count) > 8:
+      raise UserError(f'{name}: expected the cards of one host, 8 at most, got {count}')
     return Slice(CARDS[kind].kind, int(count))
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
   if not found or found[1] not in KINDS:
@@ -94,10 +96,10 @@ def select(name: str) -> Slice:
 
 @contextlib.contextmanager
 def in_turn(say: Callable[[str], None]) -> Iterator[None]:
-  """Waits until no other process of this user compiles for TPUs on this machine: two at once take
-  twice the memory and no less time."""
+  """Waits until no other process of this user compiles for devices that are not there: two at once
+  take twice the memory and no less time."""
   path = pathlib.Path(tempfile.gettempdir(), f'bertjax-libtpu-{os.getuid()}.lock')
-  with locks.in_turn(path, lambda holder: say(f'libtpu is at work for {holder}: waiting')):
+  with locks.in_turn(path, lambda holder: say(f'a compiler is at work for {holder}: waiting')):
     yield
 
 
@@ -110,7 +112,9 @@ def devices(name: str) -> list[Any]:
   if where.platform == 'gpu':
     card = cards.description(CARDS[name.partition(':')[0]])
     options = dict(topology_name='', target_config=card, topology=f'1x1x{where.chips}')
-    platform, remedy = 'cuda', 'pip install -r requirements-gpu-compiler.txt'
+    # jax takes a plug-in of its own version alone.
+    own = ' '.join(f'jax-cuda13-{part}=={jax.__version__}' for part in ('plugin', 'pjrt'))
+    platform, remedy = 'cuda', f'pip install -r requirements-gpu-compiler.txt {own}'
   else:
     # A real run has the two cores of a v4 chip as one device.
     whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}

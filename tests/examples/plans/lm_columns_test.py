@@ -7,6 +7,7 @@ from mutation import mutation
 from toy_store import continued, random_store, store_of
 
 from bertjax.data_contracts import Spec
+from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 from bertjax.examples.plans import lm_columns
@@ -131,6 +132,11 @@ def test_steps_of_drawn_lengths_follow_each_other_and_are_padded_to_few():
   np.testing.assert_array_equal(again['token_BT'], read(found, 1, first=steps)[0][0]['token_BT'])
   others = [int(b['weight_BP'][0].sum()) for b in read(other, steps)[0]]
   assert epochs[0] != epochs[1] and epochs[0] != others
+
+
+def test_steps_longer_than_a_row_are_refused():
+  with pytest.raises(UserError, match='drawn=49 is .* config.length=48 columns: raise'):
+    examples_lib.examples_in_memory(random_store(60), continued(plan__drawn=49), 48, 5, rows=LANES)
 
 
 def test_lengths_are_drawn_as_those_of_fastai(shared):

@@ -86,13 +86,25 @@ def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
     shallow = 0.1 * sum(4 - tile.stages for tile in chosen.values())
     return 1 + shallow + sum(apart(tile, goal[name]) for name, tile in chosen.items())
 
-  found = kernel_tune.fastest('gpu', start, kernel_tune.Bench(lambda tiles: tiles, clock))
+  found = kernel_tune.fastest('gpu', start, kernel_tune.Bench(lambda tiles: tiles, clock), [*start])
   assert {name: tile[:2] for name, tile in found.tiles.items()} == goal
   assert found.tiles['forward'].warps == 8
   assert {tile.stages for tile in found.tiles.values()} == {4}
   assert found.speedup == clock(start) / clock(found.tiles) > 1
-  assert {tile.queries for tile in found.left_out} == {128}
+  assert {tile.queries for _, tile in found.left_out} == {128}
   assert set(found.left_out.values()) == {'RuntimeError: out of registers'}
+
+
+@mutation('if speedup > 1 else Found(dict(start)', 'if True else Found(dict(start)')
+def test_the_tuner_keeps_what_it_began_with_where_nothing_together_is_faster():
+  start = dict.fromkeys(tuning.KERNELS['gpu'], Tile(32, 32))
+
+  def clock(chosen):  # each change alone is faster, two of them are slower
+    changed = sum(tile != Tile(32, 32) for tile in chosen.values())
+    return (1.0, 0.9, 1.5, 1.5, 1.5)[changed]
+
+  found = kernel_tune.fastest('gpu', start, kernel_tune.Bench(lambda tiles: tiles, clock), [*start])
+  assert found.tiles == start and found.speedup == 1.0
 
 
 @pytest.mark.full

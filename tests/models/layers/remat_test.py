@@ -9,6 +9,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.config import command_line
+from bertjax.kernels import target
 from bertjax.models.layers import encoder, remat
 from bertjax.objectives import mlm
 from bertjax.tools.bench.parts import own_step
@@ -98,3 +99,10 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   loops = [text.count('stablehlo.while') for text in texts]
   assert loops[1] < loops[0] or family == 'modernbert'  # whose test size repeats no period
   assert ('optimization_barrier' in texts[1]) == (policy != 'none')
+
+
+@mutation("return layers if target.platform() == 'gpu' else 1", 'return 1')
+def test_a_gpu_gets_all_layers_one_after_the_other():
+  assert encoder.turns(12) == 1
+  with target.compiled_for('gpu', 'NVIDIA H200'):
+    assert encoder.turns(12) == 12

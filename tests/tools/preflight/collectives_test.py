@@ -132,3 +132,19 @@ def test_finds_what_xla_sends(axis, kind):
   found = [c for c in collectives(text, {a: int(n) for a, n in mesh.shape.items()}) if c.bytes]
   assert {c.axes for c in found} == {(axis,)} and {c.ways for c in found} == {8}
   assert 128 * 256 * 4 in [c.bytes for c in found if c.kind == kind]
+
+
+STARTED = """HloModule started
+
+ENTRY %main (x: f32[1024,256]) -> f32[128,256] {
+  %x = f32[1024,256]{1,0} parameter(0)
+  %s = ((f32[1024,256]{1,0}), f32[128,256]{1,0}) reduce-scatter-start(%x), replica_groups=[1,8]<=[8], dimensions={0}, to_apply=%sum
+  ROOT %y = f32[128,256]{1,0} reduce-scatter-done(%s)
+}
+"""  # noqa: E501
+
+
+@mutation("x.opcode != 'all-reduce-start'", "x.opcode == 'all-gather-start'")
+def test_what_starts_is_counted_without_its_operand():
+  (found,) = collectives(STARTED, dict(data=8))
+  assert found.bytes == 1024 * 256 * 4

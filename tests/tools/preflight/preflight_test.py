@@ -87,8 +87,8 @@ def test_a_mesh_is_typed():
 
 
 @mutation(
-  "remedy = 'cuda', 'pip install -r requirements-gpu-compiler.txt'",
-  "remedy = 'tpu', 'pip install -r requirements-gpu-compiler.txt'",
+  "platform, remedy = 'cuda', f'pip",
+  "platform, remedy = 'tpu', f'pip",
   file='bertjax/tools/preflight/topology.py',
 )
 def test_gpus_are_estimated_and_their_compiler_is_asked_for(monkeypatch):
@@ -104,6 +104,22 @@ def test_gpus_are_estimated_and_their_compiler_is_asked_for(monkeypatch):
   monkeypatch.setattr(topologies, 'get_topology_desc', absent)
   with pytest.raises(UserError, match='no compiler for h200:1: .*cuda; .*-r requirements-gpu-comp'):
     topology.devices('h200:1')
+
+
+def test_cards_of_several_hosts_are_refused():
+  with pytest.raises(UserError, match='h100:16: expected the cards of one host, 8 at most, got 16'):
+    topology.select('h100:16')
+
+
+@pytest.mark.full
+def test_a_step_on_a_card():
+  pytest.importorskip('jax_plugins.xla_cuda13')
+  done = preflight(
+    '--config=configs/bert.py:test', '--topology=h200:1', '--batch_size=4', '--length=64'
+  )
+  (said,) = map(json.loads, done.stdout.splitlines())
+  assert said['fits'] and said['parts']['pallas'] > 0 and 0 < said['mfu_bound'] <= 1, done.stderr
+  assert said['hbm_bytes'] < said['hbm_limit_bytes'] == 143771 * 2**20 * 3 // 4
 
 
 def test_one_size_without_the_other_is_refused():

@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -54,17 +54,17 @@ class Found(NamedTuple):
   tiles: dict[str, Tile]  # of each kernel
   speedup: float  # the first tiles' time over theirs
   # why candidates were not taken: they do not compile, or their results differ
-  left_out: dict[Tile, str]
+  left_out: dict[tuple[str, Tile], str]
 
 
-def fastest(impl: str, start: Tiles, bench: Bench) -> Found:
-  """Changes the tile of one kernel at a time, then its depth, and keeps the fastest of each. The
-  kernels of a call run one after the other, so each is chosen by itself; what is to be timed is
-  compiled beforehand, on all cores."""
+def fastest(impl: str, start: Tiles, bench: Bench, kernels: Collection[str]) -> Found:
+  """Tunes some of the kernels: changes the tile of one at a time, then its depth, and keeps the
+  fastest of each. The kernels of a call run one after the other, so each is chosen by itself; what
+  is to be timed is compiled beforehand, on all cores."""
   best, left_out = dict(start), {}
   before = bench.clock(bench.build(best))
   for options in (lambda kernel, _: candidates(impl, kernel), lambda _, tile: depths(impl, tile)):
-    tried = [(k, tile) for k in best for tile in options(k, best[k]) if tile != best[k]]
+    tried = [(k, tile) for k in kernels for tile in options(k, best[k]) if tile != best[k]]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
       builds = [threads.submit(bench.build, best | {kernel: tile}) for kernel, tile in tried]
     seconds = {kernel: [(bench.clock(bench.build(best)), tile)] for kernel, tile in best.items()}
@@ -72,7 +72,7 @@ def fastest(impl: str, start: Tiles, bench: Bench) -> Found:
       try:
         seconds[kernel].append((bench.clock(build.result()), tile))
       except Exception as error:  # of many types, one for each way that a tile is too large
-        left_out[tile] = f'{type(error).__name__}: {str(error)[:80]}'
+        left_out[kernel, tile] = f'{type(error).__name__}: {str(error)[:80]}'
     best = {kernel: min(timed)[1] for kernel, timed in seconds.items()}
   speedup = before / bench.clock(bench.build(best))
   return Found(best, speedup, left_out) if speedup > 1 else Found(dict(start), 1.0, left_out)
@@ -127,7 +127,9 @@ def rows(
     if any((e.dtype, e.position, e.size, e.length) == call for e in entries):
       continue
     start = tuning.choose(impl, kind, call)
-    found = fastest(impl, start, bench(shape, impl, dtype, calls))
+    # Diagonals are summed for the gradient of a bias table alone.
+    kernels = [kernel for kernel in start if kernel != 'diagonals' or shape.bias]
+    found = fastest(impl, start, bench(shape, impl, dtype, calls), kernels)
     entries.append(Entry(found.tiles, *call))
     durable.write_json(path, tuning.dump(merged(impl, tuning.load(impl, kind), entries), made))
     row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(found.speedup, 3))
