@@ -37,7 +37,7 @@ class Phase:
   rules: str  # which rules of the optimizer decide which parameters, as a table for people
   parts: tuple['Phase', ...] = ()  # those that it trains as one, see `together`; () of any other
   _stream: Iterator | None = None
-  _train: dict[Any, Any] = dataclasses.field(default_factory=dict)  # by columns
+  _train: dict[Any, Any] = dataclasses.field(default_factory=dict)  # by `_shapes`
   _abstract: Any = None
   _pass: Any = None
 
@@ -77,7 +77,7 @@ class Phase:
 
   def takes(self, batch: Batch) -> bool:
     """Returns whether the step is compiled for the row lengths of this batch."""
-    return tuple(columns(batch).items()) in self._train
+    return _shapes(batch) in self._train
 
   def compile(self, abstract: step_lib.State, batch: Batch | None = None) -> None:
     """Compiles the train step, once for rows as long as those of the batch, None: the template,
@@ -89,17 +89,16 @@ class Phase:
   def _step_for(self, batch: Batch) -> Callable:
     """Returns the step for rows as long as these, compiled at its first use: labelled rows have
     several lengths."""
-    wide = columns(batch)
-    key = tuple(wide.items())
+    key = _shapes(batch)
     if key not in self._train:
       watched = bool(self.config.skip_nonfinite or self.config.spike)
       function = self._step_function(watched)
       shardings = jax.tree.map(lambda x: x.sharding, self._abstract)
       rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
       abstract = {}
-      for name in batch:
-        like = self.template[name]
-        shape = (len(like), wide[name], *like.shape[2:]) if name in wide else like.shape
+      for name, x in batch.items():
+        like = self.template[name]  # of all hosts' rows
+        shape = len(like), *x.shape[1:]
         abstract[name] = jax.ShapeDtypeStruct(shape, like.dtype, sharding=rows)
       rate = jax.ShapeDtypeStruct((), np.float32, sharding=self._abstract.step.sharding)
       self._train[key] = self.devices.compile(
@@ -209,3 +208,8 @@ def together(name: str, parts: Sequence[Phase], given: Combined) -> Phase:
 def columns(batch: Batch) -> dict[str, int]:
   """Returns the columns of each array that has those of a text."""
   return {k: v.shape[1] for k, v in batch.items() if k.rpartition('_B')[2][:1] in PREFIX}
+
+
+def _shapes(batch: Batch) -> tuple[Any, ...]:
+  """Key of a compiled step: the shapes behind the rows, of columns and of what is predicted."""
+  return tuple((name, x.shape[1:]) for name, x in batch.items())

@@ -40,6 +40,10 @@ class Model(nn.Module):
   output_heads: ClassVar[tuple[Head, ...]] = ()
   # characters of a word, its marks included, that it reads as `character_BTW`; 0: none
   spells: ClassVar[int] = 0
+  # whether in training the rows of a batch know of each other: it is cut into no microbatches
+  batch_statistics: ClassVar[bool] = False
+  # whether it returns word, the `Scores` of the next words, beside labels
+  scores_next: ClassVar[bool] = False
 
   @nn.nowrap
   def alone(self) -> 'Model':
@@ -115,11 +119,6 @@ class Remembering(Model):
 
 class LabelModel(Model):
   """Scores the labels of examples and of tokens: the model of the objectives of fine-tuning."""
-
-  # whether in training the rows of a batch know of each other: it is cut into no microbatches
-  batch_statistics: ClassVar[bool] = False
-  # whether it returns word besides, the `Scores` of the next words
-  scores_next: ClassVar[bool] = False
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
