@@ -9,19 +9,23 @@ import jax
 
 
 class Target(NamedTuple):
-  """A kind of device."""
+  """A kind of device that need not be there."""
 
-  platform: str  # tpu, gpu or cpu, as jax names backends
   kind: str  # as jax names it: 'TPU v5 lite', 'NVIDIA H200'
+
+  @property
+  def platform(self) -> str:
+    """Returns tpu or gpu, as jax names backends."""
+    return 'tpu' if self.kind.startswith('TPU') else 'gpu'
 
 
 _TARGET: contextvars.ContextVar[Target | None] = contextvars.ContextVar('target', default=None)
 
 
 @contextlib.contextmanager
-def compiled_for(platform: str, kind: str) -> Iterator[None]:
+def compiled_for(kind: str) -> Iterator[None]:
   """Within it, what is traced is for this kind of device, which need not be there."""
-  token = _TARGET.set(Target(platform, kind))
+  token = _TARGET.set(Target(kind))
   try:
     yield
   finally:
@@ -34,7 +38,7 @@ def absent() -> bool:
 
 
 def platform() -> str:
-  """Returns the platform of the device."""
+  """Returns the platform of the device: tpu, gpu or cpu."""
   given = _TARGET.get()
   return given.platform if given else jax.default_backend()
 

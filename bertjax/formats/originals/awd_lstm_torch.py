@@ -8,11 +8,8 @@ end, of unknown and of padding (xxbos, xxunk, xxpad) are called <eos>, <unk> and
   torch has the gates in another order, and the table of words up to three times
 """
 
-import atexit
 import pathlib
 import pickle
-import shutil
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -136,8 +133,6 @@ def _vocabulary(
       f'{files[0]} has {len({*pieces})} different words for {size} rows, or lacks xbos or _unk_: '
       'no vocabulary is made of it'
     ]
-  if into is None:
-    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
-    atexit.register(shutil.rmtree, into, ignore_errors=True)
+  into = original.folder(into)
   formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
   return into, ['texts are words that white space sets apart, as fastai has cut and spelled them']

@@ -7,16 +7,14 @@ Pieces that dict.txt lacks are unknown, and text is cut as if it had them: they 
 `max_vocab` of tokenizer_config.json on.
 """
 
-import atexit
 import json
 import pathlib
-import shutil
-import tempfile
 from collections.abc import Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError
+from bertjax.formats.originals import original
 from bertjax.formats.tokenizer import sentencepiece_json
 from bertjax.vocab import formats, refusals
 
@@ -46,9 +44,7 @@ def write(
       f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
       'rows: no vocabulary is made of it'
     ]
-  if into is None:
-    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
-    atexit.register(shutil.rmtree, into, ignore_errors=True)
+  into = original.folder(into)
   formats.write(into, {formats.CONFIG: json.dumps(dict(max_vocab=vocab_size))})
   pieces = sorted(directory.glob('*.model'))
   if all((directory / name).is_file() for name in BPE):

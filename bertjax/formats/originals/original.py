@@ -1,9 +1,12 @@
 """Reading of checkpoints that the original programs wrote."""
 
+import atexit
 import contextlib
 import itertools
 import pathlib
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -108,6 +111,15 @@ def naming(path: pathlib.Path) -> Iterator[None]:
   except UserError as error:
     said = str(error)
     raise UserError(said if said.startswith(str(path)) else f'{path}: {said}') from error
+
+
+def folder(into: pathlib.Path | None) -> pathlib.Path:
+  """Returns the directory for a vocabulary that is made of files; None: one that goes when the
+  program ends."""
+  if into is None:
+    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
+    atexit.register(shutil.rmtree, into, ignore_errors=True)
+  return into
 
 
 @contextlib.contextmanager

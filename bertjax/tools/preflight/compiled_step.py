@@ -76,8 +76,7 @@ def check(
 def kernels(impl: str | None, kind: str) -> Iterator[None]:
   """Attention is that of an implementation, of the kernel unless one is named, for a kind of device
   that need not be there."""
-  platform = 'tpu' if kind.startswith('TPU') else 'gpu'
-  with relative_attention.default(impl), target.compiled_for(platform, kind):
+  with relative_attention.default(impl), target.compiled_for(kind):
     yield
 
 

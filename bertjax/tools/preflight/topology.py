@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bertjax.errors import UserError
+from bertjax.kernels.target import Target
 from bertjax.machine import locks
 from bertjax.tools.preflight import cards
 from bertjax.tools.preflight.cards import CARDS
@@ -60,12 +61,12 @@ class Slice(NamedTuple):
   @property
   def platform(self) -> str:
     """Returns tpu or gpu."""
-    return 'tpu' if self.kind.startswith('TPU') else 'gpu'
+    return Target(self.kind).platform
 
   @property
   def hosts(self) -> int:
-    """The machines that the chips are in, four in each, as libtpu has it, and eight cards."""
-    return max(self.chips // dict(tpu=4, gpu=8)[self.platform], 1)
+    """The machines that the chips are in, four in each, as libtpu has it; cards are in one."""
+    return max(self.chips // 4, 1) if self.platform == 'tpu' else 1
 
 
 def select(name: str) -> Slice:

@@ -104,5 +104,5 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
 @mutation("return layers if target.platform() == 'gpu' else 1", 'return 1')
 def test_a_gpu_gets_all_layers_one_after_the_other():
   assert encoder.turns(12) == 1
-  with target.compiled_for('gpu', 'NVIDIA H200'):
+  with target.compiled_for('NVIDIA H200'):
     assert encoder.turns(12) == 12

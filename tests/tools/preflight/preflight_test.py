@@ -129,7 +129,7 @@ def test_one_size_without_the_other_is_refused():
 
 @pytest.mark.full
 @mutation(
-  'target.compiled_for(platform, kind):',
+  'target.compiled_for(kind):',
   'contextlib.nullcontext():',
 )
 def test_a_step_on_four_chips_of_v4():

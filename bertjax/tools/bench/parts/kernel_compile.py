@@ -22,7 +22,7 @@ def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
   start, attention = time.perf_counter(), functools.partial(relative_attention, impl=impl)
   arguments = topology.on(target, jax.eval_shape(lambda: passes.arguments(shape)))
   try:
-    with target_lib.compiled_for('tpu', target.device_kind):
+    with target_lib.compiled_for(target.device_kind):
       lowered = jax.jit(passes.forward_backward(attention)).lower(*arguments)
     compiled = topology.compile_absent(lowered)
     said: dict[str, Any] = dict(temp_bytes=topology.memory(compiled)['temp_bytes'])

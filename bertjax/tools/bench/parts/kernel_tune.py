@@ -23,7 +23,7 @@ Compiled = Callable[[], Any]  # forward and backward, once
 
 
 class Bench(NamedTuple):
-  """How tiles are tried: `build` runs in threads and raises what the compiler raises, `clock`
+  """A way to try tiles: `build` runs in threads and raises what the compiler raises, `clock`
   returns the median seconds of a call, or raises if its results are wrong."""
 
   build: Callable[[Tiles], Compiled]

@@ -36,8 +36,8 @@ def alternate(
 def queued(
   arms: Mapping[str, Callable[[], Any]], calls: int, warmup: int, queue: int = 10
 ) -> dict[str, float]:
-  """As `alternate`, for calls that a device may still be busy with when they return: a turn is
-  `queue` of them and the wait for the last, so that a device need not wait for the host. Returns
+  """Times, as `alternate` does, calls that a device may still be busy with when they return: a turn
+  is `queue` of them and the wait for the last, so that a device need not wait for the host. Returns
   name -> median seconds of a call."""
 
   def turn(arm: Callable[[], Any]) -> None:
