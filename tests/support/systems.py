@@ -23,7 +23,7 @@ def tiny(name: str, **overrides) -> ConfigDict:
   shape = dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1)
   c.model.update({key: value for key, value in shape.items() if key in c.model})
   c.batch_size, c.length, c.total_steps, c.minutes = 8, 64, 100, 0.0
-  c.data.plan.update({'drawn': 48} if 'drawn' in c.data.plan else {})
+  c.data.plan.update({'drawn': 24} if c.data.plan.get('drawn') else {})
   c.evals.held_out.batch_size = 8
   for phase in c.phases.values():
     if 'batch_size' in phase:
