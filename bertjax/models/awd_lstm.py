@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
@@ -23,7 +22,7 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import Dtype, TorchInit, given_fields, options_of, word_table
 from bertjax.models.layers.contracts import LabelModel, StreamModel
 from bertjax.models.layers.heads import Head, WordHead
-from bertjax.models.layers.lstm import LSTM, State
+from bertjax.models.layers.lstm import LSTM, State, one_text
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch, Factory, Term
 
@@ -213,7 +212,8 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
     first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
     kept_BT = real_BT & (start_T[None] >= first_B[:, None])
-    read_BE, weight_B = concat_pool.pooled(x_BTD, kept_BT), None if noise is None else _one(batch)
+    weight_B = None if noise is None else one_text(batch, 'awd_lstm')
+    read_BE = concat_pool.pooled(x_BTD, kept_BT)
     logits, new = {}, {}
     for name, classes in self.labels:
       init = TorchInit(1.0)
@@ -257,17 +257,6 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     examples = float(np.sum(batch['example_weight_BG']))
     sizes = (self.inner * (3 * self.width + classes) for _, classes in self.labels)
     return self._layer_flops(batch) + flops_lib.head_flops(examples, *sizes)
-
-
-def _one(batch: Batch) -> Array:
-  """Returns the weights of the one text of each row. Raises UserError if rows have several."""
-  weight_BG = batch['example_weight_BG']
-  if weight_BG.shape[1] > 1:
-    raise UserError(
-      f"config.model.name='awd_lstm' reads one text a row, got {weight_BG.shape[1]}: expected "
-      "config.data.task.name='classify'"
-    )
-  return weight_BG[:, 0]
 
 
 def _uniform(limit: float) -> Any:
