@@ -21,7 +21,6 @@ COMMANDS = (
   'convert',
   'preflight',
   'bench',
-  'metrics.curves',
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from bertjax import models, registry
 from bertjax.errors import UserError
-from bertjax.formats.tables import Row
+from bertjax.formats.tables import REMEDY, Row
 from bertjax.models.layers import heads
 from bertjax.models.layers.heads import Head
 
@@ -41,6 +41,7 @@ class Layout(NamedTuple):
 
   rows: tuple[Row, ...]  # the table
   tied: Mapping[str, str] = {}  # name of a copy -> name of its source
+  remedy: str = REMEDY  # where tensors do not fit
   ignored: tuple[str, ...] = ('.position_ids',)  # endings of names that carry nothing we train
   spare: tuple[str, ...] = ()  # names of heads that a file may have and the model may lack
   derived: Mapping[str, Derived] = {}  # name -> what it follows from

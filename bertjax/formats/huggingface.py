@@ -48,8 +48,9 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> 
   state = _renamed(state_dict, family.base, layout)
   rows = layout.rows + layout.side
   known = {*layout.tied, *layout.spare, *layout.derived}
-  made, left_out = tables.check_names(state, rows, known, layout.ignored, model)
-  tables.check_tied(state, layout.tied)
+  told = known, layout.ignored, model, layout.remedy
+  made, left_out = tables.check_names(state, rows, *told)
+  tables.check_tied(state, layout.tied, layout.remedy)
   _check_derived(state, layout)
   left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
   return Taken(tables.to_ours(state, rows, model, absent), made, left_out)

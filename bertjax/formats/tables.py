@@ -22,6 +22,7 @@ from bertjax.models.layers.basic import padded_rows
 
 Sizes = Mapping[str, int]  # letter -> size
 SHOWN = 20  # names of an error, at most
+REMEDY = 'check config.model.layers, the heads and the class'
 
 
 class Row(NamedTuple):
@@ -195,11 +196,12 @@ def digest(array: Any) -> str:
 
 
 def check_names(
-  state: Mapping[str, Any], rows: Sequence[Row], known: set[str], ignored: tuple[str, ...], model
-) -> tuple[list[str], list[str]]:
+  state: Mapping[str, Any], rows: Sequence[Row], known: set[str], ignored: tuple[str, ...], model,
+  remedy: str = REMEDY,
+) -> tuple[list[str], list[str]]:  # fmt: skip
   """Compares the names of a state with those of a table. Returns our paths of heads that the state
   lacks, and names that are left out: those of `known` and those that end as one of `ignored`.
-  Raises UserError that lists all other missing or unexpected tensors."""
+  Raises UserError that lists all other missing or unexpected tensors, and says the remedy."""
   names = {name: row for row in rows for name in names_of(row, model)}
   absent = sorted(names.keys() - state.keys())
   missing = [name for name in absent if not names[name].head]
@@ -211,8 +213,7 @@ def check_names(
   if missing or unexpected:
     raise UserError(
       f'the tensors do not fit the model: {len(missing)} missing {_some(missing)}, '
-      f'{len(unexpected)} unexpected {_some(unexpected)}; check config.model.layers, the heads '
-      'and the class'
+      f'{len(unexpected)} unexpected {_some(unexpected)}; {remedy}'
     )
   left_out = sorted(state.keys() & (known - names.keys())) + [n for n in extra if n not in names]
   return sorted({names[name].ours for name in absent}), left_out
@@ -246,11 +247,11 @@ def _check_copies(state, names: Sequence[str]) -> None:
     )
 
 
-def check_tied(state, tied: Mapping[str, str]) -> None:
+def check_tied(state, tied: Mapping[str, str], remedy: str = REMEDY) -> None:
   """Refuses a copy that differs from its source; `tied` is name -> name."""
   for copy, source in tied.items():
     if copy in state and source in state and not np.array_equal(state[copy], state[source]):
-      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
+      raise UserError(f'{copy} differs from {source}: this model ties them; {remedy}')
 
 
 def _groups(row: Row) -> tuple[list[str], str]:

@@ -99,10 +99,6 @@ class Ledger:
     counts = _over_hosts(self._counts)
     return dict(open={k: counts[k] + self._before[k] for k in counts}, total=dict(self._ever))
 
-  def rest(self) -> dict[str, float]:
-    """Closes what came after the last interval, where no step did: time/<part> alone."""
-    return {f'time/{part}': spent for part, spent in self._close().items()}
-
   def _close(self) -> dict[str, float]:
     now = perf_counter()
     self._seconds['other'] = now - self._last - sum(self._seconds.values())
@@ -114,13 +110,13 @@ class Ledger:
     return seconds
 
   def print_summary(self) -> None:
-    """Prints the totals of all closed intervals as a table; process 0 only."""
-    if jax.process_index() != 0:
+    """Prints the totals as a table, with the evaluations and the checkpoint that came after the
+    last interval, if there was any; process 0 only."""
+    if jax.process_index() != 0 or not self._total_seconds:
       return
+    self._close()
     seconds = dict(self._total_seconds)
     spent, tokens = sum(seconds.values()), self._total_counts
-    if not spent:
-      return
     report = self._report(seconds, tokens)
     table = Table(title=f'{spent:,.1f} s, {verdict(seconds)}', title_justify='left')
     for name in ('time', 's', '%', 'tokens', ''):

@@ -233,10 +233,9 @@ class Session:
       resume.note_stopped(self._workdir, done)
     self._verification.finish()
     self._progress.close()
-    self._record.summary(done, self._last is not None)
+    self._record.summary()
     if self._last is not None and jax.process_index() == 0:
       report.show(self._run, self._place.text, early)
-      self._record.draw()
 
   def _send(self) -> None:
     """Sends what was logged to where the workdir is, at the end."""

@@ -85,7 +85,7 @@ def open_run(
 def nothing_left(data: Any, workdir: pathlib.Path) -> Iterator[None]:
   """Removes the files of a run that fails before its first step. What took a while to make, a store
   or a trained vocabulary, stays for the next start."""
-  opened = ['checkpoints', 'metrics.jsonl', 'starts']
+  opened = ['checkpoints', 'metrics.jsonl']
   if not data.train_vocab.type:
     opened.append(resume.VOCAB)
   ours = [path for name in opened if not (path := workdir / name).exists()]

@@ -1,5 +1,6 @@
 """Directories of transformers, in and out: every class of every family."""
 
+import contextlib
 import json
 
 import cases
@@ -205,6 +206,32 @@ def spoiled(saved, path, change, case='BertForMaskedLM'):
   safetensors.numpy.save_file(state, path / 'model.safetensors')
   (path / 'config.json').write_text((saved(case) / 'config.json').read_text())
   return path
+
+
+@pytest.mark.parametrize(
+  'said, gone, message',
+  [
+    ({}, '', 'differs .* of T5 1.1, .* scale_decoder_outputs=false'),
+    (dict(tie_word_embeddings=False), '', ''),
+    (dict(scale_decoder_outputs=False), 'lm_head.weight', '1 missing .* of T5 1.0, .* as lm_head'),
+  ],
+  ids=['said to be tied', 'of old', 'without its table'],
+)
+@mutation(
+  "given.get('scale_decoder_outputs', given", "given.get('', given", case='without its table'
+)
+@mutation(
+  'told = known, layout.ignored, model, layout.remedy',
+  'told = known, layout.ignored, model',
+  case='without its table',
+)
+def test_a_t5_with_two_tables_is_told_by_config_json(said, gone, message, saved, tmp_path):
+  spoiled(saved, tmp_path, lambda state: state.pop(gone, None), 'T5ForConditionalGeneration 1.1')
+  given = json.loads((tmp_path / 'config.json').read_text())
+  assert given.pop('tie_word_embeddings') and not given.pop('scale_decoder_outputs')
+  (tmp_path / 'config.json').write_text(json.dumps(given | said))
+  with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
+    assert not opened(tmp_path)[0].tied
 
 
 def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):

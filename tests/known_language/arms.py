@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bertjax.config import defaults
 from bertjax.evals.held_out import rows
-from bertjax.metrics import curves
+from bertjax.metrics import lines
 from bertjax.store import ensure as ensure_store
 from bertjax.train import loop, setup
 from tests.known_language import language as known_language
@@ -110,7 +110,7 @@ def _series(config, workdir: pathlib.Path) -> dict[str, dict[int, float]]:
 
 def _scores(workdir: pathlib.Path) -> dict[str, dict[int, float]]:
   found: dict[str, dict[int, float]] = {}
-  for row in curves.read(workdir) if (workdir / 'metrics.jsonl').exists() else ():
+  for row in lines.of_run(workdir):
     for name, value in row.items():
       if name.startswith('eval/'):
         found.setdefault(name.removeprefix('eval/'), {})[int(row['step'])] = value

@@ -9,7 +9,7 @@ import jax
 import pytest
 from mutation import mutation
 
-from bertjax.metrics import curves
+from bertjax.metrics import lines
 from bertjax.train import loop, setup
 from configs.distill import distilbert
 from tests.known_language import arms
@@ -23,7 +23,7 @@ TEACHER_STEPS, STEPS = 150, 1000
 def scores(config, workdir) -> dict[str, float]:
   """The last evaluation of a run."""
   loop.run(config, str(workdir))
-  return [row for row in curves.read(workdir) if 'eval/mlm' in row][-1]
+  return [row for row in lines.of_run(workdir) if 'eval/mlm' in row][-1]
 
 
 @pytest.fixture(scope='module')

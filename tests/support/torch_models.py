@@ -80,6 +80,9 @@ CASES = {
   'OpenAIGPTDoubleHeadsModel': GPT,
   'OpenAIGPTForSequenceClassification': dict(num_labels=1, **GPT),
   'T5ForConditionalGeneration': T5,
+  'T5ForConditionalGeneration 1.1': dict(
+    feed_forward_proj='gated-gelu', tie_word_embeddings=False, **T5
+  ),
   'BartForConditionalGeneration': BART,
   'ErnieForPreTraining': dict(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': DISTIL,
@@ -116,6 +119,8 @@ def build(case: str, std: float = 0.1):
   torch.manual_seed(0)
   model = loud(getattr(transformers, case.partition(' ')[0])(config_of(case)), std)
   with torch.no_grad():
+    if case.endswith('1.1'):  # which transformers ties
+      model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
     if case.endswith('to the left'):  # what a Transformer-XL is as an XLNet
       head = model.lm_loss.weight
       model.transformer.word_embedding.weight.copy_(head * np.float32(head.shape[1] ** 0.5))

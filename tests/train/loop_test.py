@@ -42,7 +42,6 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
   found = lines(straight)
   assert [x['step'] for x in found if 'loss' in x] == list(range(1, STEPS + 1))
   assert {'eval/mlm', 'eval/mlm_masked', 'eval/unigram_entropy', 'eval/next'} <= set(found[-1])
-  assert (straight / 'curves.png').stat().st_size > 10_000
   assert list((straight / 'tensorboard').glob('events*'))
   assert found[35]['tokens/real'] > 0 and found[35]['tokens_per_second'] > 0
 

@@ -1,7 +1,8 @@
 """T5ForConditionalGeneration, versions 1.0 and 1.1.
 
-Version 1.1 has an output table of its own. transformers ties it whatever config.json says, from
-release 5 on; `scale_decoder_outputs` is what tells the versions apart there.
+Version 1.1 has an output table of its own. Whatever config.json says, transformers says from
+release 5 on that it is tied, but keeps two tables that differ in the file, with a warning;
+`scale_decoder_outputs` is what tells the versions apart there.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,12 @@ FORMS = {  # feed_forward_proj -> activation, gated
   'gated-gelu': ('gelu_tanh', True),
   'gated-silu': ('silu', True),
 }
+HEAD = 'lm_head.weight'
+OF_1_1 = 'of T5 1.1, which has two tables, config.json says scale_decoder_outputs=false'
+OF_1_0 = (
+  'of T5 1.0, which has one table, config.json says scale_decoder_outputs=true; a 1.1 that '
+  f'transformers has tied needs a copy of shared.weight as {HEAD}'
+)
 
 
 def layout(model: Any) -> Layout:
@@ -26,8 +33,8 @@ def layout(model: Any) -> Layout:
   for stack in ('encoder', 'decoder'):
     rows += _stack(model, stack)
   if model.tied:
-    return Layout(rows, words | {'lm_head.weight': 'shared.weight'})
-  return Layout((*rows, Row('out', 'lm_head.weight', 'V,D->VD')), words)
+    return Layout(rows, words | {HEAD: 'shared.weight'}, remedy=OF_1_1)
+  return Layout((*rows, Row('out', HEAD, 'V,D->VD')), words, remedy=OF_1_0)
 
 
 def _stack(model: Any, stack: str) -> tuple[Row, ...]:
@@ -107,6 +114,7 @@ FAMILY = Family(
     decoder_start_token_id=(0,),
     classifier_dropout=(0.0,),
     initializer_factor=(1.0,),
+    tie_word_embeddings=(True, False),  # which `read` reads
   ),
   write=write,
   read=read,

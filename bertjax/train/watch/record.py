@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from bertjax.metrics import curves, goodput, interval, ledger, tracking, writer
+from bertjax.metrics import interval, ledger, tracking, writer
 from bertjax.metrics.progress import Progress
 from bertjax.objectives import combine
 from bertjax.train import setup
@@ -18,14 +18,13 @@ class Record(Watcher):
   def __init__(self, run: setup.Run, workdir: str, start: int, meta: Any, progress: Progress):
     """Begins after so many steps, with what the checkpoint of that step has of `saved` in
     `meta`."""
-    self._run, self._workdir, self._progress = run, workdir, progress
+    self._run, self._progress = run, progress
     with contextlib.ExitStack() as stack:
       tracked = tracking.Trackers(run.config, workdir, progress.note)
       stack.callback(tracked.close)
       self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))
       stack.callback(self._writer.close)
       self._opened = stack.pop_all()
-    self._starts = goodput.Record(workdir, start, progress.note)
     self._ledger = ledger.Ledger(jax.devices(), meta.get('ledger'))
     self._interval = interval.Interval(_of_phases(run, meta.get('interval')))
     self.time = self._ledger.time
@@ -53,7 +52,6 @@ class Record(Watcher):
       scalars = self._interval.close(finish, self._run.timeline.interleaved)
     scalars |= self._ledger.interval()
     self._writer.write(done, scalars)
-    self._starts.update(done, scalars)
     self._progress.update(done, scalars)
 
   def scores(self, done: int, scores: dict[str, float]) -> None:
@@ -64,23 +62,9 @@ class Record(Watcher):
     """Writes which keys of the config have changed after step `start`, if any."""
     self._writer.note(start, {writer.CHANGED: keys} if keys else {})
 
-  def summary(self, done: int, stepped: bool) -> None:
-    """Prints where the time of the run went, over all its starts too, until the last step, `done`;
-    evaluations and a checkpoint may have come after the last line, if this start has `stepped`."""
-    if stepped:
-      self._starts.update(done, self._ledger.rest())
+  def summary(self) -> None:
+    """Prints where the time of this start went."""
     self._ledger.print_summary()
-    found = goodput.read(self._workdir) if jax.process_index() == 0 else None
-    if found:
-      print('\n'.join(found.lines()))
-
-  def draw(self) -> None:
-    """Closes the log and draws curves.png of it."""
-    self._writer.close()
-    try:
-      curves.plot([self._workdir])
-    except OSError as error:
-      self._progress.note(f'curves.png was not drawn: {error}')
 
 
 def _of_phases(run: setup.Run, saved: Any) -> Any:
