@@ -82,7 +82,7 @@ def test_features_label_words_that_no_vocabulary_has(made, tmp_path):
     '--config.optimizer.schedule.peak=3e-2', '--config.length=16', '--config.log_steps=1',
     '--config.batch_size=16', '--config.epochs=20', '--config.model.head_dropout=0.0',
   ])  # fmt: skip
-  assert finetune_runs.last(workdir, 'eval/dev/f1') > 0.95
+  assert finetune_runs.last(workdir, 'eval/dev/f1') > 0.9
   tagger, source = (bertjax.Model.load(tmp_path / name) for name in ('run', 'source'))
   assert [tag.tag for tag in tagger.tag([['ABED', 'abed', 'FACED']])[0]] == ['B-PER', 'O', 'B-PER']
   after = runs.open_run(workdir).params()
