@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
