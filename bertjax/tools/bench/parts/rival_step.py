@@ -1,7 +1,7 @@
-"""The same training step in PyTorch `transformers`: its default attention, fused AdamW.
+"""The same training step in PyTorch `transformers`: default attention, fused AdamW or Adafactor.
 
-As it ships, BERT, RoBERTa and ELECTRA compute the logits of all positions. The model of each family
-is a file of `rivals/`.
+As it ships, BERT, RoBERTa and ELECTRA compute the logits of all positions; of GPT and T5 these are
+the targets. The model of each family is a file of `rivals/`.
 """
 
 import os
@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import transformers
 
 from bertjax import registry
 from bertjax.errors import UserError
+from bertjax.formats import config_json
 from bertjax.types import Batch
 
 ACTIVATIONS = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu', 'relu': 'relu'}
@@ -52,6 +54,15 @@ def fields_of(model: Any) -> dict[str, Any]:
   )  # fmt: skip
 
 
+def exported(config: Any) -> torch.nn.Module:
+  """Returns the class that the model is exported to, by its config.json. Raises UserError: none."""
+  if config.model.dtype != 'float32':
+    raise UserError(f"--against needs config.model.dtype='float32', got {config.model.dtype!r}")
+  fields = config_json.write(config.model, {}, 'float32')
+  kind = getattr(transformers, fields['architectures'][0])
+  return kind(kind.config_class(**fields))
+
+
 def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[[], torch.Tensor]:
   """Returns their train step as a call that runs it once on its own state and returns the loss
   before it: 'transformers' as it ships, 'gathered' with the logits of the targets alone, or
@@ -77,7 +88,10 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
     dict(params=matrices, weight_decay=o.weight_decay),
     dict(params=vectors, weight_decay=0.0),
   ]
-  optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
+  if o.name == 'adafactor':
+    optimizer = torch.optim.Adafactor(groups, lr=1e-5)
+  else:
+    optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
 
   def call() -> torch.Tensor:
     loss = run(**inputs).loss
