@@ -15,7 +15,7 @@ devices unless config.preset says another. Returns 1 if something does not fit.
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import flags
@@ -43,7 +43,6 @@ _IMPL = flags.DEFINE_enum(
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _JSON = flags.DEFINE_bool('json', False, 'Print one line of JSON for each phase, and nothing else.')
 flags.mark_flag_as_required('config')
-SHOWN = 5  # buffers, of those that --json has
 
 
 def lines(said: Mapping[str, Any]) -> Iterator[str]:
@@ -65,7 +64,6 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
   if not said['compiled']:
     return
   yield f'  fits: {needs}, {gb(said["temporaries_bytes"])} of them temporary'
-  yield from _buffers(said['largest_buffers'][:SHOWN])
   kb = lambda count: f'{count / 1e3:,.0f} KB'
   parts = ', '.join(f'{name} {kb(moved)}' for name, moved in said['parts'].items())
   yield (
@@ -89,14 +87,6 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
   )
   if 'chip_hours' in said:
     yield f'  the phase takes {said["chip_hours"]:,.0f} chip-hours at the least'
-
-
-def _buffers(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-  """Yields the largest, a line each."""
-  for each in found:
-    many = f'{each["count"]} x ' if each['count'] > 1 else ''
-    size = f'{many}{each["bytes"] / 2**20:,.0f} MB'
-    yield f'    {size:>14}  {each["array"]}  {each["operation"]}  {each["line"]}'
 
 
 def main() -> int:

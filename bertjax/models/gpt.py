@@ -210,9 +210,12 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
-    predicted = float(np.sum(batch['weight_BP']))
-    rows = self.vocab_size + self._own_rows
-    return self._layer_flops(batch) + flops_lib.head_flops(predicted, self.width * rows)
+    return self._layer_flops(batch) + self.word_flops(float(np.sum(batch['weight_BP'])))
+
+  @nn.nowrap
+  def word_flops(self, predicted: float) -> float:
+    """Counts model FLOPs, see `Model.flops`, of the scores of words at so many places."""
+    return flops_lib.head_flops(predicted, self.width * (self.vocab_size + self._own_rows))
 
   @nn.nowrap
   def _layer_flops(self, batch: Batch) -> float:
@@ -250,7 +253,7 @@ class Labelled(GPT, LabelModel):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """Counts model FLOPs, see `Model.flops`, without those of words."""
+    """Counts model FLOPs, see `Model.flops`, without `word_flops`."""
     return self._layer_flops(batch) + label_flops(self, batch, 0)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
+from bertjax.objectives import label_model, labels_of, refuse_words
 from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
 
@@ -38,8 +38,7 @@ def make(config) -> Objective:
       f'{RIGHT}_accuracy': Term.mean(best_B, weight_B),
     }
 
-  both = next_words.beside(terms, model, float(config.objective.lm))
-  return of_heads(model, both, ('choice',))
+  return next_words.of_heads(model, terms, float(config.objective.lm), ('choice',))
 
 
 OBJECTIVE = Factory(next_words.Options, make)

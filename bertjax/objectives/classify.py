@@ -9,7 +9,7 @@ run_classifier.py:create_model). Numbers: their mean squared error (transformers
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
+from bertjax.objectives import label_model, labels_of, refuse_words
 from bertjax.objectives.combine import next_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
@@ -69,8 +69,7 @@ def make(config) -> Objective:
   model = label_model(config)
   classes_of(config)
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
-  terms = next_words.beside(terms, model, float(config.objective.lm))
-  return of_heads(model, terms, ('classification',))
+  return next_words.of_heads(model, terms, float(config.objective.lm), ('classification',))
 
 
 OBJECTIVE = Factory(next_words.Options, make)

@@ -27,7 +27,7 @@ SHAPELESS = dict.fromkeys(
   'window global_every theta local_theta distances clamp_len same_length attention'.split(), STACK
 ) | dict(
   activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
-  position_offset=('embeddings/position',), pooler_activation=('pooler',),
+  position_offset=('embeddings/position',), backward=('lstm_0',), pooler_activation=('pooler',),
 )  # fmt: skip
 
 

@@ -134,9 +134,10 @@ def gpt(c: Recipe, task: str) -> None:
     c.model.update(cited('GPT paper, section 3.3', both_orders=True))
   c.objective.update(cited(f'{GPT}, lm_coef', lm=0.5))
   c.optimizer.update(
-    cited(GPT, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, clip=1.0)
-    | cited('finetune-transformer-lm/opt.py:adam', bias_correction=True, eps_first=True)
+    cited('finetune-transformer-lm/opt.py:adam', name='openai_adam')
+    | cited(GPT, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, clip=1.0)
   )
+  del c.optimizer.bias_correction
   warmup = c.get_ref('total_steps') * 2 // 1000
   c.optimizer.schedule.update(
     cited('finetune-transformer-lm/opt.py:warmup_linear', name='product_linear')

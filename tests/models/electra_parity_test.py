@@ -210,14 +210,14 @@ def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   c.data.mask.replacement = False  # the rival has one target at a position
   batch = synthetic_batch(c)
   assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
-  made = rival_step.rival_of(c)
-  rival = made.make(c)
+  rival = rival_step.make(c)
+  inputs = rival_step.inputs_of(c, batch)
   state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = ours_of(state(rival.generator), state(rival.judge), c)
   loss, _, _ = our_step(c, params, batch)
   fake_BT = fakes(c, params, batch)
-  drawn = fake_BT[made.inputs(c, batch)['labels'].numpy() >= 0].reshape(-1, 1)
+  drawn = fake_BT[inputs['labels'].numpy() >= 0].reshape(-1, 1)
   monkeypatch.setattr('torch.multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
   with torch.no_grad():
-    theirs = rival(**made.inputs(c, batch)).loss.item()
+    theirs = rival(**inputs).loss.item()
   assert abs(loss - theirs) <= LOSS * theirs

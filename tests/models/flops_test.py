@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import systems
 from flax.core import meta
+from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax import registry
@@ -73,11 +74,12 @@ RULES = {
 }
 
 
-def made(name: str, **fields):
-  """(config, batch, objective) of a small system."""
+def made(name: str, objective=None, **fields):
+  """(config, batch, objective) of a small system, by default its own objective."""
   config = systems.tiny(name)
   config.model.update(fields)
   config = own_step.sized(config, 4, 32)
+  config.objective = objective or config.objective
   module = registry.find('bertjax.objectives', config.objective.name, 'config.objective.name')
   return config, dict(synthetic_batch(config)), module.OBJECTIVE.make(config)
 
@@ -188,6 +190,7 @@ def test_every_matrix_counts_at_the_tokens_that_it_meets(name):
 SMALL = dict(layers=1, width=256, heads=4, ffn=1024, vocab_size=512, dropout=0.0)
 OF_MODEL = {
   'bert': {},
+  'gpt': dict(objective=ConfigDict(dict(name='classify', lm=0.5)), labels=(('label', 2),)),
   'modernbert': dict(window=0),
   'spanbert': {},
   'electra': dict(generator_head=16, embedding_width=64),
@@ -197,9 +200,11 @@ OF_MODEL = {
 
 
 @pytest.mark.parametrize(
-  'name', [pytest.param(n, marks=pytest.mark.full if n != 'bert' else ()) for n in OF_MODEL]
+  'name',
+  [pytest.param(n, marks=pytest.mark.full if n not in ('bert', 'gpt') else ()) for n in OF_MODEL],
 )
 @mutation('(3 if gated else 2) * width', 'width')
+@mutation('+ model.word_flops(float(np.sum(_goes_on(batch))))', '', case='gpt')
 def test_equals_what_xla_counts_in_the_gradient(name):
   """One layer, since a scanned body counts once; full rows and slots, since XLA counts padding. XLA
   adds what is no product, and the pairs that a mask hides."""
@@ -208,6 +213,9 @@ def test_equals_what_xla_counts_in_the_gradient(name):
   for key in ('weight_BP', 'pair_weight_BP', 'example_BT'):
     if key in batch:
       batch[key] = np.ones_like(batch[key])
+  if 'labels' in OF_MODEL[name]:  # of the one text of each row
+    one_BG = np.ones((4, 1), np.int32)
+    batch |= dict(first_BG=31 * one_BG, label_BG=one_BG, example_weight_BG=one_BG.astype(float))
   variables = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
   carry = jax.eval_shape(objective.carry, batch)
 

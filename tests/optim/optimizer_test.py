@@ -30,18 +30,19 @@ from tiers import in_tiers
 from bertjax.optim import optimizer
 
 rows = pytest.mark.parametrize('row', ROWS)
-MODES = ('torch', 'fairseq', 'lamb_corrected', 'stable')  # of what a row of its own has
+MODES = ('torch', 'fairseq', 'openai', 'lamb_corrected', 'stable')  # of what a row of its own has
 in_both_tiers = pytest.mark.parametrize('row', in_tiers(ROWS, MODES))
 
 
-def numpy_adam(p, grads, corrected, decay, ratio, eps_first, b1=0.9, b2=0.99, eps=1e-6):
+def numpy_adam(p, grads, corrected, decay, ratio, row, b1=0.9, b2=0.99, eps=1e-6):
   """AdamW and LAMB of one tensor in float64."""
   p, m, v = p.astype(np.float64), 0.0, 0.0
   for t, g in enumerate(grads, 1):
     m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g.astype(np.float64) ** 2
     c1, c2 = (1 - b1**t, 1 - b2**t) if corrected else (1, 1)
-    late, early = (0, eps) if eps_first else (eps, 0)
-    u = m / c1 / ((np.sqrt(v) + early) / np.sqrt(c2) + late) + decay * p
+    late, early = (0, eps) if row in ('fairseq', 'openai') else (eps, 0)
+    u = m / c1 / ((np.sqrt(v) + early) / np.sqrt(c2) + late)
+    u = u + decay * p * (np.sqrt(c2) / c1 if row == 'openai' else 1.0)
     norms = np.linalg.norm(p), np.linalg.norm(u)
     p = p - LR * u * (norms[0] / norms[1] if ratio and all(norms) else 1.0)
   return p
@@ -108,8 +109,8 @@ def reference(row, path, p, grads):
   if row == 'muon' and path.endswith('kernel'):
     return numpy_muon(p, grads, decay)
   trusted = row.startswith('lamb') and is_weight(path)
-  corrected = row in ('torch', 'fairseq', 'lamb_corrected', 'muon')
-  return numpy_adam(p, grads, corrected, decay, trusted, row == 'fairseq')
+  corrected = row in ('torch', 'fairseq', 'openai', 'lamb_corrected', 'muon')
+  return numpy_adam(p, grads, corrected, decay, trusted, row)
 
 
 @rows

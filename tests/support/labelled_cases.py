@@ -21,7 +21,7 @@ CHOICES = {
   'data.task.question': '', 'data.task.answer': 'letter',
 }  # fmt: skip
 RECURRENT = {'model.layers': 3, 'model.cells': 96, 'model.chunk': 16, 'model.pooled': 16}
-RECURRENT |= {'total_steps': 520}  # for phases of ten
+RECURRENT |= {'model.backward': True, 'total_steps': 520}  # for phases of ten
 ASKED = {'length': 32, 'data.task.stride': 16, 'data.task.question': 2}
 # Name -> recipe, folder of its files, fields of its config.
 CASES = {

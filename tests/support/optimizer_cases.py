@@ -24,6 +24,7 @@ ROWS = dict(
   bert=dict(name='adamw', **ADAM),
   torch=dict(name='adamw', **ADAM | dict(bias_correction=True)),
   fairseq=dict(name='adamw', **ADAM | dict(bias_correction=True), eps_first=True),
+  openai=dict(name='openai_adam', b1=0.9, b2=0.99, eps=1e-6, weight_decay=0.1),
   lamb=dict(name='lamb', **ADAM),
   lamb_corrected=dict(name='lamb', **ADAM | dict(bias_correction=True)),
   adafactor=dict(name='adafactor', **FACTORS),

@@ -42,7 +42,7 @@ class Model(nn.Module):
   spells: ClassVar[int] = 0
   # whether in training the rows of a batch know of each other: it is cut into no microbatches
   batch_statistics: ClassVar[bool] = False
-  # whether it returns word, the `Scores` of the next words, beside labels
+  # whether it returns word, the `Scores` of the next words, beside labels, and has `word_flops`
   scores_next: ClassVar[bool] = False
 
   @nn.nowrap

@@ -6,15 +6,17 @@ as openai/finetune-transformer-lm, train.py:model: each text weighs the same, ho
 are all tokens that a text has behind its first, special ones too. One pass gives both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
+from bertjax import objectives
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative
 from bertjax.objectives import lm
-from bertjax.types import Array, Batch, Term
+from bertjax.types import Array, Batch, Objective, Term
 
 NAME = 'lm'
 Terms = Callable[[Any, Batch], dict[str, Term]]
@@ -24,17 +26,17 @@ class Options(NamedTuple):
   """The fields of `config.objective`.
 
   Attributes:
-    lm: factor of the loss of the texts' next words, see `beside`; 0: it is left out.
+    lm: factor of the loss of the texts' next words, see above; 0: it is left out.
   """
 
   lm: NonNegative = 0.0
 
 
-def beside(terms: Terms, model: Any, factor: float) -> Terms:
-  """Returns the terms of labels with those of the next words, times `factor`; 0: the labels' alone.
-  Raises UserError: a factor for a model that scores no next words."""
+def of_heads(model: Any, terms: Terms, factor: float, evals: Sequence[str]) -> Objective:
+  """Returns `objectives.of_heads` with the loss of the next words, times `factor`, beside the terms
+  of labels; 0: those alone. Raises UserError: a factor for a model that scores no next words."""
   if not factor:
-    return terms
+    return objectives.of_heads(model, terms, evals)
   if not model.scores_next:
     raise UserError(
       f'config.objective.lm={factor} is of models whose labelled form scores the next words too, '
@@ -45,15 +47,23 @@ def beside(terms: Terms, model: Any, factor: float) -> Terms:
     nll_BG = text_losses(out['word'], batch)
     return terms(out, batch) | {NAME: Term.mean(nll_BG, batch['example_weight_BG'], factor)}
 
-  return both
+  def flops(batch: Batch) -> float:
+    return model.flops(batch) + model.word_flops(float(np.sum(_goes_on(batch))))
+
+  return objectives.of_heads(model, both, evals)._replace(flops=flops)
+
+
+def _goes_on(batch: Batch) -> Any:
+  """Returns whether a word of the same text follows each column but the last, bool [B, T - 1]."""
+  example_BT = batch['example_BT']
+  return (example_BT[:, :-1] == example_BT[:, 1:]) & (example_BT[:, 1:] > 0)
 
 
 def text_losses(scores: Any, batch: Batch) -> Array:
   """Returns the mean of -log p over the words of each example of each row, float32 [B, G]; 0 of one
   without any."""
-  token_BT, example_BT = batch['token_BT'], batch['example_BT']
-  next_BT = jnp.pad(example_BT[:, 1:], ((0, 0), (0, 1)))
-  nll_BT, _ = lm.score(scores, jnp.roll(token_BT, -1, 1))
+  nll_BT, _ = lm.score(scores, jnp.roll(batch['token_BT'], -1, 1))
+  goes_on_BT = jnp.pad(_goes_on(batch), ((0, 0), (0, 1)))
   number_1G1 = jnp.arange(1, batch['first_BG'].shape[1] + 1)[None, :, None]
-  of_BGT = ((example_BT == next_BT)[:, None] & (example_BT[:, None] == number_1G1)).astype(float)
+  of_BGT = (goes_on_BT[:, None] & (batch['example_BT'][:, None] == number_1G1)).astype(float)
   return jnp.einsum('BGT,BT->BG', of_BGT, nll_BT) / jnp.maximum(jnp.sum(of_BGT, -1), 1)

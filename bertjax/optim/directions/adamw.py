@@ -17,8 +17,8 @@ def scale_by_raw_adam(
   """m / (sqrt(v) + eps) of the raw moments: Adam as BERT, ALBERT, ELECTRA and XLNet wrote it.
 
   google-research/bert, optimization.py:AdamWeightDecayOptimizer. With `corrected` the quotient is
-  multiplied by sqrt(1 - b2^t) / (1 - b1^t): fairseq's adam.py, GPT-1. optax's own corrects the
-  moments before it adds eps. The state is optax's, so phases of one run may differ in it.
+  multiplied by sqrt(1 - b2^t) / (1 - b1^t): fairseq's adam.py. optax's own corrects the moments
+  before it adds eps. The state is optax's, so phases of one run may differ in it.
   """
 
   def update(updates, state: Any, params=None):
@@ -49,8 +49,8 @@ def adamw(
     leaves: the parameters.
     b1, b2, eps, weight_decay: see above.
     bias_correction: of the moments; torch.optim.AdamW with it, BERT's without.
-    eps_first: add eps before the correction, as fairseq (RoBERTa, SpanBERT) and GPT-1 do. It is an
-      eps of eps / sqrt(1 - b2^t): with b2 = .98, 7 times eps at first, 1% more after 200 steps.
+    eps_first: add eps before the correction, as fairseq (RoBERTa, SpanBERT) does. It is an eps of
+      eps / sqrt(1 - b2^t): with b2 = .98, 7 times eps at first, 1% more after 200 steps.
   """
   if eps_first and not bias_correction:
     raise UserError(f'{WHAT}.eps_first is about the bias correction, which is off; remove it')

@@ -2,14 +2,14 @@
 
   python -m bertjax.bench kernel                     time on this machine's device, each result
                                                      compared with the reference's first
-  python -m bertjax.bench kernel --mode=compile      compile for TPUs, which need not be there
-  python -m bertjax.bench kernel --mode=memory       temporary memory by length, by the TPU compiler
+  python -m bertjax.bench kernel --mode=compile      compile for TPUs, which need not be there:
+                                                     seconds and temporary memory
   python -m bertjax.bench kernel --mode=tune         time tiles of this device's kernel, and write
                                                      kernels/relative_attention/tuning/KIND.json
 
 Every row is printed as it is known, then all as one JSON line. The shapes are those of
-`kernels/relative_attention/arg_specs.py`; --rows, --heads and --lengths make them smaller. memory
-takes one row of XLNet large and no more than --lengths; tune has no --impls.
+`kernels/relative_attention/arg_specs.py`; --rows, --heads and --lengths make them smaller. tune has
+no --impls.
 """
 
 import datetime
@@ -27,10 +27,9 @@ from bertjax.kernels.relative_attention.arg_specs import SHAPES
 from bertjax.tools.bench.parts import kernel_compile, kernel_time, kernel_tune, timing
 from bertjax.tools.preflight import topology
 
-_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'Measure to take.')
+_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'tune'], 'Measure to take.')
 _IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')
 _KINDS = flags.DEFINE_list('kinds', list(topology.KINDS), 'TPUs of --mode=compile.')
-_KIND = flags.DEFINE_string('kind', 'v5e', 'TPU of --mode=memory.')
 _SHAPES = flags.DEFINE_list('shapes', list(SHAPES), 'Names of shapes.')
 _LENGTHS = flags.DEFINE_list('lengths', None, 'Queries, in place of those of the shape, no memory.')
 _ROWS = flags.DEFINE_integer('rows', None, 'Rows, in place of those of the shape.', lower_bound=1)
@@ -65,9 +64,6 @@ def main() -> None:
   if _MODE.value == 'compile':
     kinds = _listed('kinds', _KINDS.value, topology.KINDS)
     rows = kernel_compile.compiles(kinds, impls, _shapes())
-  elif _MODE.value == 'memory':
-    lengths = [int(x) for x in _LENGTHS.value or kernel_compile.LENGTHS]
-    rows = kernel_compile.memory(_KIND.value, impls, lengths)
   elif _MODE.value == 'tune':
     impl = jax.default_backend()
     if impl not in KERNELS:

@@ -14,18 +14,18 @@ from bertjax import sharding
 from bertjax.kernels import relative_attention, target
 from bertjax.metrics.ledger import peak_flops
 from bertjax.tools.bench.parts import own_step
-from bertjax.tools.preflight import buffers, topology, traffic
 from bertjax.tools.preflight import collectives as collectives_lib
+from bertjax.tools.preflight import topology, traffic
 from bertjax.tools.preflight.collectives import Collective
 from bertjax.types import Batch
 
 # What the compiler alone knows; None where it was not asked, or refused.
 MEASURED = (
   'temporaries_bytes', 'arguments_bytes', 'bytes_per_token', 'bytes_per_token_padded', 'parts',
-  'by_operation', 'largest_buffers', 'collectives', 'roofline', 'mfu_bound',
+  'by_operation', 'collectives', 'roofline', 'mfu_bound',
 )  # fmt: skip
 PARTS = ('pallas', 'copy', 'prefetch', 'stacked')  # of the padded bytes
-MOST = 12  # operations, and kinds of buffers, that are named
+MOST = 12  # operations that are named
 
 
 def flops(config: Any, batch: Batch) -> float:
@@ -46,7 +46,7 @@ def check(
   mesh = sharding.make_mesh(config.mesh, devices)
   try:
     with kernels(impl, kind):
-      compiled, text, assignment = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
+      compiled, text = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
   except jax.errors.JaxRuntimeError as error:
     needed = topology.needed_bytes(error)
     if needed is None:
@@ -62,7 +62,6 @@ def check(
     bytes_per_token_padded=round(moved.padded_bytes / tokens),
     parts={part: round(getattr(moved, f'{part}_bytes') / tokens) for part in PARTS},
     by_operation=_largest(moved.by_operation, tokens),
-    largest_buffers=[b._asdict() for b in buffers.largest(text, assignment, MOST)],
     collectives=[c._asdict() | dict(sent_bytes=round(c.sent_bytes)) for c in sent],
   )
   if moved.open_loops:  # they count as one turn in the bytes

@@ -143,15 +143,15 @@ def on(target: Any, tree: Any) -> Any:
   return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
 
 
-def compile_to_text(lowered: Any) -> tuple[Any, str, str]:
-  """Compiles as `compile_absent` does; returns also two texts as compilers write them: the program,
-  which jaxlib cannot always read, and the places of its values."""
+def compile_to_text(lowered: Any) -> tuple[Any, str]:
+  """Compiles as `compile_absent` does; returns also the program as compilers write it, which jaxlib
+  cannot always read."""
   with tempfile.TemporaryDirectory() as folder:
-    options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
-    compiled = compile_absent(lowered, options)
+    compiled = compile_absent(lowered, dict(xla_dump_to=folder, xla_dump_hlo_as_text=True))
     size = lambda path: path.stat().st_size
-    of = lambda kind: max(pathlib.Path(folder).glob(f'*{kind}.txt'), key=size).read_text()
-    return compiled, of('after_optimizations'), of('buffer-assignment')
+    return compiled, max(
+      pathlib.Path(folder).glob('*after_optimizations.txt'), key=size
+    ).read_text()
 
 
 def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:

@@ -36,8 +36,7 @@ def make_config(family: str):
 def test_the_rival_has_our_model_and_our_loss(family):
   c = make_config(family)
   batch = synthetic_batch(c)
-  rival = rival_step.rival_of(c)
-  model = rival.make(c)
+  model = rival_step.make(c)
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = state_dicts.from_huggingface(state, c.model)
   objective = own_step.objective_of(c)
@@ -46,7 +45,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   terms.pop('z_loss', None)  # which theirs has not
   ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
   with torch.no_grad():
-    theirs = model(**rival.inputs(c, batch)).loss.item()
+    theirs = model(**rival_step.inputs_of(c, batch)).loss.item()
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -56,8 +55,7 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   c = c.copy_and_resolve_references()
   batch = synthetic_batch(c)
   assert batch['weight_BP'].shape == (2, 8) and batch['direction_B'].tolist() == [1, -1]
-  rival = rival_step.rival_of(c)
-  model = rival.make(c)
+  model = rival_step.make(c)
   state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
   params = state_dicts.from_huggingface(state, c.model)
   objective = plm.make(c)
@@ -67,7 +65,7 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
     terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
     ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
     with torch.no_grad():
-      theirs = model(**rival.inputs(c, batch)).loss.item()
+      theirs = model(**rival_step.inputs_of(c, batch)).loss.item()
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -90,11 +88,12 @@ def test_both_steps_run_and_the_batch_has_the_schema():
 @mutation('(given[0][row_n, column_n],)', '(given[0][row_n, column_n * 0],)')
 def test_the_logits_of_the_targets_alone_give_the_same_loss(family):
   c = make_config(family)
-  rival = rival_step.rival_of(c)
-  model, inputs = rival.make(c), rival.inputs(c, synthetic_batch(c))
+  model, inputs = rival_step.make(c), rival_step.inputs_of(c, synthetic_batch(c))
   with torch.no_grad():
     whole = model(**inputs).loss
-    labels_n = rival_step.gather_targets(model.get_submodule(rival.head), inputs['labels'])
+    labels_n = rival_step.gather_targets(
+      model.get_submodule(rival_step.HEADS[family]), inputs['labels']
+    )
     out = model(**dict(inputs, labels=labels_n))
   logits = out.prediction_logits if family == 'bert' else out.logits
   assert logits.shape == (len(labels_n), c.model.vocab_size) and len(labels_n) < 8 * 32
@@ -134,13 +133,3 @@ def test_an_arm_of_another_process_is_called_there_and_its_error_raised_here(tmp
     assert first == second != str(os.getpid())
     with pytest.raises(ValueError, match='three'):
       call()
-
-
-@pytest.mark.parametrize(
-  'field, value', [('attend', 'self'), ('sharing', 'all'), ('transform', False)]
-)
-def test_the_rival_refuses_what_it_is_not(field, value):
-  c = make_config('bert')
-  c.model[field] = value
-  with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': {value!r}"):
-    rival_step.rival_of(c).make(c)

@@ -184,7 +184,6 @@ def test_the_estimate_is_within_a_tenth_of_the_compiler():
   done = preflight('--config=configs/bert.py:base', '--batch_size=32', '--length=512')
   (said,) = map(json.loads, done.stdout.splitlines())
   assert 0.9 < said['estimate_bytes'] / said['hbm_bytes'] < 1.1
-  assert said['largest_buffers'][0]['line'].startswith('bertjax/')
 
 
 @mutation(

@@ -9,11 +9,9 @@ import jax
 
 from bertjax.kernels import target as target_lib
 from bertjax.kernels.relative_attention import relative_attention
-from bertjax.kernels.relative_attention.arg_specs import SHAPES, Shape
+from bertjax.kernels.relative_attention.arg_specs import Shape
 from bertjax.tools.bench.parts import passes
 from bertjax.tools.preflight import topology
-
-LENGTHS = (512, 1024, 2048, 4096, 8192)
 
 
 def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
@@ -40,13 +38,3 @@ def compiles(
     for name, shape in shapes.items():
       for impl in impls:
         yield dict(kind=kind, shape=name, impl=impl) | attempt(target, shape, impl)
-
-
-def memory(kind: str, impls: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
-  """Yields a row for each length and implementation: XLNet large, one row of the batch, no
-  memory."""
-  target = topology.device(kind)
-  for length in lengths:
-    shape = SHAPES['xlnet_large_content']._replace(rows=1, queries=length, memory=0)
-    for impl in impls:
-      yield dict(kind=kind, length=length, impl=impl) | attempt(target, shape, impl)

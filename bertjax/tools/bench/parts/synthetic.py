@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.examples.examples import examples_in_memory
+from bertjax.examples.examples import Examples, examples_in_memory
 from bertjax.store.reader import Store
 from bertjax.types import Batch
 
@@ -17,6 +17,14 @@ SENTENCE = (12, 36)  # tokens, from and to
 def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
   """Returns the second batch of a store, or of made-up text without one, so that rows that go on do
   so."""
+  rows = config.batch_size
+  batch = examples_of(config, store).batch(np.arange(rows, 2 * rows), shuffle=False)
+  batch.pop('dropped_B')
+  return batch
+
+
+def examples_of(config: Any, store: Store | None = None) -> Examples:
+  """Returns the examples of a store, or of made-up text of six batches without one."""
   data, rows = config.data, config.batch_size
   store = store or made_up(
     config.model.vocab_size,
@@ -26,10 +34,7 @@ def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
     config.seed,
   )
   tables = [name for name, _ in config.model.extra] if 'extra' in config.model else []
-  examples = examples_in_memory(store, data, config.length, config.seed, rows, tables)
-  batch = examples.batch(np.arange(rows, 2 * rows), shuffle=False)
-  batch.pop('dropped_B')
-  return batch
+  return examples_in_memory(store, data, config.length, config.seed, rows, tables)
 
 
 def made_up(
