@@ -23,7 +23,7 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import Dtype, TorchInit, given_fields, options_of, word_table
 from bertjax.models.layers.contracts import LabelModel, StreamModel
 from bertjax.models.layers.heads import Head, WordHead, gather_positions
-from bertjax.models.layers.lstm import LSTM, State
+from bertjax.models.layers.lstm import LSTM, State, one_text
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch, Factory, Term
 
@@ -239,7 +239,8 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
     first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
     kept_BT = real_BT & (start_T[None] >= first_B[:, None])
-    read_BE, weight_B = concat_pool.pooled(x_BTD, kept_BT), None if noise is None else _one(batch)
+    weight_B = None if noise is None else one_text(batch, 'awd_lstm')
+    read_BE = concat_pool.pooled(x_BTD, kept_BT)
     logits, new = {}, {}
     for name, classes in self.labels:
       init = TorchInit(1.0)
@@ -290,17 +291,6 @@ def turn(x_BTD: Array, real_BT: Array) -> Array:
   column_BT = jnp.broadcast_to(jnp.arange(real_BT.shape[1])[None], real_BT.shape)
   last_B1 = jnp.sum(real_BT, 1)[:, None] - 1
   return gather_positions(x_BTD, jnp.where(real_BT, last_B1 - column_BT, column_BT))
-
-
-def _one(batch: Batch) -> Array:
-  """Returns the weights of the one text of each row. Raises UserError if rows have several."""
-  weight_BG = batch['example_weight_BG']
-  if weight_BG.shape[1] > 1:
-    raise UserError(
-      f"config.model.name='awd_lstm' reads one text a row, got {weight_BG.shape[1]}: expected "
-      "config.data.task.name='classify'"
-    )
-  return weight_BG[:, 0]
 
 
 def _uniform(limit: float) -> Any:
