@@ -105,7 +105,7 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
     x_BTD, table_VE = self._embedded(batch, noise)
     embedded_BTD = x_BTD
     mask = example_mask(batch, 'causal')
-    stack = scanned(Block, self.layers, self.remat)(**self._layer(hidden), name='layers')
+    stack = scanned(self, Block)(**self._layer(hidden), name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, Context(mask), noise, None, jnp.arange(self.layers))
     x_BTD, word = self._scores(x_BTD, table_VE)
     out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, carry=carry)
@@ -135,7 +135,7 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
     columns, place = token_BT.shape[1], text.place_B[0]
     x_BTD, table_VE = self._embedded(dict(token_BT=token_BT, position_BT=position_BT), None)
     reading = Reading(place, before(text.real_BS, place, columns))
-    stack = scanned(Block, self.layers, self.remat)(**self._layer(False), name='layers')
+    stack = scanned(self, Block)(**self._layer(False), name='layers')
     x_BTD, (cache, _) = stack(x_BTD, reading, None, text.layers, jnp.arange(self.layers))
     scores = logits(self._scores(x_BTD[:, -1:], table_VE)[1])[:, 0]
     own = jnp.arange(scores.shape[-1]) < self.vocab_size  # no position is written

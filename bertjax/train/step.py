@@ -105,8 +105,8 @@ def accumulate(
   """Returns the gradients of the global loss, summed over `count` microbatches; the loss; sums,
   name -> (total, weight); and an Out of the joined carry and the summed updates, not yet divided.
 
-  The global weights are known before the first gradient: they do not depend on the parameters, so
-  the pass that computes them is stripped by XLA to the sums of the batch's own weights.
+  The global weights do not depend on the parameters. With several microbatches they are known before
+  the first gradient, from a pass that XLA strips to the sums of the batch's own weights.
   `everywhere` sums over all who have rows of the batch; what is returned is not summed by it.
   """
   frozen = {k: v for k, v in variables.items() if k != 'params'}
@@ -115,32 +115,33 @@ def accumulate(
   def run(params, carry, part) -> Out:
     return objective.loss(dict(frozen, params=params), carry, part, ctx)
 
-  params = variables['params']
+  def loss_fn(params, carry, part, weights=None):
+    out = run(params, carry, part)
+    sums = {k: (t.total, t.weight) for k, t in out.terms.items()}
+    if weights is None:  # the batch is in one part
+      weights = everywhere({k: jax.lax.stop_gradient(weight) for k, (_, weight) in sums.items()})
+    return trained_loss(out.terms, weights), (sums, out.carry, out.updates)
+
+  gradient, params = jax.value_and_grad(loss_fn, has_aux=True), variables['params']
+  if count == 1:  # a one-trip loop would keep XLA from fusing the optimizer with the backward
+    take = lambda tree: jax.tree.map(lambda x: x[0], tree)
+    (loss, (sums, carry, updates)), grads = gradient(params, take(carries), take(parts))
+    return grads, loss, sums, Out({}, carry, updates)
+
   abstract = jax.tree.map(jax.lax.stop_gradient, params)
   weight_of = jax.vmap(
     lambda carry, part: {k: t.weight for k, t in run(abstract, carry, part).terms.items()}
   )
   weights = everywhere({k: jnp.sum(w, 0) for k, w in weight_of(carries, parts).items()})
 
-  def loss_fn(params, carry, part):
-    out = run(params, carry, part)
-    sums = {k: (t.total, t.weight) for k, t in out.terms.items()}
-    return trained_loss(out.terms, weights), (sums, out.carry, out.updates)
-
-  gradient = jax.value_and_grad(loss_fn, has_aux=True)
-
   def body(total, part_and_carry):
     part, carry = part_and_carry
-    (loss, (sums, carry, updates)), grads = gradient(params, carry, part)
+    (loss, (sums, carry, updates)), grads = gradient(params, carry, part, weights)
     return jax.tree.map(jnp.add, total, (grads, loss, sums, updates)), carry
 
-  if (
-    count == 1
-  ):  # no scan: a one-trip loop would keep XLA from fusing the optimizer with the backward
-    take = lambda tree: jax.tree.map(lambda x: x[0], tree)
-    (loss, (sums, carry, updates)), grads = gradient(params, take(carries), take(parts))
-    return grads, loss, sums, Out({}, carry, updates)
-  shapes = jax.eval_shape(gradient, params, *jax.tree.map(lambda x: x[0], (carries, parts)))
+  shapes = jax.eval_shape(
+    gradient, params, *jax.tree.map(lambda x: x[0], (carries, parts)), weights
+  )
   (loss_shape, (sums_shape, _, updates_shape)), grads_shape = shapes
   zeros = jax.tree.map(
     lambda s: jnp.zeros(s.shape, s.dtype), (grads_shape, loss_shape, sums_shape, updates_shape)

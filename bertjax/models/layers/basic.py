@@ -113,6 +113,8 @@ INITS: dict[str, Callable[[float], Init]] = {
 
 def param(module: nn.Module, name: str, axes: Sequence[str | None], shape, init: Init) -> Array:
   """Declares a float32 parameter with its logical axes: the one place where parameters are born."""
+  if module.has_variable('params', name):  # flax traces `init` again to compare the shapes
+    init = jax.nn.initializers.zeros
   boxed: Any = nn.with_logical_partitioning(init, tuple(axes))
   return module.param(name, boxed, shape, jnp.float32)
 

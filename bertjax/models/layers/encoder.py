@@ -30,19 +30,22 @@ def turns(layers: int) -> int:
   return layers if target.platform() == 'gpu' else 1
 
 
-def scanned(block: type[Block], layers: int, remat: str) -> Any:
-  """Returns the class of a stack of blocks: one scan over (x, what all get, noise, memory, number
-  of the layer), whose derivative keeps what `remat` says. Memories have their layers on axis 1,
-  outputs and parameters on axis 0."""
+def scanned(model: Any, block: type[nn.Module]) -> Any:
+  """Returns the class of a stack of blocks: one scan of `model.layers` over (x, what all get, noise,
+  memory, number of the layer), whose derivative keeps what `model.remat` says. Memories have their
+  layers on axis 1, outputs and parameters on axis 0."""
+  each = turns(model.layers)
   return nn.scan(
-    remat_lib.module(block, remat, turns(layers) == 1),
-    unroll=turns(layers),
+    remat_lib.module(block, model.remat, each == 1),
+    unroll=each,
     variable_axes={'params': 0},
     split_rngs={'params': True},
     in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
     out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
-    length=layers,
+    length=model.layers,
     metadata_params={nn.PARTITION_NAME: 'layers'},
+    # The check traces a block once more, which no step needs. Initial values are drawn as with it.
+    check_constancy_invariants=model.is_initializing(),
   )
 
 
@@ -83,7 +86,7 @@ class Encoder(nn.Module):
     """Returns the last block's output, and every block's where the layer or the call is `hidden`;
     with a `Reading`, which goes on behind a cache, the new cache."""
     if isinstance(contexts, Reading):
-      stack = scanned(Block, self.layers, self.remat)(**self.layer, name='layers')
+      stack = scanned(self, Block)(**self.layer, name='layers')
       x_BTD, (cache, _) = stack(x_BTD, contexts, noise, cache, jnp.arange(self.layers))
       return x_BTD, cache
     if not isinstance(contexts, Context):
@@ -91,7 +94,7 @@ class Encoder(nn.Module):
     if self.sharing != 'none':
       return self._shared(x_BTD, contexts, noise)
     layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
-    stack = scanned(Block, self.layers, self.remat)(**layer, name='layers')
+    stack = scanned(self, Block)(**layer, name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, contexts, noise, None, jnp.arange(self.layers))
     return x_BTD, hidden_LBTD
 
