@@ -3,7 +3,8 @@
   --mode=fill      the likeliest tokens for each [MASK], --top of them
   --mode=score     how likely each text is: pseudo-perplexity, of causal models perplexity
   --mode=replaced  for each token the probability that another stood there (ELECTRA)
-  --mode=label     the class or number of each text, of a model that was fine-tuned
+  --mode=label     the class or number of each text, of a model that was fine-tuned; of it and
+                   those of --beside the mean of the probabilities (ULMFiT: forward and backward)
   --mode=tag       the tag of each word, of a model that was fine-tuned on tags
   --mode=choose    the right one of the choices of each question, likewise
   --mode=answer    the answer to each question on a text, of a model that was fine-tuned on such
@@ -26,7 +27,7 @@ of each class, from which a student learns (configs/distill/soft_labels.py).
 import json
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import flags
@@ -36,11 +37,13 @@ from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.text.sentences import BLANK
 from bertjax.use import flags as use_flags
+from bertjax.use.answers import together
 from bertjax.use.flags import Part
 
 _TEXT = flags.DEFINE_multi_string('text', None, 'A text; may be given several times.')
 _TOP = flags.DEFINE_integer('top', 5, 'Candidates for each [MASK].', 1)
 _SECOND = flags.DEFINE_multi_string('second', [], 'The second text of a pair, for each --text.')
+_BESIDE = flags.DEFINE_multi_string('beside', [], 'Another run of the task: the mean is taken.')
 _GLUE = flags.DEFINE_bool('glue', False, 'Print index and prediction, as GLUE takes them.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
 _MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose', 'answer']
@@ -65,6 +68,7 @@ _OF_TASK = dict(classify='label', tags='tag', choice='choose', spans='answer')
 _READ_BY = dict(
   top=('fill',),
   second=('label',),
+  beside=('label',),
   question=('answer',),
   longest=('answer',),
   threshold=('answer',),
@@ -139,8 +143,9 @@ def _mode(model: Any, texts: list[str]) -> str:
   return mode
 
 
-def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
-  """Returns a JSON object for each text, with what a `bertjax.Model` predicts in this mode."""
+def answers(model: Any, mode: str, part: Part, beside: Sequence[Any] = ()) -> list[dict[str, Any]]:
+  """Returns a JSON object for each text, with what a `bertjax.Model` predicts in this mode, of
+  labels together with those `beside` it."""
   # Files of GLUE and of soft labels have a line for each text, read as the run's evaluation does.
   cut = use_flags.CUT.value or _GLUE.value or bool(_SOFT_LABELS.value)
   keys = dict(cut=cut, first=part.first)
@@ -178,7 +183,8 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
       for name, question, said in zip(part.ids, part.seconds, given, strict=True)
     ]  # fmt: skip
   elif mode == 'label':
-    found = [label._asdict() for label in model.label(part.texts, part.seconds, **keys)]
+    each = [one.label(part.texts, part.seconds, **keys) for one in (model, *beside)]
+    found = [together(labels)._asdict() for labels in zip(*each, strict=True)]
     if part.seconds:
       found = [dict(second=s, **each) for s, each in zip(part.seconds, found, strict=True)]
   else:
@@ -267,6 +273,7 @@ def main() -> None:
       f'{model.source} was fine-tuned on several tasks: expected --task, one of '
       f'{", ".join(model.tasks)}'
     )
+  beside = [use_flags.load(path) for path in _BESIDE.value]
   parts, kept = _parts(model), []
   with Bar('predict') as bar:
     for part in parts:
@@ -275,7 +282,7 @@ def main() -> None:
         _check_read(model, mode)
         if _GLUE.value:
           print('index\tprediction')
-      found = answers(model, mode, part)
+      found = answers(model, mode, part, beside)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
       elif _SOFT_LABELS.value:

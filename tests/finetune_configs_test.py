@@ -25,6 +25,9 @@ RECIPES = [
   'text:classes',
   'text:number',
   'ulmfit:classes',
+  'elmo:ner',
+  'elmo:pos',
+  'elmo:classes',
   'write:t5',
   'write:bart',
   'tagging:ner',
@@ -57,7 +60,7 @@ RECIPES = [
 )
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
   config = recipes.sourced('finetune', recipe)
-  if recipe in ('text:classes', 'ulmfit:classes'):  # which the user names
+  if recipe in ('text:classes', 'ulmfit:classes', 'elmo:classes'):  # which the user names
     config.data.task.classes = ('a', 'b')
   task, options = from_config.task_of(config.data.task)
   (classes,) = task.classes(options).values() or (0,)

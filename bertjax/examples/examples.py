@@ -49,6 +49,11 @@ def tables_of(model: Any) -> tuple[str, ...]:
   return tuple(name for name, _ in model.extra) if 'extra' in model else ()
 
 
+def read_by(store: Any, model: Any) -> Any:
+  """Returns the store in the order in which `config.model` reads it."""
+  return store.turned() if 'backward' in model and model.backward else store
+
+
 @dataclasses.dataclass(frozen=True)
 class Examples:
   """The rows of an endless sequence of epochs; `types.TrainingRows`."""

@@ -84,6 +84,13 @@ class Speller:
     return np.concatenate(parts)[at_BT.reshape(token_BT.shape)]
 
 
+def speller(model: Any, vocabulary: Vocabulary) -> Speller | None:
+  """Returns the speller of a `config.model` that reads words by their characters; None: it does
+  not."""
+  most = model.characters if 'characters' in model else 0
+  return Speller(vocabulary, most) if most else None
+
+
 def marks_of(pieces: Sequence[str], special: Mapping[str, int | None]) -> dict[str, int]:
   """Returns the marks of a text's ends: cls and sep."""
   ends = dict(cls=BEGIN_TEXT, sep=END_TEXT)

@@ -22,8 +22,8 @@ from bertjax.models.layers import concat_pool
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import Dtype, TorchInit, given_fields, options_of, word_table
 from bertjax.models.layers.contracts import LabelModel, StreamModel
-from bertjax.models.layers.heads import Head, WordHead
-from bertjax.models.layers.lstm import LSTM, State
+from bertjax.models.layers.heads import Head, WordHead, gather_positions
+from bertjax.models.layers.lstm import LSTM, State, one_text
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch, Factory, Term
 
@@ -53,6 +53,8 @@ class AWDLSTM(StreamModel, kw_only=True):
       'whole' (fastai 0.7, lm_rnn.py:seq2seq_reg).
     init_std: of words, which start uniform; kernels and biases of a layer of n cells within
       1 / sqrt(n) (torch).
+    backward: whether texts are read from their end. Rows of a stream come turned (`Store.turned`),
+      a text alone is turned here.
     segment: columns whose gates the backward pass makes again together; 0: all are kept.
     labels: (name, classes) of each label of texts; () where words are scored.
     chunk, pooled: of texts that have labels (BPT3C): columns of a piece, before which no gradient
@@ -75,6 +77,7 @@ class AWDLSTM(StreamModel, kw_only=True):
   ar_of: Literal['dropped', 'whole']
   init_std: Positive
   vocab_size: Natural = 0
+  backward: bool = False
   segment: Natural = 0
   labels: tuple[tuple[str, Natural], ...] = ()
   chunk: Count = 70
@@ -112,6 +115,27 @@ class AWDLSTM(StreamModel, kw_only=True):
     if hidden:
       out |= dict(hidden_LBTD=x_BTD[None], embedded_BTD=embedded_BTD)
     return out
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
+    """Runs the model on texts, see `Model.read`; word, of one that reads backward, is of the token
+    before each."""
+    if self.labels or not self.backward:  # with labels a call turns texts
+      return super().read(batch, hidden)
+    turned = lambda x_BTD: turn(x_BTD, batch['example_BT'] > 0)
+    token_BT = turned(batch['token_BT'][..., None])[..., 0]
+    out = self(dict(batch, token_BT=token_BT), hidden=hidden)
+    out |= {key: turned(out[key]) for key in ('last_BTD', 'embedded_BTD') if key in out}
+    word = out['word']._replace(hidden_BPE=turned(out['word'].hidden_BPE))
+    return out | dict(word=word) | (dict(hidden_LBTD=out['last_BTD'][None]) if hidden else {})
+
+  def word_scores(self, batch: Batch) -> Any:
+    """Returns the scores at the targets. Raises UserError: a model that reads backward."""
+    if self.backward:
+      raise UserError(
+        'config.model.backward=True predicts the token before each, and a text is scored by the '
+        'one after each: expected a model that reads forward'
+      )
+    return super().word_scores(batch)
 
   def _table(self) -> Array:
     """The words, float32 [V, D]."""
@@ -209,11 +233,14 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     """Runs the model, see `LabelModel`. Reads token and example; with noise example_weight too, and
     the dict has penalties, and updates, the running statistics of the heads' norms."""
     real_BT = batch['example_BT'] > 0
-    embedded_BTD, x_BTD = self._pieces(batch['token_BT'], real_BT, noise)
+    turned = lambda x_BTD: turn(x_BTD, real_BT) if self.backward else x_BTD
+    token_BT = turned(batch['token_BT'][..., None])[..., 0]
+    embedded_BTD, x_BTD = self._pieces(token_BT, real_BT, noise)
     start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
     first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
     kept_BT = real_BT & (start_T[None] >= first_B[:, None])
-    read_BE, weight_B = concat_pool.pooled(x_BTD, kept_BT), None if noise is None else _one(batch)
+    weight_B = None if noise is None else one_text(batch, 'awd_lstm')
+    read_BE = concat_pool.pooled(x_BTD, kept_BT)
     logits, new = {}, {}
     for name, classes in self.labels:
       init = TorchInit(1.0)
@@ -221,12 +248,12 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
       head = concat_pool.ConcatPool(classes, self.inner, dropouts, init, name=name)
       logits_BC, new[name] = head(read_BE, weight_B, noise)
       logits[name] = logits_BC[:, None]
-    out: dict[str, Any] = dict(label_BGC=logits, token_label_BTC={}, last_BTD=x_BTD)
+    out: dict[str, Any] = dict(label_BGC=logits, token_label_BTC={}, last_BTD=turned(x_BTD))
     if noise is not None:
       updates = {concat_pool.STATISTICS: (new, jax.tree.map(jnp.ones_like, new))}
       out |= dict(penalties=self._penalties(x_BTD, x_BTD, kept_BT), updates=updates)
     if hidden:
-      out |= dict(hidden_LBTD=x_BTD[None], embedded_BTD=embedded_BTD)
+      out |= dict(hidden_LBTD=out['last_BTD'][None], embedded_BTD=turned(embedded_BTD))
     return out
 
   def _pieces(self, token_BT: Array, real_BT: Array, noise: Noise | None) -> tuple[Array, Array]:
@@ -259,15 +286,11 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     return self._layer_flops(batch) + flops_lib.head_flops(examples, *sizes)
 
 
-def _one(batch: Batch) -> Array:
-  """Returns the weights of the one text of each row. Raises UserError if rows have several."""
-  weight_BG = batch['example_weight_BG']
-  if weight_BG.shape[1] > 1:
-    raise UserError(
-      f"config.model.name='awd_lstm' reads one text a row, got {weight_BG.shape[1]}: expected "
-      "config.data.task.name='classify'"
-    )
-  return weight_BG[:, 0]
+def turn(x_BTD: Array, real_BT: Array) -> Array:
+  """Returns rows with their real columns, which come first, in the other order."""
+  column_BT = jnp.broadcast_to(jnp.arange(real_BT.shape[1])[None], real_BT.shape)
+  last_B1 = jnp.sum(real_BT, 1)[:, None] - 1
+  return gather_positions(x_BTD, jnp.where(real_BT, last_B1 - column_BT, column_BT))
 
 
 def _uniform(limit: float) -> Any:

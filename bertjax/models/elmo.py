@@ -2,7 +2,8 @@
 
 Peters et al. 2018; allenai/bilm-tf, bilm/training.py:LanguageModel. In training each direction
 reads a text of its own, which goes on where it stopped, and keeps its state. A text that is read
-for its vectors alone is read by both.
+for its vectors alone is read by both; labels of texts and of words are read off the weighted layers
+(bilm/elmo.py:weight_layers), which stay as they are.
 
 Difference from the original: a direction draws other dropout for each layer and step, as there, but
 from counters.
@@ -20,13 +21,14 @@ from bertjax.field_types import Count, Fraction, Natural, NonNegative
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers import mix
 from bertjax.models.layers.basic import Dropout, Dtype, given_fields, options_of, word_table
 from bertjax.models.layers.char_cnn import FILTERS, CharCNN
-from bertjax.models.layers.contracts import Model
-from bertjax.models.layers.heads import Head, WordHead
-from bertjax.models.layers.lstm import LSTM, State
+from bertjax.models.layers.contracts import LabelModel, Model
+from bertjax.models.layers.heads import Head, WordHead, declared, label_heads, pool
+from bertjax.models.layers.lstm import LSTM, State, one_text
 from bertjax.models.layers.memory import Start
-from bertjax.types import Batch, Factory
+from bertjax.types import Batch, Factory, Term
 
 Array = jax.Array
 States = tuple[State, ...]
@@ -63,6 +65,12 @@ class ELMo(Model):
       none.
     dropout: of the input of each layer and of what the last one gives.
     segment: columns between two states that are kept for the gradient; 0: all are.
+    words: whether there is a softmax: language models have one, features none.
+    labels, token_labels: (name, classes) of each label of texts, read off the mean of their words,
+      and of words.
+    head_dropout: of the weighted layers.
+    mix_norm: each layer is normalised over all words of the batch before it is weighted.
+    mix_decay: share in the loss of the squared weights, which draws the layers to equal ones.
   """
 
   layers: Count
@@ -79,6 +87,12 @@ class ELMo(Model):
   filters: tuple[tuple[Count, Count], ...] = FILTERS
   highways: Natural = 2
   segment: Natural = 0
+  words: bool = True
+  labels: tuple[tuple[str, Natural], ...] = ()
+  token_labels: tuple[tuple[str, Natural], ...] = ()
+  head_dropout: Fraction = 0.5
+  mix_norm: bool = False
+  mix_decay: NonNegative = 0.0
   dtype: Dtype = 'float32'
 
   divides_columns = has_segments = False  # a column waits for the one before it
@@ -93,8 +107,9 @@ class ELMo(Model):
       self.word = word_table(self, 'word', self.vocab_size, self.width, uniform)
     self.forwards = [self._layer() for _ in range(self.layers)]
     self.backwards = [self._layer() for _ in range(self.layers)]
-    self.softmax = word_table(self, 'softmax', self.scored, self.width, normal)
-    self.head = WordHead(self.scored, False, '', 0.0, normal, dtype)
+    if self.words:
+      self.softmax = word_table(self, 'softmax', self.scored, self.width, normal)
+      self.head = WordHead(self.scored, False, '', 0.0, normal, dtype)
     self.dropped = Dropout(self.dropout)
 
   @property
@@ -194,8 +209,9 @@ class ELMo(Model):
 
   @property
   def output_heads(self) -> tuple[Head, ...]:
-    """The head for words."""
-    return (Head('word', 'word', self.scored, 'softmax', 'head'),)
+    """The head for words, and those of labels."""
+    words = (Head('word', 'word', self.scored, 'softmax', 'head'),) * self.words
+    return words + tuple(head for head in declared(self, through='mix') if head.kind != 'word')
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
@@ -203,10 +219,14 @@ class ELMo(Model):
     targets."""
     real = float(sum((np.asarray(batch[x]) > 0).sum() for x in ('example_BT', 'out_example_BU')))
     predicted = float(sum(np.sum(batch[x]) for x in ('weight_BT', 'weight_BU')))
-    # Four gates of the input and of the projected output, and the projection.
-    each = self.layers * self.cell * self.width * (4 + 4 + 1) + self._spelling
     words = flops_lib.head_flops(predicted, self.width * self.scored)
-    return flops_lib.head_flops(real, each) + words
+    return flops_lib.head_flops(real, self._direction + self._spelling) + words
+
+  @property
+  def _direction(self) -> int:
+    """Entries of the matrices of a direction: four gates of the input and of the projected output,
+    and the projection."""
+    return self.layers * self.cell * self.width * (4 + 4 + 1)
 
   @property
   def _spelling(self) -> int:
@@ -218,10 +238,62 @@ class ELMo(Model):
     return places * self.character_width + size * (2 * self.highways * size + self.width)
 
 
+class Features(ELMo, LabelModel, kw_only=True):
+  """ELMo without its softmax: the model of the objectives of fine-tuning. No gradient enters its
+  layers; the optimizer must freeze them too, since weight decay needs none."""
+
+  @property
+  def batch_statistics(self) -> bool:
+    """Whether layers are normalised over the batch."""
+    return self.mix_norm
+
+  @nn.compact
+  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
+    """Runs the model, see `LabelModel`, from states of zeros. Raises UserError: several texts a
+    row."""
+    layers_LBTD, _ = self.both(batch, self.carry(len(batch['token_BT'])))
+    layers_LBTD = jax.lax.stop_gradient(layers_LBTD)
+    out: dict[str, Any] = dict(last_BTD=layers_LBTD[-1], label_BGC={}, token_label_BTC={})
+    if noise is not None:
+      one_text(batch, 'elmo')
+    if self.labels or self.token_labels:
+      wide_LBTD = layers_LBTD.astype(jnp.float32)
+      if self.mix_norm:
+        wide_LBTD = mix.normalized(wide_LBTD, batch['example_BT'] > 0)
+      x_BTD, squares = mix.mixed(self, wide_LBTD)
+      texts = pool(x_BTD, batch, 'mean') if self.labels else None
+      out |= label_heads(self, glorot, noise, texts, x_BTD if self.token_labels else None)
+      if noise is not None and self.mix_decay:
+        out |= dict(penalties=dict(mix=Term(squares, jnp.ones(()), self.mix_decay)))
+    if hidden:
+      out |= dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
+    return out
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
+    """Returns what `__call__` does."""
+    return self(batch, hidden=hidden)
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """Counts model FLOPs, see `Model.flops`: of the layers those of a forward pass."""
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    examples = float(np.sum(batch['example_weight_BG']))
+    size = lambda labels: 2 * self.width * sum(classes for _, classes in labels)
+    layers = flops_lib.head_flops(real, 2 * self._direction + self._spelling) / 3
+    heads = (examples, size(self.labels)), (real, size(self.token_labels))
+    return layers + sum(flops_lib.head_flops(*each) for each in heads)
+
+
 def make(config) -> ELMo:
-  """Builds the model from `config.model`. Raises UserError: more words to score than there
-  are, or fewer characters than a filter reads."""
+  """Builds the model from `config.model`: without words the one for features. Raises UserError:
+  more words to score than there are, labels beside them, or fewer characters than a filter
+  reads."""
   fields = given_fields(ELMo, config)
+  if fields['words'] and (fields['labels'] or fields['token_labels']):
+    raise UserError(
+      'config.model: ELMo with a softmax has no labels: expected words=False, or labels=() and '
+      'token_labels=()'
+    )
   if 0 < fields['vocab_size'] < fields['outputs']:
     raise UserError(
       f'config.model.outputs: got {fields["outputs"]}, but the vocabulary has '
@@ -233,7 +305,7 @@ def make(config) -> ELMo:
       f'config.model.characters: got {fields["characters"]}, fewer than the {longest} that a '
       'filter reads: raise it, or leave that filter out'
     )
-  return ELMo(**fields)
+  return (ELMo if fields['words'] else Features)(**fields)
 
 
 MODEL = Factory(options_of(ELMo), make)

@@ -20,7 +20,7 @@ from bertjax.kernels.dropout import noise_from_key
 from bertjax.kernels.sampled_softmax import Candidates
 from bertjax.models.elmo import ELMo
 from bertjax.models.layers.memory import Start
-from bertjax.objectives import lm, model_of
+from bertjax.objectives import lm, model_of, require_words
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
 
@@ -39,8 +39,10 @@ class Options(NamedTuple):
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config. Raises UserError: see `model_of` and `_check`."""
+  """Builds the objective from a run's config. Raises UserError: see `model_of`,
+  `require_words` and `_check`."""
   model, sampled = model_of(config.model, config.objective.name, ELMo), config.objective.sampled
+  require_words(config.model)
   _check(config, model.scored)
   scale = float(config.length if config.objective.times_length else 1)
   start = config.objective.memory

@@ -17,7 +17,7 @@ OF_TRAINING = (
   'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
   'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
   'word_dropout', 'input_dropout', 'weight_dropout', 'hidden_dropout', 'inner_dropout', 'ar', 'tar',
-  'ar_of', 'segment', 'chunk', 'pooled', 'inner',
+  'ar_of', 'segment', 'chunk', 'pooled', 'inner', 'mix_norm', 'mix_decay',
 )  # fmt: skip
 HEADS = (*heads.fields(False, ()), 'head_dropout')
 # Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
@@ -27,7 +27,7 @@ SHAPELESS = dict.fromkeys(
   'window global_every theta local_theta distances clamp_len same_length attention'.split(), STACK
 ) | dict(
   activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
-  position_offset=('embeddings/position',), pooler_activation=('pooler',),
+  position_offset=('embeddings/position',), backward=('lstm_0',), pooler_activation=('pooler',),
 )  # fmt: skip
 
 

@@ -101,6 +101,16 @@ class Store:
     columns = dict(self.columns, language=number_l[language_S])
     return dataclasses.replace(self, meta=meta, columns=columns)
 
+  def turned(self) -> 'Store':
+    """Returns the store read from its end: the last token of the last document is the first."""
+    flipped = lambda offset_n: offset_n[-1] - offset_n[::-1]
+    parts = lambda found: tuple(part[::-1] for part in found[::-1])
+    return dataclasses.replace(
+      self, meta=dict(self.meta, turned=True), sentences=flipped(self.sentences),
+      documents=flipped(self.documents), parts=parts(self.parts), units=parts(self.units),
+      columns={name: value_S[::-1] for name, value_S in self.columns.items()},
+    )  # fmt: skip
+
   def gather(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
     """Reads ranges of tokens (int64 [n] each, a range in one document) and lays them end to end,
     int32 [sum of length_n]."""

@@ -5,6 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from bertjax.errors import UserError
+
 Pool = Literal['mean', 'first', 'none']  # what of a text has a vector
 
 
@@ -77,6 +79,18 @@ def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
     return Label(float(logits_C[0]), {})
   p_C = _softmax(logits_C)
   return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))
+
+
+def together(found: Sequence[Label]) -> Label:
+  """Returns what several models say of a text: the mean of their probabilities, or numbers. Raises
+  UserError: they were trained on other classes."""
+  names = [[*each.probabilities] for each in found]
+  if any(other != names[0] for other in names):
+    raise UserError(f'expected models of the same classes, got {" and ".join(map(str, names))}')
+  if not names[0]:
+    return Label(float(np.mean([float(each.label) for each in found])), {})
+  mean = {name: float(np.mean([each.probabilities[name] for each in found])) for name in names[0]}
+  return Label(max(mean, key=mean.__getitem__), mean)
 
 
 def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:

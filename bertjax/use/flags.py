@@ -50,15 +50,15 @@ class Part(NamedTuple):
   columns: Sequence[Mapping[str, Any]] = ()  # of each line of a table, those that its task names
 
 
-def load() -> Any:
-  """Returns the model that the flags name."""
+def load(beside: str = '') -> Any:
+  """Returns the model that the flags name, or that of another run by the other flags."""
   from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
   from bertjax.use.model import Model
 
   step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
-  return Model.load(WORKDIR.value, step, MESH.value, language, TASK.value)
+  return Model.load(beside or WORKDIR.value, step, MESH.value, language, TASK.value)
 
 
 def parts(size: int) -> Iterator[Part]:

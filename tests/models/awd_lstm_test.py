@@ -10,6 +10,7 @@ from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
 
+from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models import awd_lstm
@@ -260,6 +261,43 @@ def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
   batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
   out = classifier(golden).apply(variables, batch)
   np.testing.assert_allclose(out['label_BGC']['label'][:, 0], golden['old_clas/logits'], atol=5e-7)
+
+
+@mutation(
+  "turned(batch['token_BT'][..., None])[..., 0]\n    embedded", "batch['token_BT']\n    embedded"
+)
+@mutation('(dict(hidden_LBTD=out[', '(dict(hidden_LBTD=2 * out[')
+@mutation("turned(out[key]) for key in ('last_BTD', ", "out[key] for key in ('last_BTD', ")
+def test_a_text_read_backward_is_as_the_text_in_the_other_order_read_forward(golden):
+  size_B = np.array([5, 9, 2])
+  example_BT = (np.arange(9)[None] < size_B[:, None]).astype(np.int32)
+  token_BT = golden['lm/input_SBT'][0] * example_BT
+  other_BT = token_BT.copy()
+  for row_T, size in zip(other_BT, size_B, strict=True):
+    row_T[:size] = row_T[:size][::-1]
+  forward = dict(token_BT=token_BT, example_BT=example_BT)
+  params = ours(golden, 'lm/param/')
+  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  variables = dict(params=params, batch_stats=dict(label=fresh()))
+  config = config_of(golden).model
+  for fields in ({}, dict(CHUNKS, head_dropout=0.0, inner_dropout=0.0)):
+    found, want = (
+      awd_lstm.MODEL.make(ConfigDict(dict(config, backward=backward, **fields))).apply(
+        variables, batch, True, method='read'
+      )
+      for backward, batch in ((True, forward), (False, dict(forward, token_BT=other_BT)))
+    )
+    for row, size in enumerate(size_B):
+      for name in ('last_BTD', 'embedded_BTD'):
+        np.testing.assert_array_equal(found[name][row, :size], want[name][row, :size][::-1])
+      np.testing.assert_array_equal(
+        found['hidden_LBTD'][0, row, :size], want['hidden_LBTD'][0, row, :size][::-1]
+      )
+    if fields:
+      jax.tree.map(np.testing.assert_array_equal, found['label_BGC'], want['label_BGC'])
+  model = awd_lstm.MODEL.make(ConfigDict(dict(config, backward=True)))
+  with pytest.raises(UserError, match='backward=True predicts the token before'):
+    model.apply(variables, dict(forward, target_pos_BP=token_BT), method='word_scores')
 
 
 @mutation('states = jax.lax.stop_gradient(states)', 'states = states')

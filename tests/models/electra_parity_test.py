@@ -207,17 +207,18 @@ def test_generator_and_discriminator_are_written_for_their_classes():
 def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
   c.batch_size, c.length = 4, 32
-  c.data.mask.replacement = False  # the rival has one target at a position
   batch = synthetic_batch(c)
+  again_BP = np.diff(batch['target_pos_BP'], axis=1, prepend=-1) == 0
+  batch['weight_BP'][again_BP] = 0  # the rival has one target at a position
   assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
-  made = rival_step.rival_of(c)
-  rival = made.make(c)
+  rival = rival_step.make(c)
+  inputs = rival_step.inputs_of(c, batch)
   state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = ours_of(state(rival.generator), state(rival.judge), c)
   loss, _, _ = our_step(c, params, batch)
   fake_BT = fakes(c, params, batch)
-  drawn = fake_BT[made.inputs(c, batch)['labels'].numpy() >= 0].reshape(-1, 1)
+  drawn = fake_BT[inputs['labels'].numpy() >= 0].reshape(-1, 1)
   monkeypatch.setattr('torch.multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
   with torch.no_grad():
-    theirs = rival(**made.inputs(c, batch)).loss.item()
+    theirs = rival(**inputs).loss.item()
   assert abs(loss - theirs) <= LOSS * theirs

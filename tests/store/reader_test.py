@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from mutation import mutation
 from small_stores import write_store
 from toy_store import signed
 
@@ -64,6 +65,23 @@ def test_gather_reads_any_ranges_of_any_parts(tmp_path, cuts):
   # Ranges inside sentences, empty ones among them.
   inner = store.gather(start_n + 1, length_n - 1)
   assert inner.tolist() == [token for sentence in sentences for token in sentence[1:]]
+
+
+@mutation('parts = lambda found: tuple(part[::-1] for part in found[::-1])', 'parts = tuple')
+@mutation('offset_n[-1] - offset_n[::-1]', 'offset_n')
+def test_a_turned_store_reads_the_text_from_its_end(tmp_path):
+  documents = random_documents()
+  writer = write_parts(tmp_path / 'store', documents, 7)
+  writer.cut()
+  finish(writer)
+  store = open_store(tmp_path / 'store').turned()
+  assert store.documents.tolist() == np.cumsum([0] + [len(d) for d in documents[::-1]]).tolist()
+  sentences = [sentence[::-1] for document in documents[::-1] for sentence in document[::-1]]
+  start_n, length_n = store.sentences[:-1], np.diff(store.sentences)
+  assert store.gather(start_n, length_n).tolist() == np.concatenate(sentences).tolist()
+  assert store.gather(start_n[3:5] + 1, length_n[3:5] - 1).tolist() == [
+    token for sentence in sentences[3:5] for token in sentence[1:]
+  ]
 
 
 def test_writer_goes_on_where_another_one_was_killed(tmp_path):

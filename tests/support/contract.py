@@ -66,7 +66,7 @@ def zeros_of(phase: Phase, tree) -> set[str]:
   """The parameters, layer by layer, that are all zero in a tree like them."""
   batch = step_lib.with_rows(phase.template)
   stacked = jax.tree.map(
-    lambda box: getattr(box, 'names', (None,))[0] == 'layers',
+    lambda box: getattr(box, 'names', ())[:1] == ('layers',),
     jax.eval_shape(phase.objective.init, jax.random.key(0), batch)['params'],
     is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
   )

@@ -21,7 +21,8 @@ CHOICES = {
   'data.task.question': '', 'data.task.answer': 'letter',
 }  # fmt: skip
 RECURRENT = {'model.layers': 3, 'model.cells': 96, 'model.chunk': 16, 'model.pooled': 16}
-RECURRENT |= {'total_steps': 520}  # for phases of ten
+RECURRENT |= {'model.backward': True, 'total_steps': 520}  # for phases of ten
+SPELLED = {'model.cell': 32, 'model.characters': 20, 'model.filters': ((1, 16), (3, 32))}
 ASKED = {'length': 32, 'data.task.stride': 16, 'data.task.question': 2}
 # Name -> recipe, folder of its files, fields of its config.
 CASES = {
@@ -48,6 +49,7 @@ CASES = {
     'data.task.target_length': 8, 'model.positions': 64},
   ),
   'features of a frozen encoder': ('probe:ner', 'names', NAMES),
+  'features of ELMo': ('elmo:ner', 'names', NAMES | SPELLED),
 }  # fmt: skip
 
 

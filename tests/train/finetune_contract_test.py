@@ -11,7 +11,8 @@ from tiers import in_tiers
 # Of texts and of tokens one each is in the quick tier.
 QUICK = ('pairs', 'questions')
 CASES = in_tiers(labelled_cases.CASES, set(labelled_cases.CASES) - set(QUICK))
-FROZEN = ('embeddings/', 'encoder/')  # what a probe leaves as it is
+# What they leave as it is.
+FROZEN = dict(probe=('embeddings/', 'encoder/'), elmo=('forwards_', 'backwards_', 'spelled/'))
 
 
 @pytest.fixture(scope='module')
@@ -42,7 +43,8 @@ def test_the_loss_is_finite_and_moves(reference):
   case='pairs',
 )
 def test_every_parameter_receives_a_gradient_but_of_what_is_frozen(reference):
-  contract.check_learns(reference, FROZEN * (reference.config.objective.name == 'probe'))
+  kinds = (reference.config.objective.name, reference.config.model.name)
+  contract.check_learns(reference, next((FROZEN[kind] for kind in kinds if kind in FROZEN), ()))
 
 
 def test_save_and_resume_is_bitwise(reference, tmp_path):

@@ -183,8 +183,8 @@ def ended(tmp_path_factory):
 
 
 @mutation(
-  '    options.batch_size, examples_lib.tables_of(config.model),',
-  '    config.batch_size, examples_lib.tables_of(config.model),',
+  'subject.fallback, options.batch_size, examples_lib',
+  'subject.fallback, config.batch_size, examples_lib',
 )
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   run = make(ended, xlnet, judged=4)

@@ -1,7 +1,9 @@
 """Vectors of ELMo: words of any spelling, three layers, and those of bilm-tf's own weights."""
 
+import itertools
 import json
 
+import finetune_runs
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.examples import spelling
 from bertjax.models import elmo
+from bertjax.sources import runs
 
 FIRST = ('</S>', '<S>', '<unk>', '<pad>')
 
@@ -53,6 +56,41 @@ def test_a_bilm_neither_fills_blanks_nor_scores(made):
   for ask in (model.score, model.fill):
     with pytest.raises(UserError, match='mask token|which this'):
       ask(['w9 w10'])
+
+
+@pytest.mark.full
+@mutation("batch['character_BTW'] = self.spell(batch['token_BT'])", 'pass')
+@mutation("begin = 'eos' if vocabulary.special['cls'] is None else 'cls'", "begin = 'eos'")
+def test_features_label_words_that_no_vocabulary_has(made, tmp_path):
+  """Names are in capitals; those that are asked for are others than those that are learned."""
+  run = runs.open_run(made[0].workdir)
+  before = dict(run.params())
+  before['spelled'] = jax.tree.map(lambda x: 3 * x, before['spelled'])  # so that words differ
+  (tmp_path / 'source').mkdir()
+  runs.write_run(tmp_path / 'source', run.config, before, run.vocabulary, {})
+  for part, letters, size in (('train', 'abcdefghi', 3), ('dev', 'abcdef', 4)):
+    words = [''.join(each) for each in itertools.permutations(letters, size)]
+    tags = [n % 2 == 0 for n in range(len(words))]
+    pairs = [(w.upper(), 'B-PER') if t else (w, 'O') for w, t in zip(words, tags, strict=True)]
+    lines = (f'{" ".join(pair)}{chr(10) * (1 + (n % 8 == 7))}' for n, pair in enumerate(pairs))
+    (tmp_path / f'{part}.conll').write_text(''.join(lines))
+  workdir = tmp_path / 'run'
+  finetune_runs.run([
+    *finetune_runs.main('configs/finetune/elmo.py:ner', workdir),
+    f'--config.init_from={tmp_path}/source', f'--config.data.train={tmp_path}/train.conll',
+    f'--config.data.dev={tmp_path}/dev.conll', "--config.data.task.classes=('PER',)",
+    '--config.optimizer.schedule.peak=3e-2', '--config.length=16', '--config.log_steps=1',
+    '--config.batch_size=16', '--config.epochs=20', '--config.model.head_dropout=0.0',
+  ])  # fmt: skip
+  assert finetune_runs.last(workdir, 'eval/dev/f1') > 0.9
+  tagger, source = (bertjax.Model.load(tmp_path / name) for name in ('run', 'source'))
+  assert [tag.tag for tag in tagger.tag([['ABED', 'abed', 'FACED']])[0]] == ['B-PER', 'O', 'B-PER']
+  after = runs.open_run(workdir).params()
+  assert {*before} - {*after} == {'softmax', 'head'} and {*after} >= {'mix', 'factor', 'tag'}
+  for name in before.keys() & after.keys():
+    jax.tree.map(np.testing.assert_array_equal, before[name], after[name])
+  found, wanted = (model.embed(['w9 zebra'], 'none', 1)[0] for model in (tagger, source))
+  np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def params_of(weights, options):

@@ -124,8 +124,8 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
   # Word frequencies come from the training text, not the held-out sample.
   held_out = dataclasses.replace(subject.held_out, counts=subject.store.counts)
   return examples_lib.make_examples(
-    held_out, examples_lib.held_out_data(data), length, options.seed, subject.fallback,
-    options.batch_size, examples_lib.tables_of(config.model),
+    examples_lib.read_by(held_out, config.model), examples_lib.held_out_data(data), length,
+    options.seed, subject.fallback, options.batch_size, examples_lib.tables_of(config.model),
   )  # fmt: skip
 
 

@@ -21,6 +21,14 @@ def _ensure(data: Any, seed: int, workdir: str) -> str:
   return row_stream.ensure_vocabulary(data, workdir, given)
 
 
+def _check(config: Any) -> None:
+  if 'backward' in config.model and config.model.backward:
+    raise UserError(
+      'config.model.backward=True reads the text from its end, and config.data.reader=seqio '
+      "streams it from its start: expected config.data.reader='store'"
+    )
+
+
 def _says(phases: Sequence[Any], path: str) -> str:
   del path
   data = phases[0].data
@@ -48,4 +56,5 @@ READER = Reader(
   says=_says,
   repeats=False,
   of_run=('vocab', 'train_vocab', 'heldout'),
+  check=_check,
 )

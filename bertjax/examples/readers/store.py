@@ -11,8 +11,8 @@ from bertjax.store.reader import Store, open_store
 def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Examples, None]:
   """Returns the store's rows; what it holds out is a store of its own beside it."""
   made = examples.make_examples(
-    store, config.data, config.length, config.seed, fallback, config.batch_size,
-    examples.tables_of(config.model),
+    examples.read_by(store, config.model), config.data, config.length, config.seed, fallback,
+    config.batch_size, examples.tables_of(config.model),
   )  # fmt: skip
   return made, None
 

@@ -3,7 +3,8 @@
   open_checkpoint(pathlib.Path('models/fwd_wt103.h5'))
 
 Words are read from the one itos*.pkl, a pickled list, beside the file or in ../tmp. Their kinds of
-end, of unknown and of padding (xxbos, xxunk, xxpad) are called <eos>, <unk> and <pad> here.
+end, of unknown and of padding (xxbos, xxunk, xxpad) are called <eos>, <unk> and <pad> here. No
+tensor tells the direction, the file's name does: fwd or bwd.
 
   torch has the gates in another order, and the table of words up to three times
 """
@@ -57,6 +58,14 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
     fields = fields_of(state)
     vocabulary, said = _vocabulary(path.parent, fields['vocab_size'], into)
+    direction = [name for name in ('fwd', 'bwd') if name in path.stem]
+    if len(direction) == 1:  # else config.model has the say
+      fields['backward'] = direction == ['bwd']
+    else:
+      said.append(
+        'its name, without fwd or bwd, does not tell the direction: it reads from the start of a '
+        'text, unless config.model.backward=True'
+      )
 
   def take(model: Any, absent: Absent) -> Taken:
     del model, absent  # it lacks nothing

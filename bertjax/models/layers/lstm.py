@@ -12,9 +12,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import Init, param
+from bertjax.types import Batch
 
 Array = jax.Array
 
@@ -113,6 +115,18 @@ def cell(
   if project_CP is not None:
     hidden_BP = clipped(hidden_BP @ project_CP, clips[1])
   return State(cell_BC, hidden_BP)
+
+
+def one_text(batch: Batch, model: str) -> Array:
+  """Returns the weights of the one text of each row, [B]. Raises UserError if rows have several,
+  whose states would go on from one to the next; `model` is named."""
+  weight_BG = batch['example_weight_BG']
+  if weight_BG.shape[1] > 1:
+    raise UserError(
+      f'config.model.name={model!r} reads one text a row, got {weight_BG.shape[1]}: expected '
+      "config.data.task.name='classify' or 'tags'"
+    )
+  return weight_BG[:, 0]
 
 
 def clipped(x: Array, most: float) -> Array:

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
-from bertjax.models.layers.basic import Dense, Dropout, param
+from bertjax.models.layers.basic import Dense, Dropout
+from bertjax.models.layers.mix import mixed
 
 Array = jax.Array
 Features = Literal[
@@ -20,8 +21,7 @@ class Tagger(nn.Module):
   """Tags from the outputs of an encoder's layers."""
 
   # the input. embeddings: input of the first layer; last, second_to_last: the output of a layer;
-  # sum: that of all; sum_last_four, concat_last_four; mix: the mean of all and of the embeddings
-  # with learned weights, and a learned factor (Peters et al. 2018, equation 1).
+  # sum: that of all; sum_last_four, concat_last_four; mix: all and the embeddings, `mix.mixed`.
   features: Features
   kind: Kind  # the network on it: a linear map, or LSTMs in both directions and a linear map
   # width, layers: of an LSTM in one direction, and their number
@@ -49,11 +49,7 @@ class Tagger(nn.Module):
 
   def _read(self, hidden_LBTD: Array, embedded_BTD: Array) -> Array:
     if self.features == 'mix':
-      all_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
-      zeros, ones = nn.initializers.zeros, nn.initializers.ones
-      weight_L = param(self, 'mix', (None,), (len(all_LBTD),), zeros)
-      factor = param(self, 'factor', (), (), ones)
-      return factor * jnp.einsum('l,lbtd->btd', jax.nn.softmax(weight_L), all_LBTD)
+      return mixed(self, jnp.concatenate([embedded_BTD[None], hidden_LBTD]))[0]
     read = dict(
       embeddings=lambda: embedded_BTD,
       last=lambda: hidden_LBTD[-1],

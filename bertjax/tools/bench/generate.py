@@ -26,7 +26,6 @@ from absl import flags
 from bertjax import models
 from bertjax.config import command_line
 from bertjax.errors import UserError
-from bertjax.formats import config_json
 from bertjax.models.layers import decoding
 from bertjax.models.layers.contracts import PairModel, WritingModel
 from bertjax.models.layers.decoding import Beams, Sampling
@@ -110,12 +109,11 @@ def make_rival(
 ) -> Callable[[], Any]:
   """Returns the class of transformers as `make` returns ours."""
   import torch
-  import transformers
+
+  from bertjax.tools.bench.parts import rival_step
 
   torch.set_num_threads(len(os.sched_getaffinity(0)))
-  fields = config_json.write(model, {}, 'float32')
-  (name,) = fields['architectures']
-  net = getattr(transformers, name)(getattr(transformers, name).config_class(**fields)).eval()
+  net: Any = rival_step.net_of(model).eval()
   net.generation_config.eos_token_id = None
   given: dict[str, Any] = dict(input_ids=torch.tensor(prompt_BT, dtype=torch.long))
   given['attention_mask'] = torch.ones_like(given['input_ids'])

@@ -66,3 +66,15 @@ def test_what_is_no_list_of_words_or_no_such_model_is_refused(golden, tmp_path):
   torch.save(dict(weight=torch.ones(1)), path)
   with pytest.raises(UserError, match='no language model of fastai: .* got weight'):
     awd_lstm_torch.open_checkpoint(path)
+
+
+@mutation("direction == ['bwd']", 'False')
+def test_the_name_of_a_file_tells_its_direction_else_the_config_does(golden, tmp_path):
+  path = saved(golden, tmp_path)
+  assert awd_lstm_torch.open_checkpoint(path).model['backward'] is False
+  opened = awd_lstm_torch.open_checkpoint(path.rename(path.with_name('bwd_wt103.h5')))
+  assert opened.model['backward'] is True
+  opened = awd_lstm_torch.open_checkpoint(
+    path.with_name('bwd_wt103.h5').rename(path.with_name('x'))
+  )
+  assert 'backward' not in opened.model and 'config.model.backward=True' in opened.assumed[-1]

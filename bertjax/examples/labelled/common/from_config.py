@@ -8,6 +8,7 @@ from typing import Any
 from bertjax import registry
 from bertjax.data_contracts import Task
 from bertjax.errors import UserError
+from bertjax.examples import spelling
 from bertjax.examples.labelled.common import extra_ids, rows
 from bertjax.options import read
 from bertjax.store.reader import Store
@@ -40,6 +41,8 @@ def open_rows(
   more = extra_ids.ids(config, language)
   records = list(_read(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
+  speller = spelling.speller(config.model, vocabulary)
+  vocabulary = speller.vocabulary if speller else vocabulary
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = rows.with_cls_last(examples)
@@ -47,7 +50,8 @@ def open_rows(
     examples = rows.with_both_orders(examples)
   length, block = config.length * rows.parts_of(examples), config.data.length_block
   last = rows.stands_last(config.model)
-  return rows.Rows(store, examples, length, config.seed, together, block, last, more)
+  spell = speller.characters if speller else None
+  return rows.Rows(store, examples, length, config.seed, together, block, last, more, spell)
 
 
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:

@@ -41,6 +41,8 @@ class Rows:
   stands_last: bool = False  # whether the last token of each part stands for it, and not the first
   # table of `config.model.extra` -> the id of all tokens, `<name>_BT`
   extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  # token_BT -> its words' characters, of a model that reads them; their ids may be new ones
+  spell: Callable[[np.ndarray], np.ndarray] | None = None
 
   @property
   def rows(self) -> int:
@@ -93,6 +95,8 @@ class Rows:
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
       batch['position_BT'][row, :size] = np.arange(size) - start_p[part_T - 1]
+    if self.spell:
+      batch['character_BTW'] = self.spell(batch['token_BT'])
     batch['first_BG'] = np.stack(first_n).astype(np.int32)
     batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
@@ -125,7 +129,7 @@ class Rows:
   def template(self) -> dict[str, np.ndarray]:
     """Returns a row of the full length, of zeros."""
     row = self.batch(np.zeros(1, np.int64), shuffle=False)
-    texts = lambda name, x: (1, self.length) if name.endswith('_BT') else x.shape
+    texts = lambda name, x: (1, self.length, *x.shape[2:]) if '_BT' in name else x.shape
     return {k: np.zeros(texts(k, x), x.dtype) for k, x in row.items() if k != 'dropped_B'}
 
   def _examples_of(self, row_n: np.ndarray, shuffle: bool) -> np.ndarray:

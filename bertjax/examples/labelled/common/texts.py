@@ -1,5 +1,5 @@
 """Texts and pairs of texts as rows: [CLS] a [SEP], [CLS] a [SEP] b [SEP]; of a vocabulary whose
-texts have an end of their own, as words, <eos> a, <eos> a b.
+texts have an end of their own, as words, <eos> a, <eos> a b; with marks at both ends, <S> a.
 
 What is too long is cut from the longer of the two, of both alike (google-research/bert,
 run_classifier.py:_truncate_seq_pair).
@@ -28,7 +28,8 @@ def rows(
   """Returns the rows of some texts, or of pairs where `columns` has the seconds too, of at most
   `length` tokens; `separators` is the number of [SEP] between the two: RoBERTa has 2."""
   if 'eos' in vocabulary.special:
-    cls_n, sep_n = special(vocabulary, ['eos']), []
+    begin = 'eos' if vocabulary.special['cls'] is None else 'cls'
+    cls_n, sep_n = special(vocabulary, [begin]), []
   else:
     cls_n, sep_n = ([number] for number in special(vocabulary, ['cls', 'sep']))
   around = len(cls_n) + len(sep_n) * (1 if len(columns) == 1 else 1 + separators)
@@ -95,7 +96,7 @@ def word_rows(
   if length <= 2:
     raise UserError(f'config.length={length} leaves no room for words: 2 tokens are special')
   known = list(dict.fromkeys(word for words in sentences for word in words))
-  pieces = dict(zip(known, vocabulary.encode_batch([f' {word}' for word in known]), strict=True))
+  pieces = dict(zip(known, vocabulary.encode_unended([f' {word}' for word in known]), strict=True))
   if not all(len(piece_n) for piece_n in pieces.values()):
     unk_n = np.array(special(vocabulary, ('unk',)), np.int32)
     pieces = {word: piece_n if len(piece_n) else unk_n for word, piece_n in pieces.items()}

@@ -1,55 +1,122 @@
-"""The same training step in PyTorch `transformers`: its default attention, fused AdamW.
+"""The same training step in PyTorch: a class of `transformers`, its own attention, fused AdamW or
+torch's Adafactor.
 
-As it ships, BERT, RoBERTa and ELECTRA compute the logits of all positions. The model of each family
-is a file of `rivals/`.
+The class is the one that the model goes out as (`formats/config_json.py`). As they ship, BERT,
+RoBERTa and ELECTRA compute the logits of all positions; of GPT and T5 all are targets.
 """
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
+import transformers
 
-from bertjax import registry
 from bertjax.errors import UserError
+from bertjax.formats import config_json
+from bertjax.formats.families import electra_net
 from bertjax.types import Batch
 
-ACTIVATIONS = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu', 'relu': 'relu'}
+# Family -> its class's module from states to logits, which may be given the targets' states alone.
+HEADS = dict(bert='cls.predictions', ernie='cls.predictions', roberta='lm_head')
 
 
-class Rival(NamedTuple):
-  """The library that our model is timed against: rivals/FAMILY.py exports it as RIVAL."""
-
-  make: Callable[[Any], torch.nn.Module]  # a run's config -> a torch module whose output has `loss`
-  # (config, batch) -> the module's arguments
-  inputs: Callable[[Any, Batch], dict[str, torch.Tensor]]
-  # its module from states to logits, where that may be given the targets' states alone
-  head: str = ''
+def net_of(model: Any, **more: Any) -> torch.nn.Module:
+  """Builds the class of transformers for `config.model` in float32, with random weights; `more` are
+  fields of its config.json. Raises UserError: no class holds the model."""
+  fields = config_json.write(model, {}, 'float32') | more
+  kind = getattr(transformers, fields['architectures'][0])
+  return kind(kind.config_class(**fields))
 
 
-def rival_of(config: Any) -> Rival:
-  """Returns the rival of `config.model.family`. Raises UserError: a family that has none; says
-  which have."""
-  return registry.find(
-    'bertjax.tools.bench.rivals', config.model.family, 'config.model.family'
-  ).RIVAL
+class Electra(torch.nn.Module):
+  """ElectraForMaskedLM and ElectraForPreTraining in one step, like `objectives/rtd.py`: shared
+  embeddings, a multinomial draw at the targets."""
+
+  def __init__(self, config: Any):
+    super().__init__()
+    model, objective = config.model, config.objective
+    needed = dict(generator='own', tied_embeddings=True, train='both', temperature=1.0)
+    got = {key: (model if key in model else objective)[key] for key in needed}
+    if got != needed:
+      raise UserError(f'--against=transformers needs {needed}, got {got}')
+    self.generator: Any = net_of(electra_net.model_of(model))
+    self.judge: Any = net_of(model)
+    self.generator.electra.embeddings = self.judge.electra.embeddings
+    words = self.judge.electra.embeddings.word_embeddings
+    self.generator.generator_lm_head.weight = words.weight
+    self.weights = (objective.generator_weight, objective.discriminator_weight)
+
+  def forward(self, input_ids: torch.Tensor, labels: torch.Tensor, **rest: torch.Tensor) -> Any:
+    """Returns an output with `loss`, as the classes do."""
+    made = self.generator(input_ids, labels=labels, **rest)
+    chosen = labels >= 0
+    original = torch.where(chosen, labels, input_ids)
+    fake = original.clone()
+    with torch.no_grad():
+      fake[chosen] = torch.multinomial(made.logits[chosen].softmax(-1), 1)[:, 0]
+    judged = self.judge(fake, labels=(fake != original).long(), **rest)
+    made.loss = self.weights[0] * made.loss + self.weights[1] * judged.loss
+    return made
 
 
-def fields_of(model: Any) -> dict[str, Any]:
-  """Returns the fields of `config.model` under the names of transformers. Raises UserError: a model
-  that has no counterpart."""
-  needed = dict(sharing='none', attend='example', transform=True, extra=(), dtype='float32')
-  got = {key: model[key] for key in needed}
-  if got != needed:
-    raise UserError(f'--against=transformers needs config.model with {needed}, got {got}')
-  return dict(
-    vocab_size=model.vocab_size, hidden_size=model.width, num_hidden_layers=model.layers,
-    num_attention_heads=model.heads, intermediate_size=model.ffn,
-    max_position_embeddings=model.positions, type_vocab_size=model.types,
-    layer_norm_eps=model.norm_eps, hidden_act=ACTIVATIONS[model.activation],
-    hidden_dropout_prob=model.dropout, attention_probs_dropout_prob=model.attention_dropout,
-  )  # fmt: skip
+class XLNet(torch.nn.Module):
+  """XLNetLMHeadModel, which gets the memory that it left; both streams, logits at the targets."""
+
+  def __init__(self, config: Any):
+    super().__init__()
+    m = config.model
+    both = config.data.plan.both_directions and config.batch_size % 2 == 0
+    self.inner = net_of(m, bi_data=both, mem_len=m.mem_len, reuse_len=m.reuse_len)
+    zeros = torch.zeros(m.mem_len, config.batch_size, m.width)
+    self.mems = [zeros] * m.layers if m.mem_len else None
+
+  def forward(self, **inputs: torch.Tensor) -> Any:
+    """Returns an output with `loss`, as the class does."""
+    out = self.inner(**inputs, mems=self.mems, use_mems=self.mems is not None)
+    self.mems = out.mems
+    return out
+
+
+def make(config: Any) -> torch.nn.Module:
+  """Returns the rival of a run's config, a module whose output has `loss`. Raises UserError as
+  `net_of`, or for a model that computes in another dtype."""
+  if config.model.dtype != 'float32':
+    raise UserError(f"--against needs config.model.dtype='float32', got {config.model.dtype!r}")
+  own = dict(electra=Electra, xlnet=XLNet).get(config.model.family)
+  return own(config) if own else net_of(config.model)
+
+
+def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
+  """Returns a batch with targets as the arguments of the rival."""
+  tensor = lambda x, kind=torch.long: torch.tensor(np.asarray(x), dtype=kind)
+  inputs = dict(input_ids=tensor(batch['token_BT']))
+  if 'out_token_BU' in batch:
+    return inputs | dict(
+      attention_mask=tensor(batch['example_BT'] > 0),
+      decoder_input_ids=tensor(batch['out_token_BU']),
+      labels=tensor(np.where(batch['weight_BU'] > 0, batch['target_BU'], -100)),
+    )
+  if config.objective.name == 'lm':  # the class moves labels by itself
+    labels_BT = np.where(batch['example_BT'] > 0, batch['token_BT'], -100)
+    return inputs | dict(labels=tensor(labels_BT))
+  inputs['token_type_ids'] = tensor(batch['type_BT'])
+  if 'order_q_BT' in batch:  # what unused slots predict is left out
+    hidden_BTT = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
+    mapping_BPT = np.eye(hidden_BTT.shape[1])[batch['target_pos_BP']]
+    return inputs | dict(
+      perm_mask=tensor(hidden_BTT, torch.float32),
+      target_mapping=tensor(mapping_BPT, torch.float32),
+      labels=tensor(np.where(batch['weight_BP'] > 0, batch['target_BP'], -100)),
+    )
+  row_S, slot_S = np.nonzero(batch['weight_BP'])
+  labels_BT = np.full(batch['token_BT'].shape, -100)
+  labels_BT[row_S, batch['target_pos_BP'][row_S, slot_S]] = batch['target_BP'][row_S, slot_S]
+  inputs |= dict(attention_mask=tensor(batch['example_BT'] > 0), labels=tensor(labels_BT))
+  if 'next' in dict(config.model.labels):
+    inputs['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
+  return inputs
 
 
 def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[[], torch.Tensor]:
@@ -59,16 +126,15 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
   no counterpart, or none with the targets alone."""
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   torch.manual_seed(config.seed)
-  rival = rival_of(config)
-  if arm == 'gathered' and not rival.head:
+  family = config.model.family
+  if arm == 'gathered' and family not in HEADS:
     raise UserError(
-      f'--against={arm}: the rival of {config.model.family} takes no targets alone: expected '
-      'transformers or compiled'
+      f'--against={arm}: the rival of {family} takes no targets alone: expected transformers or '
+      'compiled'
     )
-  model = rival.make(config).train()
-  inputs = rival.inputs(config, batch)
-  if rival.head and arm != 'transformers':
-    inputs['labels'] = gather_targets(model.get_submodule(rival.head), inputs['labels'])
+  model, inputs = make(config).train(), inputs_of(config, batch)
+  if family in HEADS and arm != 'transformers':
+    inputs['labels'] = gather_targets(model.get_submodule(HEADS[family]), inputs['labels'])
   run = torch.compile(model) if arm == 'compiled' else model
   o = config.optimizer
   matrices = [p for p in model.parameters() if p.ndim > 1]
@@ -77,7 +143,10 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
     dict(params=matrices, weight_decay=o.weight_decay),
     dict(params=vectors, weight_decay=0.0),
   ]
-  optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
+  if o.name == 'adafactor':
+    optimizer = torch.optim.Adafactor(groups, lr=1e-5)
+  else:
+    optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
 
   def call() -> torch.Tensor:
     loss = run(**inputs).loss
@@ -103,20 +172,3 @@ def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   left, right = torch.rand(rows, inner), torch.rand(inner, columns)
   return lambda: left @ right
-
-
-def masked_inputs(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
-  """Returns a batch with targets as the arguments of BERT's classes."""
-  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
-  row_S, slot_S = np.nonzero(batch['weight_BP'])
-  labels_BT = np.full(batch['token_BT'].shape, -100)
-  labels_BT[row_S, batch['target_pos_BP'][row_S, slot_S]] = batch['target_BP'][row_S, slot_S]
-  inputs = dict(
-    input_ids=tensor(batch['token_BT']),
-    attention_mask=tensor(batch['example_BT'] > 0),
-    token_type_ids=tensor(batch['type_BT']),
-    labels=tensor(labels_BT),
-  )
-  if 'next' in dict(config.model.labels):
-    inputs['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
-  return inputs

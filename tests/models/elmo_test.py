@@ -1,0 +1,92 @@
+"""ELMo's features: the weighted layers beside bilm-tf's formula, which stay as they are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models import elmo
+from configs.finetune import elmo as recipe
+
+ROWS, COLUMNS, WIDTH = 3, 7, 8
+
+
+def made(**fields):
+  """(model, its parameters, a batch with padding)."""
+  c = recipe.get_config('ner').model
+  c.update(layers=2, width=WIDTH, cell=16, characters=9, filters=((1, 4), (2, 4)), vocab_size=4)
+  c.update(head_dropout=0.0, labels=(('label', 3),), token_labels=(('tag', 5),), **fields)
+  rng, model = np.random.default_rng(0), elmo.make(c)
+  batch = dict(
+    token_BT=np.zeros((ROWS, COLUMNS), np.int32),
+    character_BTW=rng.integers(0, 261, (ROWS, COLUMNS, 9)),
+    example_BT=np.arange(COLUMNS)[None] < np.array([[7], [2], [5]]),
+    example_weight_BG=np.ones((ROWS, 1), np.float32), first_BG=np.zeros((ROWS, 1), np.int32),
+    row_B=np.arange(ROWS),
+  )  # fmt: skip
+  params = meta.unbox(model.init(jax.random.key(0), batch))['params']
+  params |= dict(mix=jnp.array([0.3, -1.0, 0.5]), factor=jnp.float32(1.7))
+  return model, params, batch
+
+
+def weighted(layers_LBTD, real_BT, weight_L, factor, norm):
+  """bilm/elmo.py:weight_layers, with 1 / n before the softmax as there."""
+  share_L = np.exp(weight_L + 1 / len(weight_L))
+  share_L /= share_L.sum()
+  if norm:
+    words_LN = [layer[real_BT].ravel() for layer in layers_LBTD]
+    pairs = zip(layers_LBTD, words_LN, strict=True)
+    layers_LBTD = np.stack([(x - w.mean()) / np.sqrt(w.var() + 1e-12) for x, w in pairs])
+  return factor * np.tensordot(share_L, layers_LBTD, 1)
+
+
+@pytest.mark.parametrize('norm', [False, True])
+@mutation('jax.nn.softmax(weight_L)', 'weight_L')
+@mutation('x_LBTD * real_1BT1, (1, 2, 3)', 'x_LBTD * real_BT1, (2, 3)', case='True')
+def test_labels_are_maps_of_the_weighted_layers(norm):
+  model, params, batch = made(mix_norm=norm)
+  out = model.apply(dict(params=params), batch, hidden=True)
+  layers_LBTD = np.stack([out['embedded_BTD'], *out['hidden_LBTD']]).astype(np.float64)
+  real_BT = batch['example_BT']
+  x_BTD = weighted(layers_LBTD, real_BT, np.float64(params['mix']), 1.7, norm)
+  own = jax.tree.map(np.float64, params)
+  logits = lambda x, name: x @ own[name]['kernel'] + own[name]['bias']
+  np.testing.assert_allclose(
+    out['token_label_BTC']['tag'][real_BT], logits(x_BTD, 'tag')[real_BT], atol=2e-6
+  )
+  mean_BD = np.stack([x[real].mean(0) for x, real in zip(x_BTD, real_BT, strict=True)])
+  wanted_BGC = logits(mean_BD, 'label')[:, None]
+  np.testing.assert_allclose(out['label_BGC']['label'], wanted_BGC, atol=2e-6)
+  assert model.batch_statistics == norm
+
+
+@mutation('layers_LBTD = jax.lax.stop_gradient(layers_LBTD)', 'pass')
+def test_the_layers_get_no_gradient_and_equal_weights_cost_least():
+  model, params, batch = made(mix_decay=0.5)
+  noise = noise_from_key(jax.random.key(0), batch['row_B'])
+
+  def loss(params):
+    out = model.apply(dict(params=params), batch, noise)
+    penalty = out['penalties']['mix']
+    return jnp.sum(out['label_BGC']['label'] ** 2), penalty.scale * penalty.total / penalty.weight
+
+  gradients = jax.grad(lambda params: loss(params)[0])(params)
+  for name, tree in gradients.items():
+    moved = any(np.any(leaf) for leaf in jax.tree.leaves(tree))
+    assert moved == (name in ('mix', 'factor', 'label')), name
+  np.testing.assert_allclose(loss(params)[1], 0.5 * (0.3**2 + 1 + 0.5**2), rtol=1e-6)
+
+
+@mutation('if weight_BG.shape[1] > 1', 'if False', file='bertjax/models/layers/lstm.py')
+def test_rows_of_several_texts_and_labels_beside_a_softmax_are_refused():
+  model, params, batch = made()
+  noise = noise_from_key(jax.random.key(0), batch['row_B'])
+  packed = dict(batch, example_weight_BG=np.ones((ROWS, 2), np.float32))
+  with pytest.raises(UserError, match="'elmo' reads one text a row, got 2"):
+    model.apply(dict(params=params), packed, noise)
+  with pytest.raises(UserError, match='expected words=False, or labels='):
+    made(words=True)
