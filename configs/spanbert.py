@@ -87,7 +87,6 @@ def get_config(arg: str | None = None):
     warmup_steps=c.get_ref('total_steps') // 240,  # 10,000 of 2,400,000
   ) | defaults.the_run(c)
 
-  # Quirk: a document's last block is lost before an over-long sentence; keep_block mends it.
   c.data.plan, c.data.mask = recipes.SPANBERT_PLAN, recipes.SPANBERT_MASK
   if size == 'tiny':
     defaults.laptop(c)

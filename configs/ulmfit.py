@@ -10,8 +10,9 @@ has the stages that follow.
 Sizes: test, tiny (ours), base. The penalties and the softmax are those of the scripts: AR of the
 output before its dropout, no bias; awd-lstm-lm and fastai from 1.0 on have
 --config.model.ar_of=dropped --config.model.word_bias=True. Lengths of steps are drawn around 70, as
-there; --config.data.plan.drawn=0 --config.length=70 draws none. The scripts score 15,000 sampled
-words in pretraining (here all), and add weight decay to the gradient (here to the update).
+there; --config.data.plan.drawn=0 --config.length=70 draws none. NT-ASGD is
+--config.optimizer.average=5. The scripts score 15,000 sampled words in pretraining (here all), and
+add weight decay to the gradient (here to the update).
 """
 
 from bertjax.cited import Recipe, cited

@@ -1,7 +1,7 @@
 """`config.optimizer` -> an optax chain and its schedule.
 
   gradients -> frozen ones to 0 -> global clip -> direction -> lr_scale * layer_decay -> -rate
-  -> frozen ones to 0
+  -> frozen ones to 0 -> the mean of the parameters, where it is asked for (averaging.py)
 
 The direction is that of a module of `directions/`, with weight decay: p -= lr * lr_scale *
 direction. Every rule sees a stacked leaf as one tensor per layer (param_rules.py, leaves.py). What
@@ -19,8 +19,8 @@ from jax.sharding import PartitionSpec
 
 from bertjax import options, registry, sharding
 from bertjax.errors import UserError
-from bertjax.field_types import NonNegative, PositiveShare
-from bertjax.optim import layer_decay, param_rules, schedules
+from bertjax.field_types import Natural, NonNegative, PositiveShare
+from bertjax.optim import averaging, layer_decay, param_rules, schedules
 from bertjax.optim.leaves import WHAT, Leaves
 from bertjax.types import Array
 
@@ -36,6 +36,9 @@ class Common(NamedTuple):
     freeze: patterns of the parameters that stay as they are, bit for bit.
     lr_scale, decay: ordered (pattern, multiplier) pairs that cover every parameter: of the learning
       rate, of the weight decay.
+    average: from the evaluation on whose config.best.metric is worse than the best one of more than
+      so many evaluations before it, the parameters are averaged and the mean is judged (NT-ASGD,
+      awd-lstm-lm: 5); 0: never.
   """
 
   schedule: Mapping[str, Any]
@@ -44,6 +47,7 @@ class Common(NamedTuple):
   freeze: tuple[str, ...] = ()
   lr_scale: param_rules.Rules = ((r'.*', 1.0),)
   layer_decay: PositiveShare = 1.0
+  average: Natural = 0
 
 
 def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransformation]:
@@ -90,6 +94,7 @@ def make(
     optax.stateless(lambda updates, params: jax.tree.map(jnp.multiply, updates, scales)),
     _descend(),
     _replace(frozen, -0.0),  # x + -0.0 is x for every x; -0.0 + 0.0 is not
+    *([averaging.average()] if fields['average'] else []),
   )
   return tx, schedule
 

@@ -12,7 +12,7 @@ from bertjax.checkpoint.may_differ import covers
 from bertjax.config import timeline
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
-from bertjax.optim import schedules
+from bertjax.optim import averaging, schedules
 from bertjax.sources import init_from, teacher
 from bertjax.train import fresh_layers, resolve, setup
 from bertjax.train.step import State
@@ -62,7 +62,9 @@ def first_carries(run: setup.Run) -> dict[str, Any]:
 
 
 def saved(run: setup.Run, state: State) -> State:
-  """Returns the part of a state that checkpoints hold: no teacher, no carry if save_carry=False."""
+  """Returns the part of a state that checkpoints hold: no teacher, no carry if save_carry=False;
+  and parameters as they are judged."""
+  state = averaging.exchanged(state)
   state = state._replace(variables=teacher.without(state.variables))
   return state if run.config.save_carry else state._replace(carry={})
 
@@ -76,7 +78,8 @@ def with_teacher(run: setup.Run, variables: Any) -> Any:
 
 
 def restored(run: setup.Run, state: State) -> State:
-  """Returns a state as a checkpoint holds it, with the teacher."""
+  """Returns the state that a checkpoint holds, with the teacher."""
+  state = averaging.exchanged(state)
   return state._replace(variables=with_teacher(run, state.variables))
 
 

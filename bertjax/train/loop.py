@@ -23,6 +23,7 @@ from bertjax.examples import readers
 from bertjax.machine import checksums, hosts, mirror
 from bertjax.machine.stop import Stop
 from bertjax.metrics.progress import Progress
+from bertjax.optim import averaging
 from bertjax.sources import init_from
 from bertjax.train import evaluation, first_state, opening, report, setup
 from bertjax.train.phase import Phase, columns
@@ -93,7 +94,7 @@ class Session:
     stack.callback(self._record.close)
     say, latest = progress.note, self._checkpoints.latest
     self._spikes = Spikes(workdir, run, meta.get('spikes'), say, latest)
-    self._patience = Patience(config.best, meta.get('patience'))
+    self._patience = Patience(config.best, meta.get('patience'), config.optimizer.average)
     self._verification = Verification(run, self._start, stop, say)
     profile = Profile(config.profile, workdir)
     stack.callback(profile.close)
@@ -140,7 +141,7 @@ class Session:
       scores = self._scores(done, True, scores)  # it only now turns out to be the last step
       self._checkpoints.score(done, scores)
     self._record.scores(done, scores)
-    self._patience.look(done, scores)
+    self._judge(done, scores)
 
   def _take(self, done: int) -> None:
     """Takes step number `done`, from 1."""
@@ -204,14 +205,24 @@ class Session:
       self._checkpoints.save(done, held, meta, wait=wait)
 
   def _scores(self, done: int, last: bool, before: dict[str, float] | None) -> dict[str, float]:
-    return evaluation.scores(self._run, done, last, self._state.variables, self._progress, before)
+    variables = averaging.exchanged(self._state).variables
+    return evaluation.scores(self._run, done, last, variables, self._progress, before)
+
+  def _judge(self, done: int, scores: dict[str, float]) -> None:
+    """Lets the scores of a step decide whether it is the last one, and those after it averaged."""
+    averaged = self._patience.averages
+    self._patience.look(done, scores)
+    if self._patience.averages:
+      self._state = averaging.begun(self._state)
+      if not averaged:
+        self._progress.note(f'Steps after {done} are averaged (config.optimizer.average)')
 
   def _evaluate(self, done: int, last: bool) -> None:
     """Judges the state after a step; after its checkpoint, so that no failing evaluation costs
     that. Where it ends the run, all that was to be judged at the end is."""
     with self._record.time('eval'):
       scores = self._scores(done, last, None)
-      self._patience.look(done, scores)
+      self._judge(done, scores)
       early = self._patience.over and not last
       if early:
         scores = self._scores(done, True, scores)

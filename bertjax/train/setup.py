@@ -94,7 +94,7 @@ def make_run(
     p.name: _phase(p, objectives[p.name], store, held_out, placed, timeline.side_by_side, fallback)
     for p in timeline.parts
   }
-  _check_best(config.best, [each for part in parts.values() for each in part.evals])
+  _check_best(config, [each for part in parts.values() for each in part.evals])
   phases = tuple(
     phase_lib.together(p.name, [parts[own.name] for own in p.combined.parts], p.combined)
     if p.combined
@@ -190,18 +190,20 @@ def _check_columns(model: Any, length: int, unit: int, ways: int) -> None:
     )
 
 
-def _check_best(best: Any, evals: Sequence[evaluation.EvalSet]) -> None:
+def _check_best(config: Any, evals: Sequence[evaluation.EvalSet]) -> None:
   """Refuses a metric that no evaluation gives, unless nothing is held out to evaluate on."""
+  best, asks = config.best, {'best.patience': config.best.patience}
+  asks['optimizer.average'] = config.optimizer.average
   known = evaluation.score_names(evals)
   if known:
     for name in best.get('mean', ()):
       choose(name, known, 'config.best.mean')
     mean = {evaluation.MEAN} if best.get('mean') else set()
     choose(best.metric, known | mean, 'config.best.metric')
-  elif best.get('patience'):
+  for key in (key for key, value in asks.items() if value and not known):
     raise UserError(
-      f'config.best.patience={best.patience} stops a run by its scores, and there is nothing to '
-      'evaluate on: set it to 0, or hold something out'
+      f'config.{key}={asks[key]} follows the scores of a run, and there is nothing to evaluate on: '
+      'set it to 0, or hold something out'
     )
 
 

@@ -24,7 +24,7 @@ ABSENT = type('Absent', (), {'__repr__': lambda self: 'ABSENT'})()  # named alik
 NAN, INF = math.nan, math.inf
 
 XLNET_MASK = dict(
-  name='xlnet_permutation', reuse_len=16, perm_size=16, context=6, max_words=5, whole_word=False,
+  name='xlnet_permutation', reuse_len=16, perm_size=16, context=6, max_words=5,
   static=False, max_targets=0,
 )  # fmt: skip
 

@@ -45,7 +45,7 @@ MASKS = {
   'xlm': recipes.XLM_MASK,
   'xlnet_permutation': dict(
     name='xlnet_permutation', reuse_len=REUSE, perm_size=12, context=6, max_words=5,
-    whole_word=False, static=False, max_targets=0,
+    static=False, max_targets=0,
   ),
 }  # fmt: skip
 

@@ -208,7 +208,7 @@ def xlnet(**changes):
   """XLNet's rows and permutations, for rows of 48 tokens."""
   plan = dict(name='xlnet_columns', reuse_len=20, both_directions=True)
   mask = dict(
-    name='xlnet_permutation', reuse_len=20, perm_size=4, context=6, max_words=5, whole_word=False,
+    name='xlnet_permutation', reuse_len=20, perm_size=4, context=6, max_words=5,
     static=False, max_targets=0,
   )  # fmt: skip
   return recipe(plan, mask, **changes)

@@ -6,8 +6,6 @@ position by itself, uniformly from the tokens other than [CLS], [SEP] and [MASK]
 row of 128 hold 17.7 distinct positions. One drawn twice has two slots, which both count in the
 generator's loss, and shows [MASK] if either says so: an input shows one thing at a position. So
 does the generator's sample there: the original averages the ids of the samples, which we do not.
-
-With `mask.replacement` off the positions are distinct.
 """
 
 import dataclasses
@@ -33,14 +31,12 @@ class Options:
     mask_share: of these, the share that shows [MASK]; the others stay.
     static: the same masks in every epoch.
     max_targets: slots per row; 0: what the rate asks for.
-    replacement: positions are drawn with replacement, as in the original; False: distinct ones.
   """
 
   rate: PositiveShare
   mask_share: Share
   static: bool = False
   max_targets: Natural = 0
-  replacement: bool = True
 
 
 def _check(options: Options, store, length: int) -> None:
@@ -65,20 +61,12 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   candidate_n = candidate_n[rows.token_n[candidate_n] != store.special['mask']]
   units = targets.single(rows, candidate_n)
   candidates_E = targets.count(units.example_n, 1, examples)
-  asked_E = targets.bert_count(rows, options.rate)
-  most_E = asked_E * (candidates_E > 0) if options.replacement else candidates_E
-  asked_E = np.minimum(asked_E, most_E)
+  asked_E = targets.bert_count(rows, options.rate) * (candidates_E > 0)
   room_E = targets.share(asked_E, rows.row_E, limit)
 
   example_n, slot_n = ragged(room_E)
-  if options.replacement:
-    pick_n = counter_rng.below(
-      targets.bits(rows, _PICK, example_n, slot_n), candidates_E[example_n]
-    )
-    index_n = np.sort(candidate_n[starts(candidates_E)[example_n] + pick_n])
-  else:
-    order_n = targets.shuffle(rows, units, candidate_n)
-    index_n = np.sort(candidate_n[order_n[starts(candidates_E)[example_n] + slot_n]])
+  pick_n = counter_rng.below(targets.bits(rows, _PICK, example_n, slot_n), candidates_E[example_n])
+  index_n = np.sort(candidate_n[starts(candidates_E)[example_n] + pick_n])
   u_n = counter_rng.uniform(targets.bits(rows, _SHOW, example_n, slot_n))
   hidden = np.zeros(len(rows.token_n), bool)
   hidden[index_n[u_n < options.mask_share]] = True

@@ -9,8 +9,8 @@ walked from its first token, from its last one where its text runs backwards:
   to the next start of a word; the n pieces from there are targets; skip the rest of the context.
 
 What the end of the part leaves open is drawn piece by piece from all of it. The original means n
-words, but looks at the first piece instead of the next one and counts pieces; with mask.whole_word
-they are words, of which the last may be cut. CLS and SEP can be drawn, and then have an empty slot.
+words, but looks at the first piece instead of the next one and counts pieces. CLS and SEP can be
+drawn, and then have an empty slot.
 
 The permutation is made of chunks of perm_size pieces: the same one in every chunk, and
 chunks in order. Who sees whom follows from two orders: a query sees the keys below its own.
@@ -49,7 +49,6 @@ class Options:
     perm_size: tokens of a chunk that is permuted.
     context: one in so many tokens is predicted; README's mask_alpha / mask_beta.
     max_words: of a span; data_utils.py:_sample_mask's max_gram.
-    whole_word: spans are of words, not of pieces, which the original counts.
     static: the same permutations in every epoch; the original draws once for each TFRecord.
     max_targets: slots per row; 0: what the context asks for.
   """
@@ -58,7 +57,6 @@ class Options:
   perm_size: Count
   context: Count = 6
   max_words: Count = 5
-  whole_word: bool = False
   static: bool = False
   max_targets: Natural = 0
 
@@ -180,15 +178,9 @@ def _walk(word_n, parts, options):
     count = np.minimum(count, room)
     context = count * options.context
     left = counter_rng.below(counter_rng.fold(left_p[open_p], turn), context)
-    word = word_of_n[np.minimum(cursor_p[open_p] + left, total)]
-    begin = start_w[word]
-    if options.whole_word:
-      stop = start_w[np.minimum(word + count, len(start_w) - 1)]
-      inside = stop < end
-      stop = np.minimum(stop, begin + room)
-    else:
-      stop = begin + count
-      inside = stop < end
+    begin = start_w[word_of_n[np.minimum(cursor_p[open_p] + left, total)]]
+    stop = begin + count
+    inside = stop < end
     spans.append(np.stack([begin, stop - begin])[:, inside])
     open_p, stop, after = open_p[inside], stop[inside], (context - left)[inside]
     taken_p[open_p] += stop - begin[inside]

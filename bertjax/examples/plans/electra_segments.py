@@ -4,9 +4,9 @@ google-research/electra, build_pretraining_dataset.py. Sentences of one document
 they reach the target length: the row's, or with probability `short_prob` one drawn
 uniformly from 5 to it. With probability one_segment_prob they make one segment. Otherwise the first
 segment aims at (target - 3) // 2 tokens and takes sentences while it stays below that; the one that
-would exceed it goes to it or to the second by a coin. In the original (`rejoin`) a later sentence
-that still fits joins the first segment, over the head of those in the second. What is too long is
-cut at its end. [CLS] first [SEP] second [SEP], or [CLS] first [SEP].
+would exceed it goes to it or to the second by a coin. A later sentence that still fits joins the
+first segment, over the head of those in the second: a quirk. What is too long is cut at its end.
+[CLS] first [SEP] second [SEP], or [CLS] first [SEP].
 
 Documents advance in lockstep, one example per iteration. Each draw is keyed by (seed, sentence
 where the example starts), so the plan does not depend on the window; the original keeps a target
@@ -37,21 +37,19 @@ class Options:
   Attributes:
     short_prob: chance of an example to aim at a shorter length.
     one_segment_prob: chance of an example to have one segment.
-    rejoin: a later sentence that fits joins the first segment; a quirk of the original.
   """
 
   short_prob: Share
   one_segment_prob: Share = 0.1
-  rejoin: bool = True
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan of whole documents; see `Plan.build`.
 
   Columns: sentence int64 (the first one), sentences int32, first_target int32 (what the first
-  segment aims at), coin int8 (whether it takes the sentence that exceeds that), rejoin int8,
-  a_length int32 (of the first segment, cut), length with special tokens. Counts two_segments and
-  truncated_tokens. Raises UserError: a length below 5.
+  segment aims at), coin int8 (whether it takes the sentence that exceeds that), a_length int32 (of
+  the first segment, cut), length with special tokens. Counts two_segments and truncated_tokens.
+  Raises UserError: a length below 5.
   """
   if spec.length < 5:
     raise UserError(f'segments need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
@@ -69,7 +67,7 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   begin_n = store.sentences[sentence_n]
   size_n = store.sentences[sentence_n + 1] - begin_n
   segment_n = 2 * example_n + second(
-    size_n, column['sentences'], column['first_target'], column['coin'], column['rejoin']
+    size_n, column['sentences'], column['first_target'], column['coin']
   )
   order_n = np.argsort(segment_n, kind='stable')
   limit_S = np.stack([a_E, b_E], 1).ravel()
@@ -88,11 +86,7 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
 
 
 def second(
-  size_n: np.ndarray,
-  sentences_E: np.ndarray,
-  target_E: np.ndarray,
-  coin_E: np.ndarray,
-  rejoin_E: np.ndarray,
+  size_n: np.ndarray, sentences_E: np.ndarray, target_E: np.ndarray, coin_E: np.ndarray
 ) -> np.ndarray:
   """Chooses the sentences that go to the second segment of their example: bool [n], by the tokens
   of the sentences, example by example, the sentences of each (1 at least), and columns of
@@ -104,8 +98,9 @@ def second(
   open_n, number = np.flatnonzero(sentences_E > 1), 1
   while open_n.size:
     size, first, begun = size_n[start_E[open_n] + number], first_E[open_n], begun_E[open_n]
-    fits = (first + size < target_E[open_n]) & (~begun | (rejoin_E[open_n] > 0))
-    taken = fits | (~begun & (first < target_E[open_n]) & (coin_E[open_n] > 0))
+    taken = (first + size < target_E[open_n]) | (
+      ~begun & (first < target_E[open_n]) & (coin_E[open_n] > 0)
+    )
     first_E[open_n] += size * taken
     begun_E[open_n] = begun | ~taken
     out_n[start_E[open_n] + number] = ~taken
@@ -160,13 +155,12 @@ def _columns(offset, base, first_E, sentences_E, options, length, key):
     sentences=sentences_E.astype(np.int32),
     first_target=np.where(one_E, ENDLESS, (_targets(key_E, options, length) - 3) // 2),
     coin=(counter_rng.uniform(counter_rng.fold(key_E, _COIN)) < 0.5).astype(np.int8),
-    rejoin=np.full(len(first_E), bool(options.rejoin), np.int8),
   )
   column['first_target'] = column['first_target'].astype(np.int32)
   example_n, number_n = layout.ragged(sentences_E)
   sentence_n = first_E[example_n] + number_n - base
   size_n = offset[sentence_n + 1] - offset[sentence_n]
-  second_n = second(size_n, *(column[k] for k in ('sentences', 'first_target', 'coin', 'rejoin')))
+  second_n = second(size_n, *(column[k] for k in ('sentences', 'first_target', 'coin')))
   total_S = np.bincount(2 * example_n + second_n, size_n, 2 * len(first_E)).astype(np.int64)
   a_E = np.minimum(total_S[::2], length - 2)
   b_E = np.minimum(total_S[1::2], np.maximum(length - 3 - a_E, 0))

@@ -2,8 +2,7 @@
 
 facebookresearch/SpanBERT, no_nsp_span_bert_dataset.py, break mode "doc". A block takes as many
 sentences as fit. A sentence too long for a block is dropped and ends the block before it. Where
-nothing but such sentences follow in the document, that block is lost too: `keep_block`
-keeps it.
+nothing but such sentences follow in the document, that block is lost too: a quirk.
 """
 
 import dataclasses
@@ -22,13 +21,7 @@ WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Fields of `config.data.plan`.
-
-  Attributes:
-    keep_block: a block with nothing but too long sentences behind it stays.
-  """
-
-  keep_block: bool = False
+  """Nothing is to be chosen."""
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -38,10 +31,10 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   if spec.length < 3:
     raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
   parts = layout.windows(store.documents, window)
-  return (_blocks(store, *part, spec.length - 2, spec.options.keep_block) for part in parts)
+  return (_blocks(store, *part, spec.length - 2) for part in parts)
 
 
-def _blocks(store, low, high, block, keep_block):
+def _blocks(store, low, high, block):
   """Makes the blocks of the documents from `low` until `high`."""
   bound = np.asarray(store.documents[low : high + 1])
   place = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
@@ -58,7 +51,7 @@ def _blocks(store, low, high, block, keep_block):
   first = np.array(chain[:-1], np.int64)
   first = first[~long[first]]
   last, own_end = end[first], document_end[first]
-  lost = (last < own_end) & (np.append(short, sentences)[last] >= own_end) & (not keep_block)
+  lost = (last < own_end) & (np.append(short, sentences)[last] >= own_end)
   start, stop = place[first], place[last]
   column = dict(start=start[~lost], length=(stop - start + 2)[~lost].astype(np.int32))
   return column, dict(

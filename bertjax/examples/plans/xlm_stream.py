@@ -6,8 +6,7 @@ most rows begin inside a sentence. The original cuts a stream into as many colum
 rows, and fills it up with </s>; here it is one column whose rows are permuted, and the last row is
 short.
 
-Languages are sampled by their share of sentences, as in the original, or of rows, where those of
-some are longer (`share`).
+Languages are sampled by their share of sentences, not of rows, though those of some are longer.
 
 A stream is a range of the store without change of language: one per language if the text was
 prepared language by language, more and shorter ones if it was mixed. Parallel documents (see
@@ -16,7 +15,6 @@ translation_pairs.py) are left to the translation steps.
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 
@@ -30,13 +28,7 @@ WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Fields of `config.data.plan`.
-
-  Attributes:
-    share: unit in which `config.data.language_alpha` counts the size of a language.
-  """
-
-  share: Literal['sentences', 'rows'] = 'sentences'
+  """Nothing is to be chosen."""
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -44,9 +36,9 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Columns: sentence int64 (whose first token is the row's first or second), offset int64 (tokens of
   it that an earlier row took; -1 where the row begins with the </s> before it), sentences int32
-  (how many it touches), length, group, and with share='sentences' weight int32, the sentences that
-  begin in the row. Counts cut_sentences, rows that begin inside one. Raises UserError: a length
-  below 2, or parallel text alone.
+  (how many it touches), length, and of a store with languages group and weight int32, the
+  sentences that begin in the row. Counts cut_sentences, rows that begin inside one. Raises
+  UserError: a length below 2, or parallel text alone.
   """
   length = spec.length
   if length < 2:
@@ -57,9 +49,8 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
       f'{store.path} holds parallel text alone: expected monolingual documents for '
       'the plan xlm_stream. Prepare the store with some, or use translation_pairs'
     )
-  by_sentences = spec.options.share == 'sentences'
   window = max(window, length)
-  return (piece for span in spans for piece in _rows(store, span, length, window, by_sentences))
+  return (piece for span in spans for piece in _rows(store, span, length, window))
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
@@ -87,7 +78,7 @@ def _spans(store) -> list[tuple[int, int]]:
   return [span for span in spans if not parallel_S[span[0]]]
 
 
-def _rows(store, span, length, window, by_sentences):
+def _rows(store, span, length, window):
   """Yields the rows of one stream; a place counts the tokens and </s> of the whole store."""
   begin_s, end_s = span
   place_of = lambda sentence: int(store.sentences[sentence]) + sentence
@@ -109,8 +100,7 @@ def _rows(store, span, length, window, by_sentences):
     )
     if 'language' in store.columns:
       column['group'] = np.full(len(begin), store.column('language')[begin_s], np.int32)
-      if by_sentences:
-        column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)
+      column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)
     yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
 
 

@@ -1,4 +1,8 @@
-"""Early stopping: `config.best.patience` evaluations in a row without a better score end a run.
+"""What follows from evaluations that are no better: a run ends, or its parameters are averaged.
+
+It ends after `config.best.patience` in a row (early stopping). Averaging begins with the first one
+that is worse than the best of those more than `config.optimizer.average` before it, though a later
+one may have been better (awd-lstm-lm, main.py: nonmono).
 
 What is counted is part of the checkpoints, and an evaluation comes after the checkpoint of its
 step; so a run that was killed stops after the same step as one that was not.
@@ -11,15 +15,22 @@ from bertjax.train.watch import Watcher
 
 
 class Patience(Watcher):
-  """Watches the scores of a run, by its `config.best`."""
+  """Watches the scores of a run, by its `config.best`.
 
-  def __init__(self, best: Any, saved: Mapping[str, Any] | None = None):
-    """Goes on by `config.best` from the entry of `saved`."""
+  Attributes:
+    averages: whether the steps that follow are averaged.
+  """
+
+  def __init__(self, best: Any, saved: Mapping[str, Any] | None = None, average: int = 0):
+    """Goes on from the entry of `saved`; `average` is `config.optimizer.average`."""
     self._best, self._by = best, [best.metric, best.mode]
+    self._lag = average
     saved = saved or dict(seen=0, step=0, score=None, worse=0)
+    self.averages = saved.get('averages', False)
     self._seen, self._step = saved['seen'], saved['step']
     same = saved.get('by', self._by) == self._by  # scores of another kind say nothing of this one's
     self._score, self._worse = (saved['score'], saved['worse']) if same else (None, 0)
+    self._before = list(saved.get('before', ())) if same else []  # the numbers among the scores
 
   def look(self, step: int, scores: Mapping[str, float]) -> None:
     """Counts the evaluation after a step, unless it was counted before. A score that equals the
@@ -35,6 +46,10 @@ class Patience(Watcher):
       self._step, self._score, self._worse = step, float(score), 0
     else:
       self._worse += 1
+    if self._lag and not self.averages and is_number:
+      old = [sign * each for each in self._before[: -self._lag]]
+      self.averages = bool(old) and sign * score < max(old)
+      self._before.append(float(score))
 
   @property
   def over(self) -> bool:
@@ -59,4 +74,6 @@ class Patience(Watcher):
     """Returns what was counted so far."""
     del done, state
     counted = dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)
+    if self._lag:
+      counted |= dict(before=self._before, averages=self.averages)
     return dict(patience=dict(by=self._by, **counted))

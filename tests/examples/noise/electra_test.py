@@ -51,11 +51,3 @@ def test_slots_of_one_position_agree_and_the_rest_keeps_its_token():
   pair = twice & ~np.pad(twice, ((0, 0), (1, 0)))[:, :-1] & ~np.pad(twice, ((0, 0), (0, 1)))[:, 1:]
   share = batch['masked_BP'][:, 1:][pair].mean()
   assert abs(share - (1 - 0.15**2)) < 4 * np.sqrt(0.0225 * 0.9775 / pair.sum())
-
-
-@mutation('  if options.replacement:\n    pick_n', '  if True:\n    pick_n')
-def test_without_replacement_every_slot_has_its_position():
-  config = recipe(mask__replacement=False)
-  batch = corrupted(config, random_store(3), [128] * 500, capacity=128)
-  assert (np.diff(batch['target_pos_BP'], axis=1) > 0).all() and batch['weight_BP'].all()
-  assert abs(batch['masked_BP'].mean() - 0.85) < 4 * np.sqrt(0.1275 / batch['masked_BP'].size)

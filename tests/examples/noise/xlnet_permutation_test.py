@@ -41,7 +41,7 @@ def sample_mask(word, goal, key, mask, backwards):
       break
     end, count = begin + 1, 1
     while end < size:
-      if word[end if mask.whole_word else begin]:
+      if word[begin]:
         count += 1
         if count > n:
           break
@@ -80,21 +80,20 @@ def parts_of(batch, row, store):
     yield number, part, store.word_starts[token[part]], special[part]
 
 
-@pytest.mark.parametrize('whole', [False, True])
 @pytest.mark.parametrize('perm_size', [1, 2, 6, 48])
 @mutation(
   "  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)",
   "  backward_p = np.repeat(rows.ranges.row['direction'] < -1, 2)",
 )
 @mutation(
-  '      stop = begin + count\n      inside = stop < end',
-  '      stop = begin + count\n      inside = stop <= end',
+  '    inside = stop < end\n',
+  '    inside = stop <= end\n',
 )
 @mutation('(rows.position_n >= reuse) * (reuse + 1)', '(rows.position_n >= reuse) * 0')
 @mutation('  return offset_n - place_n + order_E2s', '  return 0 * place_n + order_E2s')
-def test_equals_the_original(perm_size, whole):
+def test_equals_the_original(perm_size):
   """Targets, and who sees whom, pair by pair, in every row of an epoch and in both directions."""
-  config = cut(perm_size=perm_size, whole_word=whole)
+  config = cut(perm_size=perm_size)
   store = xlnet_store(60)
   examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
   batch = examples.batch(np.arange(examples.rows), shuffle=True)

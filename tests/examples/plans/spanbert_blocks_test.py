@@ -38,7 +38,6 @@ def planned(store, config, length, **kwargs):
 
 @pytest.mark.parametrize('window', [1, 50, 10**6])
 @pytest.mark.parametrize('length', [6, 14, 64, 300])
-@mutation('& (not keep_block)', '& False')
 @mutation("'right') - 1, document_end)", "'right') - 1, sentences)")
 def test_blocks_are_those_of_the_original(length, window):
   store = random_store(150)

@@ -111,14 +111,11 @@ def test_ids_are_those_of_the_config():
   np.testing.assert_array_equal(shown[:, 0], column['group'])
 
 
-@pytest.mark.parametrize('share', ['sentences', 'rows'])
 @mutation(
   "column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)",
   "column['weight'] = column['sentences']",
-  case='sentences',
 )
-@mutation("'rows'] = 'sentences'", "'rows'] = 'rows'", case='sentences')
-def test_languages_are_sampled_by_their_share_of_sentences(share):
+def test_languages_are_sampled_by_their_share_of_sentences():
   """XLM: the length of a stream is its sentences; a language of long ones has more rows."""
   rng = np.random.default_rng(0)
   text = lambda count, words: [rng.integers(5, 900, words).tolist() for _ in range(count)]
@@ -126,10 +123,9 @@ def test_languages_are_sampled_by_their_share_of_sentences(share):
   store.columns = dict(language=np.repeat(np.uint8([0, 1]), [300, 600]))
   store.meta['languages'] = ['de', 'en']
   config = streams(language_alpha=1.0, language_block=1)
-  config.plan.share = config.plan.share if share == 'sentences' else share
   examples = examples_lib.examples_in_memory(store, config, 32, 0)
   blocks_g = np.diff(examples._schedule.blocks_g)
   rows_g = np.bincount(examples.column['group'])
-  wanted_g = np.array([300, 600]) if share == 'sentences' else rows_g
+  wanted_g = np.array([300, 600])
   np.testing.assert_allclose(blocks_g / blocks_g.sum(), wanted_g / wanted_g.sum(), atol=1e-3)
   assert rows_g[0] > 3 * rows_g[1]
