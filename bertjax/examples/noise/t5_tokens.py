@@ -10,7 +10,7 @@ What the encoder reads and the decoder writes is `config.data.mask.form`:
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -18,12 +18,11 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import sentinels
 from bertjax.examples.layout import Rows, starts
-from bertjax.examples.targets import FREE, at_tokens
+from bertjax.examples.targets import FREE, Special, at_tokens, uniform_ids
 from bertjax.field_types import PositiveShare
 
 DEVIATIONS = 5  # of a binomial count above its mean for which rows have columns
 RANDOM = 0.1  # share of BERT's hidden tokens that are a random id
-FIRST = 4  # the lowest random id: pad, end and unknown stand below
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +83,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   else:
     shown_n = ids[0]
     if options.form == 'bert':
-      bits_n = at_tokens(rows, FREE + 2, every_n)
-      random_n = FIRST + counter_rng.below(bits_n, store.vocabulary_size - FIRST)
+      random_n = uniform_ids(rows, get_args(Special), store, every_n)
       is_random_n = counter_rng.uniform(at_tokens(rows, FREE + 1, every_n)) < RANDOM
       shown_n = np.where(is_random_n, random_n, ids[0])
     inputs = np.where(mask_n, shown_n, rows.token_n), every_n

@@ -141,17 +141,20 @@ def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
   assert sizes(options, tokens)['T'] <= 128 and (longer > 128 or name == 'half')
 
 
+@mutation('uniform_ids(rows, get_args(Special), store', "uniform_ids(rows, ('pad', 'sep'), store")
 def test_prefixes_end_anywhere_and_random_ids_are_no_special_ones():
   rows = rows_of(*np.tile(np.arange(10, 20), (3000, 1)))
   made = t5_prefix.corrupt(rows, sentinels.Options(False), STORE)
   lengths = [len(inputs) for inputs, _ in texts(rows, made)]
   count = np.bincount(lengths)[1:]
   assert len(count) == 9 and count[:8].min() > 220 and count[:8].max() < 380
-  made = t5_tokens.corrupt(rows, t5_tokens.Options(0.5, 'bert', False), STORE)
+  special = dict(pad=0, sep=1, unk=30, cls=31, mask=98)
+  store = types.SimpleNamespace(sentinels=(99,), special=special, vocabulary_size=100)
+  made = t5_tokens.corrupt(rows, t5_tokens.Options(0.5, 'bert', False), store)
   shown = np.concatenate([inputs for inputs, _ in texts(rows, made)])
   hidden = (shown < 10) | (shown > 19)
-  share = np.mean(shown[hidden] != STORE.sentinels[0])
-  assert 0.08 < share < 0.12 and shown.min() >= 4
+  share = np.mean(shown[hidden] != store.sentinels[0])
+  assert 0.08 < share < 0.12 and {*shown} == {*range(100)} - {*special.values()}
 
 
 def test_a_vocabulary_without_enough_sentinels_is_refused():

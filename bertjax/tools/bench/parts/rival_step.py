@@ -1,7 +1,8 @@
-"""The same training step in PyTorch: a class of `transformers`, its own attention, fused AdamW.
+"""The same training step in PyTorch: a class of `transformers`, its own attention, fused AdamW or
+torch's Adafactor.
 
 The class is the one that the model goes out as (`formats/config_json.py`). As they ship, BERT,
-RoBERTa and ELECTRA compute the logits of all positions.
+RoBERTa and ELECTRA compute the logits of all positions; of GPT and T5 all are targets.
 """
 
 import os
@@ -90,7 +91,17 @@ def make(config: Any) -> torch.nn.Module:
 def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
   """Returns a batch with targets as the arguments of the rival."""
   tensor = lambda x, kind=torch.long: torch.tensor(np.asarray(x), dtype=kind)
-  inputs = dict(input_ids=tensor(batch['token_BT']), token_type_ids=tensor(batch['type_BT']))
+  inputs = dict(input_ids=tensor(batch['token_BT']))
+  if 'out_token_BU' in batch:
+    return inputs | dict(
+      attention_mask=tensor(batch['example_BT'] > 0),
+      decoder_input_ids=tensor(batch['out_token_BU']),
+      labels=tensor(np.where(batch['weight_BU'] > 0, batch['target_BU'], -100)),
+    )
+  if config.objective.name == 'lm':  # the class moves labels by itself
+    labels_BT = np.where(batch['example_BT'] > 0, batch['token_BT'], -100)
+    return inputs | dict(labels=tensor(labels_BT))
+  inputs['token_type_ids'] = tensor(batch['type_BT'])
   if 'order_q_BT' in batch:  # what unused slots predict is left out
     hidden_BTT = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
     mapping_BPT = np.eye(hidden_BTT.shape[1])[batch['target_pos_BP']]
@@ -132,7 +143,10 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
     dict(params=matrices, weight_decay=o.weight_decay),
     dict(params=vectors, weight_decay=0.0),
   ]
-  optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
+  if o.name == 'adafactor':
+    optimizer = torch.optim.Adafactor(groups, lr=1e-5)
+  else:
+    optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
 
   def call() -> torch.Tensor:
     loss = run(**inputs).loss
