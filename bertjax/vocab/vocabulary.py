@@ -1,9 +1,9 @@
 """Vocabularies: text to ids and back, whatever files they are read from (`formats.py`).
 
-Ids equal those of the `transformers` tokenizer of the same files; but text that spells one of the
-five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces (`special.py`). Only
-NumPy, tokenizers and sentencepiece are imported here: the workers of `prepare` start in a moment,
-and so does training.
+Ids equal those of the `transformers` tokenizer of the same files, of GPT-1 those of OpenAI's; but
+text that spells one of the five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary
+pieces (`special.py`). Only NumPy, tokenizers and sentencepiece are imported here: the workers of
+`prepare` start in a moment, and so does training.
 """
 
 import dataclasses
@@ -227,7 +227,7 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   if rust := coder.get('tokenizer'):
     symbols |= rust.get_added_tokens_decoder()
   symbols = {i: token for i, token in symbols.items() if i < len(pieces)}
-  if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
+  if kind not in (*whole_words.END, 'fastbpe', 'openai_bpe'):  # which make none of text
     with refusals.theirs():  # an unknown piece, where there is no [UNK]
       coder = as_text.keep(coder, {name: index[name] for name in names})
       if kind == 'sentencepiece':
