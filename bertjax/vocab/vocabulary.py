@@ -57,11 +57,16 @@ class Vocabulary:
     """V, the number of ids."""
     return len(self.pieces)
 
+  @property
+  def ends_lines(self) -> bool:
+    """True if each line of a text ends with a token of its own, `special['eos']`."""
+    return 'eos' in self.special
+
   @functools.cached_property
   def reads_first_space(self) -> bool:
     """True if a leading space changes the ids of a text, as in byte-level BPE, in which a space
     belongs to the word behind it. False if lines have an end of their own, <eos>."""
-    if 'eos' in self.special:
+    if self.ends_lines:
       return False
     plain, spaced = self.encode_batch(['a', ' a'])
     return plain.tolist() != spaced.tolist()
@@ -83,8 +88,7 @@ class Vocabulary:
   def encode_unended(self, texts: Sequence[str]) -> list[np.ndarray]:
     """Encodes as `encode_batch`, without the token that ends a line where the vocabulary writes
     one: texts that others go on."""
-    ends = self.special.get('eos') is not None
-    return [ids[:-1] if ends else ids for ids in self.encode_batch(texts)]
+    return [ids[:-1] if self.ends_lines else ids for ids in self.encode_batch(texts)]
 
   def encode_flat(
     self, texts: Sequence[str], languages: Sequence[str] | None = None

@@ -4,6 +4,7 @@ import itertools
 import json
 
 import finetune_runs
+import forks
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,6 +53,36 @@ def test_words_that_no_vocabulary_has_are_read_by_their_characters(made):
     wanted = [out['embedded_BTD'], *out['hidden_LBTD']]
     for layer in range(3):
       np.testing.assert_allclose(found[layer][place], wanted[layer][0], atol=2e-6)
+
+
+@mutation('if own.strip() == text.strip():', 'if False:')
+@mutation('[len(columns[0]) : len(columns[1])]', '[:1]')
+def test_the_nearest_tokens_of_a_word_in_its_context(made, tmp_path):
+  """Those of the command, beside all cosines."""
+  pair, model = made
+  texts = ['w7 w8 w9 zebra w5', *(f'w{n} w9 w{n + 1}' for n in range(20, 26)), 'play w9']
+  (tmp_path / 'texts.txt').write_text('\n'.join(texts))
+  asked = ('--input=texts.txt', '--neighbours=w7 w8 *w9* zebra w5', '--layer=1')
+  done = forks.run('bertjax.embed', f'--workdir={pair.workdir}', *asked, cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+  vectors = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in model.embed(texts, 'none', 1)]
+  cosines = [
+    (float(vectors[line][1 + place] @ vectors[0][3]), line + 1, place)
+    for line, text in enumerate(texts)
+    for place in range(len(text.split()))
+    if line
+  ]
+  rows = [line.split('\t') for line in done.stdout.splitlines()]
+  assert len(rows) == 10
+  for (cosine, line, said), (wanted, number, place) in zip(
+    rows, sorted(cosines)[::-1], strict=False
+  ):
+    assert abs(float(cosine) - wanted) < 1e-4 and int(line) == number
+    assert said.split()[place] == f'*{texts[number - 1].split()[place]}*'
+  refused = forks.run(
+    'bertjax.embed', f'--workdir={pair.workdir}', *asked[:1], '--neighbours=w9', cwd=tmp_path
+  )
+  assert 'expected one word between asterisks' in refused.stderr
 
 
 def test_a_bilm_neither_fills_blanks_nor_scores(made):

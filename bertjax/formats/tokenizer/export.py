@@ -167,9 +167,8 @@ def _xlm_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def _check_ids(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-  ends = vocabulary.special.get('eos') is not None
   for text, ids in zip(FIXED_TEXTS, vocabulary.encode_batch(FIXED_TEXTS), strict=True):
-    theirs = tokenizer.encode(text, add_special_tokens=ends).ids
+    theirs = tokenizer.encode(text, add_special_tokens=vocabulary.ends_lines).ids
     if theirs != ids.tolist():
       raise UserError(
         f'{vocabulary.files[0]} cannot be expressed as a tokenizer.json: {text!r} is '
