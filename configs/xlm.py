@@ -129,11 +129,8 @@ def get_config(arg: str | None = None):
   if size in ('en', 'en_clm'):
     c.optimizer.update(cited(EN, eps=1e-6))
   # Only the command for English says a warm-up.
-  warm, warmup = (
-    (command, 30_000)
-    if size in ('en', 'en_clm')
-    else (UPDATES if command == XNLI_15 else command, 4000)
-  )
+  others = (UPDATES if command == XNLI_15 else command, 4000)
+  warm, warmup = (command, 30_000) if size in ('en', 'en_clm') else others
   c.optimizer.schedule = cited(command, name='inverse_sqrt', peak=1e-4) | cited(
     warm, warmup_steps=warmup
   )
