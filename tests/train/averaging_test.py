@@ -56,7 +56,7 @@ def test_the_mean_is_that_of_torch(golden):
 @mutation('int(last.count) < 1', 'int(last.count) < 0')
 def test_mean_and_parameters_change_places_once_there_is_a_mean():
   tx, params = optax.chain(averaging.average()), dict(a=jnp.ones(2))
-  state = State(jnp.int32(1), dict(params=params), tx.init(params), {})
+  state = State(jnp.int32(1), dict(params=params), tx.init(dict(a=jnp.zeros(2))), {})
   same = lambda one, other: jax.tree.map(np.testing.assert_array_equal, one, other)
   begun = averaging.begun(averaging.begun(state))
   for each in (state, begun):
@@ -101,7 +101,8 @@ def run(store, workdir, monkeypatch, average=1, kill_at=0):
 @pytest.mark.full
 @mutation('averaging.exchanged(self._state).variables', 'self._state.variables')
 @mutation(
-  '  state = averaging.exchanged(state)\n  state = state._replace(variables=teacher', '  state'
+  '  state = averaging.exchanged(state)\n  state = state._replace(variables=teacher',
+  '  state = state._replace(variables=teacher',
 )
 @mutation('  state = averaging.exchanged(state)\n  return', '  return')
 @mutation('      self._state = averaging.begun(self._state)\n', '')

@@ -1,0 +1,80 @@
+"""The words of fastai's language models: python -m bertjax.text.fastai < TEXT > WORDS
+
+The rules of fastai 2 (text/core.py, defaults.text_proc_rules) write a text without capitals, which
+xxup and xxmaj stand for, and count what is repeated, xxrep characters and xxwrep words. Then spaCy
+(pip install spacy) cuts it into words; a line of them is what vocabularies of words read. The mark
+xxbos is left out: <eos>, the end of the line before, stands where it would.
+"""
+
+import html
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+from bertjax.errors import UserError, door
+
+MARKS = 'xxunk xxpad xxbos xxeos xxfld xxrep xxwrep xxup xxmaj'.split()
+# What exports of web pages and WikiText leave -> the character; in this order.
+_HTML = (
+  ('#39;', "'"), ('amp;', '&'), ('#146;', "'"), ('nbsp;', ' '), ('#36;', '$'), (r'\n', '\n'),
+  ('quot;', "'"), ('<br />', '\n'), (r'\"', '"'), ('<unk>', 'xxunk'), (' @.@ ', '.'),
+  (' @-@ ', '-'), ('...', ' …'),
+)  # fmt: skip
+
+
+def fix_html(text: str) -> str:
+  """Returns a text without remains of HTML and of WikiText's marks."""
+  for old, new in _HTML:
+    text = text.replace(old, new)
+  return html.unescape(text)
+
+
+def _rule(pattern: str, new: Callable[[re.Match[str]], str]) -> Callable[[str], str]:
+  return lambda text, found=re.compile(pattern): found.sub(new, text)
+
+
+def _lower(mark: str) -> Callable[[re.Match[str]], str]:
+  """The mark before the word in small letters; a letter alone has none."""
+  return lambda m: f'{m[1]}{f"{mark} " if len(m[2]) > 1 else ""}{m[2].lower()}'
+
+
+# Name in fastai -> rule, in the order of their use.
+RULES: dict[str, Callable[[str], str]] = dict(
+  fix_html=fix_html,
+  replace_rep=_rule(r'(\S)\1{2,}', lambda m: f' xxrep {len(m[0])} {m[1]} '),
+  replace_wrep=_rule(
+    r'(?:\s|^)(\w+)\s+((?:\1\s+)+)\1(\s|\W|$)',
+    lambda m: f' xxwrep {len(m[2].split()) + 2} {m[1]} {m[3]}',
+  ),
+  spec_add_spaces=_rule(r'[/#\\]', lambda m: f' {m[0]} '),
+  rm_useless_spaces=_rule(' {2,}', lambda m: ' '),
+  replace_all_caps=_rule(r'(\s|^)([A-Z]+[^a-z\s]*)(?=\s|$)', _lower('xxup')),
+  replace_maj=_rule(r'(\s|^)([A-Z][^A-Z\s]*)(?=\s|$)', _lower('xxmaj')),
+  lowercase=lambda text: text.lower().strip(),
+)
+
+
+def cleaned(text: str) -> str:
+  """Returns a text by all rules, before it is cut into words."""
+  for rule in RULES.values():
+    text = rule(text)
+  return text
+
+
+def words(lines: Iterable[str]) -> Iterator[list[str]]:
+  """Yields the words of each line as spaCy cuts English. Raises UserError: spaCy is not there."""
+  try:
+    import spacy  # pyright: ignore[reportMissingImports]
+  except ImportError as error:
+    raise UserError(f'fastai cuts words by spaCy ({error}): pip install spacy') from error
+  cut = spacy.blank('en').tokenizer
+  for mark in MARKS:
+    cut.add_special_case(mark, [dict(ORTH=mark)])
+  for line in lines:
+    yield [token.text for token in cut(cleaned(line)) if not token.is_space]
+
+
+if __name__ == '__main__':
+  with door('bertjax.text.fastai'):
+    for found in words(sys.stdin):
+      print(*found)
