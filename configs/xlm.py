@@ -99,8 +99,7 @@ def get_config(arg: str | None = None):
   c.update(cited(defaults.NAMES, name=f'xlm-{size}'))
   c.update(
     cited(
-      'ours: XLM/README.md stops after 25 epochs without gain (10 for xlm15)',
-      total_steps=1_000_000,
+      'ours: XLM/README.md stops after 25 epochs without gain (10 for xlm15)', total_steps=1_000_000
     )
     | cited("XLM/README.md's commands, a GPU", batch_size=32, length=256)  # bptt
   )
