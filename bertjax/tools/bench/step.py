@@ -75,7 +75,9 @@ def main() -> None:
     result['ratio'] = {
       name: round(float(np.median(s) / ours), 4) for name, s in seconds.items() if name != 'ours'
     }
-    result['matmul_gflops'] = _matmul_gflops(tokens, config.model.width, config.model.ffn)
+    result['matmul_gflops'] = _matmul_gflops(
+      tokens, config.model.width, config.model.get('ffn') or config.model.cell
+    )
   result |= timing.environment() | dict(device=jax.devices()[0].device_kind)
   json.dump(result, sys.stdout)
   sys.stdout.write('\n')
