@@ -229,10 +229,3 @@ def gather_targets(head: torch.nn.Module, labels_BT: torch.Tensor) -> torch.Tens
   row_n, column_n = torch.nonzero(labels_BT >= 0, as_tuple=True)
   head.register_forward_pre_hook(lambda module, given: (given[0][row_n, column_n],))
   return labels_BT[row_n, column_n]
-
-
-def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
-  """Returns a float32 product of matrices of these sizes, by PyTorch."""
-  torch.set_num_threads(len(os.sched_getaffinity(0)))
-  left, right = torch.rand(rows, inner), torch.rand(inner, columns)
-  return lambda: left @ right
