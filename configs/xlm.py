@@ -91,8 +91,7 @@ def get_config(arg: str | None = None):
   c.update(cited(defaults.NAMES, name=f'xlm-{size}'))
   c.update(
     cited(
-      'ours: XLM/README.md stops after 25 epochs without gain (10 for xlm15)',
-      total_steps=1_000_000,
+      'ours: XLM/README.md stops after 25 epochs without gain (10 for xlm15)', total_steps=1_000_000
     )
     | cited("XLM/README.md's commands, a GPU", batch_size=32, length=256)  # bptt
   )
@@ -105,9 +104,7 @@ def get_config(arg: str | None = None):
   c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(
-      command,
-      b2=0.98 if size == 'xlm15' else 0.999,
-      weight_decay=0.01 if size == 'en' else 0.0,
+      command, b2=0.98 if size == 'xlm15' else 0.999, weight_decay=0.01 if size == 'en' else 0.0
     )
     | cited(
       'XLM/xlm/optim.py:Adam',

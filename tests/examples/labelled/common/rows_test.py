@@ -173,14 +173,8 @@ def test_the_cls_of_each_part_may_stand_last():
   assert batch['first_BG'].tolist() == [[2, 7]]
 
 
-@mutation(
-  'np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])',
-  'x_T',
-)
-@mutation(
-  'np.repeat(own, count // own.shape[1], 1)',
-  'own',
-)
+@mutation('np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])', 'x_T')
+@mutation('np.repeat(own, count // own.shape[1], 1)', 'own')
 def test_a_pair_in_both_orders_has_its_label_twice():
   pair = Labelled(
     [np.array([1, 50, 2, 60, 61, 2], np.int32)], [np.array([0, 0, 0, 1, 1, 1], np.int32)],
