@@ -170,8 +170,11 @@ SYSTEMS = dict(
     alone={'length': 2, 'batch_size': 2048},
   ),
   t5=System(
-    't5', 'spans', 32, dict(main=Task(readings.one_text, optimum.spans, dict(seq2seq=0.95))),
-    {'model.head_size': 32, 'optimizer.schedule.peak': 2e-2}, steps=4000, alone=None,
+    't5', 'spans', 32,
+    dict(
+      main=Task(readings.one_text, optimum.spans, dict(seq2seq=0.95), dict(seq2seq=0.92))
+    ),
+    {'model.head_size': 32, 'optimizer.schedule.peak': 2e-2}, steps=1500, alone=None,
   ),
   xlnet=System(
     'xlnet', 'stream', 32,
