@@ -10,7 +10,6 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import models, registry, sharding
-from bertjax.errors import UserError
 from bertjax.formats import huggingface
 from bertjax.machine import malloc
 from bertjax.models.layers import pad_id
@@ -46,9 +45,7 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   model.vocab_size = model.vocab_size or trained or huggingface.published_vocabulary(model.family)
   if 'extra' in model:
     model.extra = tuple((name, rows or LANGUAGES) for name, rows in model.extra)
-  room = models.build(model).room
-  if room is not None and length > room:
-    raise UserError(f'--length must be at most {room}, what the model has room for; got {length}')
+  models.build(model).require_room(length, '--length')
   return config
 
 
