@@ -67,10 +67,7 @@ class Run(NamedTuple):
 
 
 def make_run(
-  given: Any,
-  store_path: str,
-  devices: Sequence[Any] | None = None,
-  fallback: str | None = None,
+  given: Any, store_path: str, devices: Sequence[Any] | None = None, fallback: str | None = None
 ) -> Run:
   """Builds a run, of a `RunSpec` without the facts of the store or a config that needs no other
   ones, over its store: what its reader's `ensure` returned. The mesh takes all devices by default;

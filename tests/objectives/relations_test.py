@@ -188,7 +188,7 @@ REFUSED = dict(
   case='width',
 )
 @mutation('given.layer >= teacher.layers', 'given.layer > teacher.layers', case='layer')
-@mutation('config.length > teacher.room', 'config.length > 2 * teacher.room', case='length')
+@mutation('teacher.require_room(config.length,', 'teacher.require_room(0,', case='length')
 def test_what_cannot_be_compared_is_refused(case):
   change, said = REFUSED[case]
   c = config()

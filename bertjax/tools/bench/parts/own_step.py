@@ -135,13 +135,6 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
     return jitted.lower(*arguments), init, layout
 
 
-def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
-  """Returns a float32 product of matrices of these sizes, by XLA."""
-  left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
-  product = jax.jit(jnp.matmul)
-  return lambda: jax.block_until_ready(product(left, right))
-
-
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   """Returns our compiled train step as a call that runs it once on its own state and waits for
   it."""
