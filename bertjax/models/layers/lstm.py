@@ -157,7 +157,8 @@ def _backward(rules: Rules, found: Any, gradient: tuple[State, Array]) -> Any:
       (product_BP,) = jax.vjp(clip, given_BC @ weights.project_CP)[1](own.hidden_BP)
       given = product_BP @ weights.project_CP.T
     cell_BC, gates_BGC = back((own.cell_BC, given))
-    before = State(cell_BC, sum(gates_BGC[:, gate] @ turned_CP[gate] for gate in range(4)))
+    products = (gates_BGC[:, gate] @ turned_CP[gate] for gate in range(4))
+    before = State(cell_BC, functools.reduce(jnp.add, products))
     passed = zip(before, later, own, strict=True)
     return State(*(a + b - c for a, b, c in passed)), (gates_BGC, given_BC, product_BP)
 
