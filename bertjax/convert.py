@@ -1,9 +1,11 @@
 """Models out and in: python -m bertjax.convert --to=hf --workdir=RUN --output=DIR
 
   --to=hf --workdir=RUN --output=DIR               a run, for `transformers`
+  --to=original --workdir=RUN --output=DIR         an ELMo, by bilm-tf's names
   --from=FORMAT --input=PATH --output=RUN          a model from elsewhere, as a run: hf, tf1 (BERT,
-                                                   ALBERT, ELECTRA, XLNet), fairseq (RoBERTa,
-                                                   XLM-R), transformer_xl (the original's torch)
+                                                   ALBERT, ELECTRA, XLNet, ELMo), fairseq (RoBERTa,
+                                                   XLM-R), transformer_xl (the original's torch),
+                                                   fastai (ULMFiT), bilm (ELMo's HDF5)
   --table=FAMILY                                   the name table of a family
 
 Every conversion writes parity.json, its receipt: what became of each tensor, and where torch and
@@ -23,9 +25,9 @@ from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
 from bertjax.machine import remote
 
-_TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
+_TO = flags.DEFINE_enum('to', None, ['hf', 'original'], 'Format to write.')
 _FROM = flags.DEFINE_string(
-  'from', None, 'Format to read: hf, tf1, fairseq, transformer_xl or fastai.'
+  'from', None, 'Format to read: hf, tf1, fairseq, transformer_xl, fastai or bilm.'
 )
 _WORKDIR = flags.DEFINE_string('workdir', None, 'With --to: the run, or one of its checkpoints.')
 _STEP = flags.DEFINE_string('step', None, "With --to: step, or 'best'. Default: the newest.")
@@ -50,11 +52,14 @@ _OF = {
 
 def _export() -> dict:
   from bertjax.checkpoint import reading
-  from bertjax.export import exporting
+  from bertjax.export import exporting, originals
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
   remote.require_local(output, '--output')
   step = reading.as_step(_STEP.value)
+  if _TO.value == 'original':
+    _refuse('--to=original', 'to=hf', ['dtype', 'shard_mb', 'sentence-transformers', 'task'])
+    return originals.export(workdir, output, step)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
   return exporting.export(
     workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value,
@@ -112,7 +117,8 @@ def main() -> None:
     return
   if bool(_TO.value) == bool(_FROM.value):
     raise UserError(
-      'expected --to=hf, or --from=hf, tf1, fairseq, transformer_xl or fastai: see --help'
+      'expected --to=hf or original, or --from=hf, tf1, fairseq, transformer_xl, fastai or bilm: '
+      'see --help'
     )
   from bertjax.export import receipt
 

@@ -7,6 +7,9 @@
 Without --pool what modules.json of sentence-transformers declares is done, pooling, length, prompt
 and normalising; without that file it is the mean.
 
+With --neighbours='a spectacular *play* by Ruiz' it prints the ten tokens of --input that are used
+most as the word between asterisks is: the cosine, the line and its tokens, of --layer's vectors.
+
 The ending of --output says the format: .npy and .safetensors, where the offsets of the texts stand
 beside the vectors of tokens, or .jsonl. The file is there when it is whole.
 """
@@ -24,7 +27,10 @@ from bertjax.use import flags as use_flags
 from bertjax.use import vectors
 from bertjax.use.answers import Pool
 
-_OUTPUT = flags.DEFINE_string('output', None, 'File to write.', required=True)
+_OUTPUT = flags.DEFINE_string('output', None, 'File to write.')
+_NEIGHBOURS = flags.DEFINE_string(
+  'neighbours', None, 'A text with a word between asterisks, whose nearest tokens are printed.'
+)
 _POOL = flags.DEFINE_enum(
   'pool', None, list(get_args(Pool)), 'Pooling of a text. Default: as in modules.json, or mean.'
 )
@@ -40,9 +46,16 @@ _AT_ONCE = 8192  # texts, which are sorted by length
 
 
 def main() -> None:
-  """Writes the file."""
+  """Writes the file, or prints neighbours."""
   if use_flags.INPUT.value is None:
     raise UserError('expected --input, a file of texts or -')
+  if _NEIGHBOURS.value:
+    if given := [f'--{n}' for n in ('output', 'pool', 'normalize') if flags.FLAGS[n].present]:
+      raise UserError(f'--neighbours prints what it finds and takes no {", ".join(given)}')
+    _print_neighbours()
+    return
+  if not _OUTPUT.value:
+    raise UserError('expected --output, a file to write, or --neighbours, a text with a *word*')
   remote.require_local(_OUTPUT.value, '--output')
   vectors.check(_OUTPUT.value)
   done, of_tokens = 0, _POOL.value == 'none'
@@ -55,6 +68,15 @@ def main() -> None:
       done += len(part.texts)
       bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
   print(f'{_OUTPUT.value}: {done:,} texts, vectors of {model.net.width}', file=sys.stderr)
+
+
+def _print_neighbours() -> None:
+  from bertjax.use import neighbours  # jax: after the flags
+
+  parts, layer = use_flags.parts(_AT_ONCE), _LAYER.value
+  model, cut = use_flags.load(), use_flags.CUT.value
+  for found in neighbours.nearest(model, _NEIGHBOURS.value or '', parts, layer, cut):
+    print(f'{found.similarity:.4f}\t{found.line}\t{found.text}')
 
 
 if __name__ == '__main__':

@@ -80,10 +80,7 @@ def get_config(arg: str | None = None):
     )
   full = c.total_steps
   c.optimizer.schedule = (
-    cited(
-      'albert/optimization.py:create_optimizer',
-      name='bert_linear',
-    )
+    cited('albert/optimization.py:create_optimizer', name='bert_linear')
     | defaults.the_run(c)
     | cited(
       'ALBERT paper, section 4.1; albert/README.md, the pretraining command',

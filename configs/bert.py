@@ -55,10 +55,7 @@ def recipe(size: str) -> Recipe:
 
   c.optimizer = defaults.adamw()
   c.optimizer.schedule = (
-    cited(
-      'bert/optimization.py:create_optimizer',
-      name='bert_linear',
-    )
+    cited('bert/optimization.py:create_optimizer', name='bert_linear')
     | defaults.the_run(c)
     | cited('BERT paper, appendix A.2', peak=1e-4, warmup_steps=c.get_ref('total_steps') // 100)
   )

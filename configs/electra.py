@@ -104,10 +104,7 @@ def get_config(arg: str | None = None):
     | cited('electra/configure_pretraining.py', weight_decay=0.01)
   )
   c.optimizer.schedule = (
-    cited(
-      'electra/model/optimization.py:create_optimizer',
-      name='product_linear',
-    )
+    cited('electra/model/optimization.py:create_optimizer', name='product_linear')
     | defaults.the_run(c)
     | cited('electra/configure_pretraining.py', peak=5e-4)
   )

@@ -70,10 +70,7 @@ def get_config(arg: str | None = None):
     | cited(SCRIPT, weight_decay=0.01)
   )
   c.optimizer.schedule = (
-    cited(
-      'ERNIE/ERNIE/optimization.py:linear_warmup_decay',
-      name='bert_linear',
-    )
+    cited('ERNIE/ERNIE/optimization.py:linear_warmup_decay', name='bert_linear')
     | defaults.the_run(c)
     | cited(SCRIPT, peak=1e-4)
     # 4,000 of 1,000,000.

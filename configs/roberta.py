@@ -62,10 +62,7 @@ def get_config(arg: str | None = None):
   )
   warmup, peak = (30_000, 4e-4) if size == 'large' else (24_000, 6e-4)
   c.optimizer.schedule = (
-    cited(
-      'fairseq/fairseq/optim/lr_scheduler/polynomial_decay_schedule.py',
-      name='linear',
-    )
+    cited('fairseq/fairseq/optim/lr_scheduler/polynomial_decay_schedule.py', name='linear')
     | defaults.the_run(c)
     | cited(TABLE, peak=peak, warmup_steps=c.get_ref('total_steps') * warmup // 500_000)
   )

@@ -70,10 +70,7 @@ def get_config(arg: str | None = None):
     cited(f'{COMMAND}; the paper says 0.1 for the decay', weight_decay=0.01)
     | cited(COMMAND, eps=1e-8, clip=1.0)
     | cited(
-      'SpanBERT/pretraining/fairseq/optim/adam.py',
-      b2=0.999,
-      bias_correction=True,
-      eps_first=True,
+      'SpanBERT/pretraining/fairseq/optim/adam.py', b2=0.999, bias_correction=True, eps_first=True
     )
     # Norms and biases too.
     | cited(

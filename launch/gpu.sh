@@ -1,11 +1,36 @@
-#!/bin/sh
-# All GPUs of this machine, or of the machines of --hosts=A,B,... through ssh:
+#!/bin/bash
+# All GPUs of this machine, or of the machines of --hosts=A,B,... through ssh, one process each:
 #
-#   launch/gpu.sh [--hosts=A,B] [--dry-run] --config=... --workdir=...
+#   launch/gpu.sh [--hosts=A,B,...] [--port=8482] [--dry-run] --config=... --workdir=...
 #
-# What it does is in bertjax/launch/gpu.py.
-set -eu
+# Each host is reached by ssh, without a password, and has this checkout, this environment, the
+# workdir and the store under the same paths. A is the coordinator. Where one of them fails or this
+# script is stopped, the others get SIGHUP, on which the run saves and ends.
+set -euo pipefail
 here=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
-PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
-export PYTHONPATH
-exec "${PYTHON:-$(command -v python || echo python3)}" -m bertjax.launch gpu "$@"
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+run=("${PYTHON:-$(command -v python || echo python3)}" -m bertjax.main)
+go() { exec "$@"; }
+hosts=() port=8482 pids=()
+for word in "$@"; do
+  case "$word" in
+    --hosts=*) IFS=, read -ra hosts <<< "${word#*=}" ;;
+    --port=*) port=${word#*=} ;;
+    --dry-run) go() { printf '%q ' "$@" && echo; } ;;
+    *) run+=("$word") ;;
+  esac
+done
+case "$*" in *--workdir*) ;; *) echo "expected --workdir=..., got: $*" >&2 && exit 1 ;; esac
+case "$*" in *--config.preset*) ;; *) run+=(--config.preset=gpu) ;; esac
+[ ${#hosts[@]} -gt 0 ] || { go "${run[@]}" && exit; }
+
+trap 'kill "${pids[@]}" 2> /dev/null || :' EXIT
+for i in "${!hosts[@]}"; do
+  place=(--coordinator="${hosts[0]##*@}:$port" --processes=${#hosts[@]} --process="$i")
+  remote="cd $(printf %q "$PWD") && PYTHONPATH=$(printf %q "$PYTHONPATH") exec"
+  remote+=$(printf ' %q' "${run[@]}" "${place[@]}")
+  # -tt: with a terminal of its own the run is hung up when the connection ends.
+  go ssh -tt -o BatchMode=yes -o ServerAliveInterval=30 "${hosts[i]}" "$remote" < /dev/null &
+  pids+=($!)
+done
+for _ in "${pids[@]}"; do wait -n; done

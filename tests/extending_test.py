@@ -64,8 +64,8 @@ def test_the_page_has_what_it_says():
 
 
 @mutation(
-  'models.build(config.model).room',
-  'config.model.positions - config.model.position_offset',
+  'models.build(config.model).require_room(max(lengths), what)',
+  'assert max(lengths) <= config.model.positions - config.model.position_offset, what',
   case='model',
 )
 @pytest.mark.parametrize('piece', PIECES)

@@ -82,11 +82,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
   model = model_of(subject.config.model, subject.config.objective.name, PairModel)
   new, end = options.new_tokens or task.target_length, subject.store.special['sep']
   start = sentences.pair_frame(model.framed, subject.store.special).start
-  if model.room is not None and len(start) + new > model.room:
-    raise UserError(
-      f'{subject.key}.new_tokens: {new} behind the {len(start)} that begin a text are more than '
-      f'the {model.room} that the model has room for: lower it, or config.data.task.target_length'
-    )
+  asks = f'{subject.key}.new_tokens or config.data.task.target_length'
+  model.require_room(len(start) + new, asks)
 
   def function(variables: Variables, batch: Batch) -> Written:
     begun_BU = jnp.tile(jnp.array(start, jnp.int32)[None], (len(batch['token_BT']), 1))

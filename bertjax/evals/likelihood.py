@@ -100,10 +100,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   check_batch(subject, options.batch_size)
   model = model_of(subject.config.model, subject.config.objective.name, StreamModel).alone()
   length = options.length or subject.config.length
-  if model.room is not None and length > model.room:
-    raise UserError(
-      f'{subject.key}.length={length}: expected at most {model.room}, what the model has room for'
-    )
+  model.require_room(length, f'{subject.key}.length')
   task = choice.Options(
     'columns', options.context, options.question, options.choices, options.label, 'index'
   )

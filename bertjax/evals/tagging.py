@@ -72,10 +72,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
 
 
 def judged(
-  logits: Iterable[np.ndarray],
-  examples: Labelled,
-  scheme: tag_lib.Scheme,
-  classes: Sequence[str],
+  logits: Iterable[np.ndarray], examples: Labelled, scheme: tag_lib.Scheme, classes: Sequence[str]
 ) -> dict[str, float]:
   """Returns the scores of what a head gave of each sentence, float32 [T, C]; T may be more than it
   has tokens. scheme and classes are of `tags.Options`."""

@@ -33,17 +33,6 @@ from bertjax.store import cache, npy_files
 FORMAT = 2  # of the cached plans
 
 
-def held_out_data(data: Any) -> Any:
-  """`config.data` for evaluation: every example once, and its masks for good."""
-  changed = data.copy_and_resolve_references()
-  for part, field, value in (
-    (changed.plan, 'dupe_factor', 1), (changed.plan, 'drawn', 0), (changed.mask, 'static', True)
-  ):  # fmt: skip
-    if field in part:
-      part[field] = value
-  return changed
-
-
 def tables_of(model: Any) -> tuple[str, ...]:
   """Names of the embedding tables of `config.model` that read ids of the batch."""
   return tuple(name for name, _ in model.extra) if 'extra' in model else ()
@@ -68,9 +57,7 @@ class Examples:
   tables: Sequence[str] = ()  # names of the store's columns that batches show as `<name>_BT`
   # int64 [rows + 1], where each row's examples begin in row_example; None where rows are examples
   row_start: np.ndarray | None = None
-  row_example: np.ndarray | None = (
-    None  # int64 [examples], row by row; None where rows are examples
-  )
+  row_example: np.ndarray | None = None  # int64 [examples], row by row; None likewise
   plan: pathlib.Path | None = None  # the directory of the plan, None of one in memory
 
   @property
@@ -222,7 +209,7 @@ def make_examples(
     count = npy_files.write_columns(path, _pieces(store, recipe, spec))
     if recipe.pack > 1:
       length_E = np.load(path / 'length.npy', mmap_mode='r')
-      npy_files.write_columns(path, _packed(length_E, recipe, spec.length, size))
+      npy_files.write_columns(path, packing.columns(length_E, recipe, spec.length, size))
     return count
 
   try:
@@ -250,7 +237,7 @@ def examples_in_memory(
   column, count = npy_files.join_columns(_pieces(store, recipe, spec))
   packed: dict[str, Any] = {}
   if recipe.pack > 1:
-    packed, _ = npy_files.join_columns(_packed(column['length'], recipe, spec.length, size))
+    packed, _ = npy_files.join_columns(packing.columns(column['length'], recipe, spec.length, size))
   return _checked(Examples(store, recipe, spec, column, count, size, tables, **packed))
 
 
@@ -311,17 +298,3 @@ def _checked(examples: Examples) -> Examples:
       'with languages, or set language_alpha=None'
     )
   return examples
-
-
-def _packed(length_E, recipe, capacity, size):
-  if recipe.masking.sizes:
-    # An example counts as much of a row as the letter that it fills most.
-    most = recipe.masking.sizes(recipe.mask_options, np.asarray(length_E, np.int64))
-    share = [-(-value_E * capacity // size[letter]) for letter, value_E in most.items()]
-    length_E = np.max([length_E, *share], 0)
-  yield dict(row_start=np.zeros(1, np.int64)), {}
-  packed = 0
-  for example_n, count_n in packing.pack(length_E, capacity, recipe.pack):
-    stop_n = packed + np.cumsum(count_n)
-    packed = int(stop_n[-1])
-    yield dict(row_start=stop_n, row_example=example_n), {}

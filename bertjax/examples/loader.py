@@ -118,11 +118,6 @@ def train_batches(
   return stream(Batches(examples, batch_size), *args, **kwargs)
 
 
-def batch_at(examples: RowSource, index: int, batch_size: int) -> Batch:
-  """Returns global batch `index` of a run: what `stream` yields there on a single host."""
-  return Batches(examples, batch_size).at(index)[0]
-
-
 def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:
   """Yields rows of the first epoch of held-out text, each once, in order; the last batch is filled
   up with rows of example 0 and weight 0. `limit` rows in all are taken evenly from the epoch, or

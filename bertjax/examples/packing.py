@@ -6,7 +6,8 @@ the work depends on the number of distinct lengths and not on the number of exam
 packed in windows of fixed size, which bounds the memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -68,3 +69,21 @@ def best_fit(histogram: np.ndarray, max_examples: int) -> list[tuple[tuple[int, 
       rooms |= put(pattern + (length,) * copies, take)
       left -= copies * take
   return closed + [row for rows in open_rows for row in rows]
+
+
+def columns(
+  length_E: np.ndarray, recipe: Any, capacity: int, size: Mapping[str, int]
+) -> Iterator[tuple[dict[str, np.ndarray], dict]]:
+  """Yields row_start and row_example of `Examples`, piece by piece, for a recipe whose rows hold so
+  many tokens, or columns of each letter of `size`."""
+  if recipe.masking.sizes:
+    # An example counts as much of a row as the letter that it fills most.
+    most = recipe.masking.sizes(recipe.mask_options, np.asarray(length_E, np.int64))
+    share = [-(-value_E * capacity // size[letter]) for letter, value_E in most.items()]
+    length_E = np.max([length_E, *share], 0)
+  yield dict(row_start=np.zeros(1, np.int64)), {}
+  packed = 0
+  for example_n, count_n in pack(length_E, capacity, recipe.pack):
+    stop_n = packed + np.cumsum(count_n)
+    packed = int(stop_n[-1])
+    yield dict(row_start=stop_n, row_example=example_n), {}

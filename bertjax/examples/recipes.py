@@ -45,14 +45,12 @@ ROBERTA_MASK = BERT_MASK | (
     never_drawn=('pad', 'unk', 'cls', 'sep', 'mask'),
   )
   | cited(
-    'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
-    **SHARES,
+    'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob', **SHARES
   )
 )
 
 ALBERT_PLAN = cited(
-  'albert/create_pretraining_data.py:create_instances_from_document',
-  name='order_pairs',
+  'albert/create_pretraining_data.py:create_instances_from_document', name='order_pairs'
 ) | cited(
   'albert/create_pretraining_data.py:dupe_factor, short_seq_prob', dupe_factor=40, short_prob=0.1
 )
@@ -65,8 +63,7 @@ ALBERT_MASK = BERT_MASK.without('rule') | cited(
 )
 
 SPANBERT_PLAN = cited(
-  'SpanBERT/pretraining/fairseq/data/no_nsp_span_bert_dataset.py',
-  name='spanbert_blocks',
+  'SpanBERT/pretraining/fairseq/data/no_nsp_span_bert_dataset.py', name='spanbert_blocks'
 )
 SPANBERT_MASK = BERT_MASK | (
   cited(
@@ -79,19 +76,11 @@ SPANBERT_MASK = BERT_MASK | (
 )
 
 ELECTRA_PLAN = cited(
-  'electra/build_pretraining_dataset.py:ExampleBuilder',
-  name='electra_segments',
-  short_prob=0.05,
+  'electra/build_pretraining_dataset.py:ExampleBuilder', name='electra_segments', short_prob=0.05
 )
 ELECTRA_MASK = cited(
-  'electra/pretrain/pretrain_helpers.py:mask',
-  name='electra',
-  mask_share=0.85,
-  static=False,
-) | cited(
-  'electra/configure_pretraining.py:mask_prob, max_predictions_per_seq',
-  rate=0.15,
-)
+  'electra/pretrain/pretrain_helpers.py:mask', name='electra', mask_share=0.85, static=False
+) | cited('electra/configure_pretraining.py:mask_prob, max_predictions_per_seq', rate=0.15)
 
 ERNIE_PLAN = cited(
   'ERNIE/ERNIE/reader/pretraining.py:generate_neg_sample', name='ernie_pairs', dupe_factor=1
@@ -105,8 +94,7 @@ ERNIE_MASK = cited(
 )
 
 XLM_PLAN = cited(
-  'XLM/xlm/data/dataset.py:StreamDataset, whose length is its sentences',
-  name='xlm_stream',
+  'XLM/xlm/data/dataset.py:StreamDataset, whose length is its sentences', name='xlm_stream'
 )
 XLM_MASK = cited('XLM/xlm/trainer.py:mask_out', name='xlm') | cited(
   'XLM/README.md:word_pred, word_mask_keep_rand', **SHARES

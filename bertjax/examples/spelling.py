@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.vocab import whole_words
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -31,10 +32,18 @@ def characters(
 
   Returns:
     int32 [n, W], and the number of words that were cut.
+
+  Raises:
+    UserError: a word without any character, as half of a surrogate pair has no bytes.
   """
   found, cut = np.full((len(words), most), PADDING, np.int32), 0
   for row, word in zip(found, words, strict=True):
     ids = [marks[word]] if word in marks else list(word.encode('utf-8', 'ignore'))
+    if not ids:
+      raise UserError(
+        f'the word {word!r} has none of the characters that words are read by, the bytes of UTF-8: '
+        'expected text, mend it'
+      )
     cut += len(ids) > most - 2
     ids = [BEGIN_WORD, *ids[: most - 2], END_WORD]
     row[: len(ids)] = ids
@@ -55,6 +64,7 @@ class Speller:
       : vocabulary: of the model. most: as of `characters`.
     """
     self._most, self._pieces, self._own = most, list(vocabulary.pieces), vocabulary.size
+    self._said = False
     self._marks = marks_of(vocabulary.pieces, vocabulary.special)
     self._lowercase, self._end = vocabulary.lowercase, vocabulary.special.get('eos')
     no_text = {i for i in vocabulary.special.values() if i is not None}
@@ -76,12 +86,17 @@ class Speller:
     return self._index[word]
 
   def characters(self, token_BT: np.ndarray) -> np.ndarray:
-    """Returns the characters of words by their numbers, int32 [B, T, W]."""
+    """Returns the characters of words by their numbers, int32 [B, T, W]. Says once how many are
+    cut."""
     word_n, at_BT = np.unique(token_BT, return_inverse=True)
     own = int(np.searchsorted(word_n, self._own))
     spell = lambda numbers, marks: characters([self._pieces[i] for i in numbers], self._most, marks)
-    parts = [spell(word_n[:own], self._marks)[0], spell(word_n[own:], {})[0]]
-    return np.concatenate(parts)[at_BT.reshape(token_BT.shape)]
+    (known, cut), (new, more) = spell(word_n[:own], self._marks), spell(word_n[own:], {})
+    if cut + more and not self._said:
+      said = '%d of %d words are longer than %d bytes, and cut'
+      logging.warning(said, cut + more, len(word_n), self._most - 2)
+      self._said = True
+    return np.concatenate([known, new])[at_BT.reshape(token_BT.shape)]
 
 
 def speller(model: Any, vocabulary: Vocabulary) -> Speller | None:

@@ -1,10 +1,9 @@
 """Shared steps of every masking, so that a rule is a short file.
 
-A rule says which tokens are predicted and what the input shows there; the rest is here. In order:
+A rule says which tokens are predicted and what the input shows there. In order:
 
   candidates_n   the tokens that may be chosen (`not_special`)
-  units          groups chosen or left as a whole: tokens (`single`), words (`words`), or either
-                 (`tokens_or_words`)
+  units          groups chosen or left as a whole: tokens (`single`) or words (`words`)
   order_n        the units in random order within their example (`shuffle`)
   asked_E        targets that each example asks for; `share` cuts it to the row's slots
   index_n        the tokens chosen, ascending: `fit` and `tokens_of`; or any other way
@@ -45,8 +44,7 @@ class MaskOptions:
     random_share: of these, the share that shows a random id.
     static: the same masks in every epoch.
     max_targets: slots per row; 0: what the rate asks for.
-    never_drawn: special tokens that are never drawn as random replacements; the vocabulary says
-      their ids.
+    never_drawn: special tokens of the vocabulary that are never drawn as random ids.
   """
 
   rate: PositiveShare
@@ -246,9 +244,8 @@ def show(
   rows: Rows, mask, store, index_n: np.ndarray, decide_n: np.ndarray, random_id_n: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Decides what the input shows: mask_share [MASK], random_share a random id, else the original.
-  Each of the tokens index_n draws at the position of its decide_n: index_n for one decision per
-  token, the first token of its group for one per group. Returns the ids shown, and bool, where they
-  are [MASK] by decision."""
+  Each of the tokens index_n draws at the position of its decide_n: itself, or the first token of
+  its group. Returns the ids shown, and bool, where they are [MASK] by decision."""
   u_n = counter_rng.uniform(at_tokens(rows, SHOW, decide_n))
   masked_n = u_n < mask.mask_share
   random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
@@ -261,9 +258,8 @@ def decided(
 ) -> dict[str, np.ndarray]:
   """Makes the batch of the chosen tokens with uniform random ids and one decision per token, or per
   token of `decide_n`: `uniform_ids`, `show` and `emit`, whose arguments these are."""
-  random_id_n = uniform_ids(rows, options.never_drawn, store, index_n)
-  decide_n = index_n if decide_n is None else decide_n
-  shown = show(rows, options, store, index_n, decide_n, random_id_n)
+  id_n = uniform_ids(rows, options.never_drawn, store, index_n)
+  shown = show(rows, options, store, index_n, index_n if decide_n is None else decide_n, id_n)
   return emit(rows, limit, store, index_n, shown, dropped_E)
 
 
@@ -279,8 +275,7 @@ def emit(
   """Makes the batch of the chosen tokens, ascending and at most P=limit in a row; one that comes
   twice takes two slots, and must show one id. `shown` is as `show` returns it. Returns token_BT,
   target_pos_BP, target_BP, weight_BP, masked_BP as `bertjax.types` has them; of each extra, a value
-  per chosen token, <name>_BP; and dropped_B, by row what dropped_E counts: targets without a
-  slot."""
+  per chosen token, <name>_BP; and dropped_B, the targets without a slot of each row."""
   shown_n, masked_n = shown
   token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]
   token_n[index_n] = shown_n

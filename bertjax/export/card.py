@@ -6,16 +6,26 @@ from typing import Any
 
 from bertjax.sources.runs import Run
 
+USE = """```python
+from transformers import AutoTokenizer, {name}
 
-def card(run: Run, model: Any, said: Mapping[str, Any]) -> str:
+tokenizer = AutoTokenizer.from_pretrained('DIR')
+model = {name}.from_pretrained('DIR')
+```
+"""
+ORIGINAL = '    python -m bertjax.embed --workdir={original}:DIR --input=FILE --output=OUT.npy\n'
+
+
+def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> str:
   """Returns the text of the model card of a run whose exported part has this `config.model` and
-  receipt."""
+  receipt; `original` is the format that it has in place of one of transformers."""
   config, name, tensors = run.config, said['model_class'], said['tensors']
   parameters = sum(math.prod(tensor['shape']) for tensor in tensors)
   rows = [
     ('class', f'`{name}`'),
     ('parameters', f'{parameters:,} in {len(tensors)} tensors'),
-    ('layers, width, heads', f'{model.layers}, {model.width}, {model.heads}'),
+    ('layers, width', f'{model.layers}, {model.width}'),
+    *([('heads', f'{model.heads}')] if 'heads' in model else []),
     ('vocabulary', f'{model.vocab_size:,} ids'),
     ('objective', f'`{config.objective.name}`'),
   ]
@@ -33,15 +43,17 @@ def card(run: Run, model: Any, said: Mapping[str, Any]) -> str:
   facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
   made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
   held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
+  library, target, use = '', f'the names of {name}', ORIGINAL.format(original=original)
+  if not original:
+    library, target, use = 'library_name: transformers\n', 'PyTorch `transformers`', USE
   return f"""---
-library_name: transformers
-tags:
+{library}tags:
 - bertjax
 ---
 
 # {config.name or model.family}
 
-{made} PyTorch `transformers`. `parity.json` beside this file is
+{made} {target}. `parity.json` beside this file is
 the receipt of the conversion: every tensor with its sha256, and how far the outputs of both sides
 are apart. The licence is for you to choose: add `license:` to the head of this file.
 
@@ -50,10 +62,4 @@ are apart. The licence is for you to choose: add `license:` to the head of this 
 {facts}{held_out}
 Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.
 
-```python
-from transformers import AutoTokenizer, {name}
-
-tokenizer = AutoTokenizer.from_pretrained('DIR')
-model = {name}.from_pretrained('DIR')
-```
-"""
+{use.format(name=name)}"""

@@ -82,6 +82,9 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
     first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
     out_position_BU=place_BT,
   )  # fmt: skip
+  if module.spells:
+    shape = (rows, length, module.spells)
+    batch['character_BTW'] = np.random.default_rng(17).integers(256, size=shape, dtype=np.int32)
   real_BT = inputs.example_BT > 0
 
   def run(params):

@@ -1,11 +1,11 @@
-"""Starts a run in many processes: python -m bertjax.launch local|gpu|resumable ..."""
+"""Starts a run in many processes: python -m bertjax.launch local|resumable ..."""
 
 import importlib
 import sys
 
 from bertjax.errors import door
 
-PLACES = ('local', 'gpu', 'resumable')
+PLACES = ('local', 'resumable')
 
 
 def main(argv: list[str]) -> int:

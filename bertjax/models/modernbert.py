@@ -22,14 +22,7 @@ from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import rotary
-from bertjax.models.layers.basic import (
-  Init,
-  Norm,
-  NormKind,
-  given_fields,
-  options_of,
-  word_table,
-)
+from bertjax.models.layers.basic import Init, Norm, NormKind, given_fields, options_of, word_table
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import Sized, TargetModel
 from bertjax.models.layers.encoder import Encoder, ended

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from bertjax.errors import UserError
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
@@ -38,11 +37,7 @@ def make(config) -> Objective:
   """Builds the objective from a run's config. Raises UserError: a model that does not take
   `config.length` columns, or see `model_of`."""
   model = model_of(config.model, config.objective.name, StreamModel)
-  if model.room is not None and config.length > model.room:
-    raise UserError(
-      f'config.length={config.length}: the model has room for {model.room} columns; lower it, or '
-      'raise config.model.positions (learned_positions, or mem_len with same_length)'
-    )
+  model.require_room(config.length, 'config.length')
   start = config.objective.memory
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:

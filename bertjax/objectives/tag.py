@@ -43,10 +43,7 @@ def terms(out, batch: Batch) -> dict[str, Term]:
   """Returns the mean over words of -log p and of what is right, of the logits of all tokens."""
   weight_BT = batch['tag_weight_BT']
   nll_BT, right_BT, _ = score(out['token_label_BTC'][TAG], batch['tag_BT'])
-  return {
-    TAG: Term.mean(nll_BT, weight_BT, 1.0),
-    f'{TAG}_accuracy': Term.mean(right_BT, weight_BT),
-  }
+  return {TAG: Term.mean(nll_BT, weight_BT, 1.0), f'{TAG}_accuracy': Term.mean(right_BT, weight_BT)}
 
 
 OBJECTIVE = Factory(NoOptions, make)

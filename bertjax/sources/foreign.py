@@ -1,5 +1,5 @@
-"""Models that lie elsewhere, by format: hf:DIR, tf1:PATH, fairseq:PATH, transformer_xl:PATH and
-fastai:PATH."""
+"""Models that lie elsewhere, by format: hf:DIR, tf1:PATH, fairseq:PATH, transformer_xl:PATH,
+fastai:PATH and bilm:PATH."""
 
 import importlib
 import pathlib
@@ -10,8 +10,9 @@ from bertjax.formats.originals.original import Opening
 
 # Format -> the module of originals that reads it; imported when it is asked for.
 ORIGINALS = dict(
-  tf1='tf1', fairseq='fairseq', transformer_xl='transformer_xl_torch', fastai='awd_lstm_torch'
-)
+  tf1='tf1', fairseq='fairseq', transformer_xl='transformer_xl_torch', fastai='awd_lstm_torch',
+  bilm='bilm',
+)  # fmt: skip
 FORMATS = ('hf', *ORIGINALS)
 
 

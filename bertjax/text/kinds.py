@@ -20,19 +20,22 @@ _HEAD = 2**16  # bytes
 _WIKI = re.compile(r'wiki_\d+')  # how WikiExtractor names its files
 _JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*[{\["])')
 _NAME = re.compile(r'[\w .-]{1,40}(?<!\.)')  # of a column
-_UTF_BOMS = {
-  b'\xff\xfe\0\0': 'UTF-32', b'\0\0\xfe\xff': 'UTF-32', b'\xff\xfe': 'UTF-16', b'\xfe\xff': 'UTF-16'
+_CONVERT = 'expected UTF-8. Convert it: iconv -f {0} -t UTF-8 {1} > NEW'
+_PACKED = 'is compressed: give it a name that ends with '
+# How files begin that are no text -> what to say of them; the first that fits.
+_OTHERS = {
+  b'\xff\xfe\0\0': 'is UTF-32: ' + _CONVERT.format('UTF-32', '{}'),
+  b'\0\0\xfe\xff': 'is UTF-32: ' + _CONVERT.format('UTF-32', '{}'),
+  b'\xff\xfe': 'is UTF-16: ' + _CONVERT.format('UTF-16', '{}'),
+  b'\xfe\xff': 'is UTF-16: ' + _CONVERT.format('UTF-16', '{}'),
+  b'\x1f\x8b': _PACKED + '.gz', b'\xfd7zXZ\0': _PACKED + '.xz',
+  b'BZh91AY&SY': _PACKED + '.bz2', b'\x28\xb5\x2f\xfd': _PACKED + '.zst',
+  b'PAR1': 'is Parquet: give it a name that ends with .parquet',
+  b'PK\x03\x04': 'is a zip archive: unpack it',
+  b'%PDF-': 'is a PDF: extract its text',
+  b'\x93NUMPY': 'is an array of NumPy: write its text to a file',
+  b'SQLite format 3': 'is a database of SQLite: export its text',
 }  # fmt: skip
-_ARCHIVES = {
-  b'\x1f\x8b': '.gz', b'\xfd7zXZ\0': '.xz', b'BZh91AY&SY': '.bz2', b'\x28\xb5\x2f\xfd': '.zst'
-}  # fmt: skip
-_FORMATS = {
-  b'PAR1': 'Parquet: give it a name that ends with .parquet',
-  b'PK\x03\x04': 'a zip archive: unpack it',
-  b'%PDF-': 'a PDF: extract its text',
-  b'\x93NUMPY': 'an array of NumPy: write its text to a file',
-  b'SQLite format 3': 'a database of SQLite: export its text',
-}
 
 
 def kind_of(path: pathlib.Path) -> str | None:
@@ -53,8 +56,7 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
       raise UserError(f'{path}: Parquet is compressed inside; unpack the file')
     return PARQUET
   head = compressed.head(path, _HEAD)
-  _check_archive(path, head)  # before the encoding: an archive may be full of zeros
-  _check_encoding(path, head)
+  _check_bytes(path, head)
   if kind is None:
     _check_unnamed(path, head)
   elif kind == TEXT and not lines and (looks := _looks_like(head)):
@@ -65,33 +67,21 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
   return kind or TEXT
 
 
-def _check_encoding(path: pathlib.Path, head: bytes) -> None:
-  name = next((name for bom, name in _UTF_BOMS.items() if head.startswith(bom)), None)
+def _check_bytes(path: pathlib.Path, head: bytes) -> None:
+  for magic, said in _OTHERS.items():
+    if head.startswith(magic):
+      raise UserError(f'{path} {said.format(path)}')
+  if head[257:262] == b'ustar':
+    raise UserError(f'{path} is a tar archive: unpack it, and name the folder')
   # Letters of most scripts leave every second byte of UTF-16 empty.
-  if name is None and len(head) > 3 and head.count(0) > 0.2 * len(head):
-    share = max(head[i::2].count(0) for i in (0, 1)) / (len(head) / 2)
-    name = 'UTF-16 or UTF-32 without a mark' if share > 0.4 else None
-  if name:
-    code = name.split()[0]
-    raise UserError(
-      f'{path} is {name}: expected UTF-8. Convert it: iconv -f {code} -t UTF-8 {path} > NEW'
-    )
+  if len(head) > 3 and head.count(0) > 0.2 * len(head):
+    remedy = _CONVERT.format('UTF-16', path)
+    raise UserError(f'{path} is UTF-16 or UTF-32 without a mark: {remedy}')
   if b'\r' in head and b'\n' not in head:
     raise UserError(
       f'{path} ends its lines with CR alone, as old Macs did: expected LF or CRLF. Convert it: '
       f"tr '\\r' '\\n' < {path} > NEW"
     )
-
-
-def _check_archive(path: pathlib.Path, head: bytes) -> None:
-  for magic, end in _ARCHIVES.items():
-    if head.startswith(magic):
-      raise UserError(f'{path} is compressed: give it a name that ends with {end}')
-  for magic, what in _FORMATS.items():
-    if head.startswith(magic):
-      raise UserError(f'{path} is {what}')
-  if head[257:262] == b'ustar':
-    raise UserError(f'{path} is a tar archive: unpack it, and name the folder')
 
 
 def _check_unnamed(path: pathlib.Path, head: bytes) -> None:

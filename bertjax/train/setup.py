@@ -67,10 +67,7 @@ class Run(NamedTuple):
 
 
 def make_run(
-  given: Any,
-  store_path: str,
-  devices: Sequence[Any] | None = None,
-  fallback: str | None = None,
+  given: Any, store_path: str, devices: Sequence[Any] | None = None, fallback: str | None = None
 ) -> Run:
   """Builds a run, of a `RunSpec` without the facts of the store or a config that needs no other
   ones, over its store: what its reader's `ensure` returned. The mesh takes all devices by default;
@@ -165,13 +162,8 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   # An evaluation with a model of its own is checked by its objective.
   alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]
   lengths = [config.length, *(s.length for s in alike)]
-  room = models.build(config.model).room
-  if room is not None and max(lengths) > room:
-    raise UserError(
-      f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the model has room for '
-      f'{room}: lower config.length or raise config.model.positions (of Transformer-XL '
-      'learned_positions, or mem_len with same_length)'
-    )
+  what = f'config.length of phase {phase.name!r} or of one of its evaluations'
+  models.build(config.model).require_room(max(lengths), what)
 
 
 def _check_columns(model: Any, length: int, unit: int, ways: int) -> None:

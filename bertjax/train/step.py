@@ -105,8 +105,8 @@ def accumulate(
   """Returns the gradients of the global loss, summed over `count` microbatches; the loss; sums,
   name -> (total, weight); and an Out of the joined carry and the summed updates, not yet divided.
 
-  The global weights do not depend on the parameters. With several microbatches they are known before
-  the first gradient, from a pass that XLA strips to the sums of the batch's own weights.
+  The global weights do not depend on the parameters. With several microbatches they are known
+  before the first gradient, from a pass that XLA strips to the sums of the batch's own weights.
   `everywhere` sums over all who have rows of the batch; what is returned is not summed by it.
   """
   frozen = {k: v for k, v in variables.items() if k != 'params'}

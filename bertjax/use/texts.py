@@ -41,13 +41,7 @@ class Texts:
     mask: id of its mask token, or None.
   """
 
-  def __init__(
-    self,
-    source: pathlib.Path,
-    vocabulary: Vocabulary,
-    frame: Frame,
-    room: int | None,
-  ):
+  def __init__(self, source: pathlib.Path, vocabulary: Vocabulary, frame: Frame, room: int | None):
     """Takes the source of the model, for messages, and the tokens that it takes at most, special
     ones included; None: any number."""
     self.vocabulary, self.mask = vocabulary, vocabulary.special['mask']

@@ -25,6 +25,7 @@ _READ = {
   'wordpiece': _BERT,
   'bpe': _BPE,
   'fastbpe': ('XLMTokenizer',),
+  'openai_bpe': ('OpenAIGPTTokenizer',),
   FAIRSEQ: ('XLMRobertaTokenizer',),
   'sentencepiece': _PIECES,
 }

@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import pathlib
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,9 @@ def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
 def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
   """Returns the pieces and functions of a vocabulary, as `formats.Found` has them; with lowercase
   accents are stripped too. Raises UserError for lines of another kind."""
-  tokenizer, id_n = _merger(pieces, merges_of(codes))
+  index = {piece: i for i, piece in enumerate(pieces) if i >= len(SPECIAL)}
+  spaces = pre_tokenizers.WhitespaceSplit()
+  tokenizer, id_n = merger(index, merges_of(codes), _UNK, spaces)
 
   def encode(texts: Sequence[str], languages: Sequence[str]) -> list[list[int]]:
     pairs = zip(texts, languages, strict=True)
@@ -68,10 +70,13 @@ def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[st
     batch = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
     return [id_n[encoding.ids].tolist() for encoding in batch]
 
-  def decode(ids: list[int]) -> str:
-    return ''.join(pieces[i] for i in ids).replace(_END, ' ').strip()
+  plain = functools.partial(decode, pieces)
+  return dict(pieces=pieces, _encode=encode, _decode=plain, check_language=check_language)
 
-  return dict(pieces=pieces, _encode=encode, _decode=decode, check_language=check_language)
+
+def decode(pieces: Sequence[str], ids: Sequence[int]) -> str:
+  """Returns the words of these ids, with spaces between them."""
+  return ''.join(pieces[i] for i in ids).replace(_END, ' ').strip()
 
 
 def check_language(language: str) -> None:
@@ -81,17 +86,19 @@ def check_language(language: str) -> None:
     _package(*_CUTTERS[language][:2], language)
 
 
-def _merger(pieces, merges) -> tuple[Tokenizer, np.ndarray]:
-  """Returns a Rust BPE over all that the codes make, and the id of each of its pieces."""
-  index = {piece: i for i, piece in enumerate(pieces) if i >= len(SPECIAL)}
+def merger(
+  index: Mapping[str, int], merges: Any, unk: int, spaces: Any
+) -> tuple[Tokenizer, np.ndarray]:
+  """Returns a Rust BPE over all that the merges make, whose words a pre-tokenizer, `spaces`, tells,
+  and the id of each of its pieces by `index`, else unk."""
   letters = [piece for piece in index if len(piece.removesuffix(_END)) == 1]
   made = [part for a, b in merges for part in (a, b, a + b)]
   inner = {piece: i for i, piece in enumerate(dict.fromkeys(('<unk>', *letters, *made)))}
   with refusals.theirs():
     bpe = models.BPE(inner, merges, unk_token='<unk>', end_of_word_suffix=_END)
   tokenizer = Tokenizer(bpe)
-  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-  return tokenizer, np.array([index.get(piece, _UNK) for piece in inner], np.int32)
+  tokenizer.pre_tokenizer = spaces
+  return tokenizer, np.array([index.get(piece, unk) for piece in inner], np.int32)
 
 
 def _words(text: str, language: str, lowercase: bool) -> list[str]:

@@ -1,7 +1,7 @@
 """The files that vocabularies come in, each kind with its reader.
 
 vocab.txt                  WordPiece
-vocab.json and merges.txt  byte-level BPE
+vocab.json and merges.txt  byte-level BPE; GPT-1's and XLM's BPE, by their pieces
 NAME.model                 SentencePiece
 tokenizer.json             whatever the Rust tokenizers know; of words, of characters and of bytes
 codes_NAME and vocab_NAME  XLM's fastBPE
@@ -17,7 +17,15 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError, writing
-from bertjax.vocab import fastbpe, patterns, refusals, sentencepiece_model, special, whole_words
+from bertjax.vocab import (
+  fastbpe,
+  openai_bpe,
+  patterns,
+  refusals,
+  sentencepiece_model,
+  special,
+  whole_words,
+)
 from bertjax.vocab.as_text import Encoding
 from bertjax.vocab.refusals import unique_keys, unique_pieces
 
@@ -185,6 +193,11 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
   pieces = unique_keys(refusals.text_of(files[0]))
   if fastbpe.MASK in pieces:  # XLM as transformers saves it
     return _read_fastbpe(files[1], lowercase, sorted(pieces, key=pieces.__getitem__))
+  if openai_bpe.MARK in pieces:
+    if lowercase is False:
+      raise UserError('lowercase=False was asked for, but no piece of GPT-1 has a capital')
+    coder = openai_bpe.read(files[1], sorted(pieces, key=pieces.__getitem__))
+    return Found('openai_bpe', files, True, lambda piece: True, coder)
   with refusals.theirs():
     tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
   settings = settings_of(file)

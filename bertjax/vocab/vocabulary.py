@@ -1,9 +1,9 @@
 """Vocabularies: text to ids and back, whatever files they are read from (`formats.py`).
 
-Ids equal those of the `transformers` tokenizer of the same files; but text that spells one of the
-five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces (`special.py`). Only
-NumPy, tokenizers and sentencepiece are imported here: the workers of `prepare` start in a moment,
-and so does training.
+Ids equal those of the `transformers` tokenizer of the same files, of GPT-1 those of OpenAI's; but
+text that spells one of the five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary
+pieces (`special.py`). Only NumPy, tokenizers and sentencepiece are imported here: the workers of
+`prepare` start in a moment, and so does training.
 """
 
 import dataclasses
@@ -57,11 +57,16 @@ class Vocabulary:
     """V, the number of ids."""
     return len(self.pieces)
 
+  @property
+  def ends_lines(self) -> bool:
+    """True if each line of a text ends with a token of its own, `special['eos']`."""
+    return 'eos' in self.special
+
   @functools.cached_property
   def reads_first_space(self) -> bool:
     """True if a leading space changes the ids of a text, as in byte-level BPE, in which a space
     belongs to the word behind it. False if lines have an end of their own, <eos>."""
-    if 'eos' in self.special:
+    if self.ends_lines:
       return False
     plain, spaced = self.encode_batch(['a', ' a'])
     return plain.tolist() != spaced.tolist()
@@ -83,8 +88,7 @@ class Vocabulary:
   def encode_unended(self, texts: Sequence[str]) -> list[np.ndarray]:
     """Encodes as `encode_batch`, without the token that ends a line where the vocabulary writes
     one: texts that others go on."""
-    ends = self.special.get('eos') is not None
-    return [ids[:-1] if ends else ids for ids in self.encode_batch(texts)]
+    return [ids[:-1] if self.ends_lines else ids for ids in self.encode_batch(texts)]
 
   def encode_flat(
     self, texts: Sequence[str], languages: Sequence[str] | None = None
@@ -223,7 +227,7 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   if rust := coder.get('tokenizer'):
     symbols |= rust.get_added_tokens_decoder()
   symbols = {i: token for i, token in symbols.items() if i < len(pieces)}
-  if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
+  if kind not in (*whole_words.END, 'fastbpe', 'openai_bpe'):  # which make none of text
     with refusals.theirs():  # an unknown piece, where there is no [UNK]
       coder = as_text.keep(coder, {name: index[name] for name in names})
       if kind == 'sentencepiece':

@@ -77,7 +77,7 @@ SAMPLES = {
 
 def describe(examples, show):
   """What is kept of a recipe: digests of plan and batches, figures, and the first row to read."""
-  batches = [loader.batch_at(examples, index, 8) for index in range(4)]
+  batches = [loader.Batches(examples, 8).at(index)[0] for index in range(4)]
   plan = hashlib.sha256()
   for name, column in sorted(examples.column.items()):
     plan.update(f'{name} {column.dtype.str} {column.shape}\n'.encode() + column.tobytes())

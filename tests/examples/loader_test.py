@@ -45,7 +45,7 @@ def test_any_start_and_any_threads_give_the_same_batches():
   for start, threads in ((0, 0), (3, 1), (50, 2), (7, 4)):
     for step, (index, batch, _) in enumerate(first(5, examples, 8, start, threads=threads)):
       assert index == start + step
-      assert equal(batch, loader.batch_at(examples, index, 8))
+      assert equal(batch, loader.Batches(examples, 8).at(index)[0])
 
 
 def test_counts_are_those_of_the_batch():

@@ -12,6 +12,7 @@ from toy_noises import infilling, sentinels
 from toy_store import SPECIAL, VOCABULARY, WHOLE_DOCUMENTS, on_disk, recipe
 
 from bertjax.data_contracts import Labelled, sizes
+from bertjax.evals.held_out import rows as held_out_rows
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.examples.labelled.common.rows import Rows
@@ -135,7 +136,7 @@ def test_rows_follow_from_their_numbers(store, name):
   for index, batch, counts in whole:
     parts = [share[index - 5][1] for share in shares]
     assert equal(batch, {k: np.concatenate([part[k] for part in parts]) for k in batch})
-    assert equal(batch, loader.batch_at(examples, index, ROWS))
+    assert equal(batch, loader.Batches(examples, ROWS).at(index)[0])
     real = (batch['example_BT'] > 0).sum(), (batch['out_example_BU'] > 0).sum()
     assert counts['real'] == sum(real) and counts['predicted'] == real[1]
     cells = batch['example_BT'].size + batch['out_example_BU'].size
@@ -150,7 +151,7 @@ def test_rows_follow_from_their_numbers(store, name):
     examples.batch(np.arange(ROWS) + epoch * examples.rows, shuffle=False) for epoch in (0, 0, 1)
   )
   assert equal(first, again) and not equal(first, later)
-  held_out = opened(store, examples_lib.held_out_data(RECIPES[name]), 7)
+  held_out = opened(store, held_out_rows.held_out_data(RECIPES[name]), 7)
   first, later = (
     held_out.batch(np.arange(ROWS) + epoch * held_out.rows, shuffle=False) for epoch in (0, 1)
   )

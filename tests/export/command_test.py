@@ -109,7 +109,7 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
   with pytest.raises(UserError, match='no checkpoint of .* has a score eval/mlm_masked'):
     exporting.export(run, tmp_path / 'out', 'best')
   with pytest.raises(
-    UserError, match="the format of --input: expected one of fairseq, .*hf, .*'onnx'"
+    UserError, match="the format of --input: expected one of bilm, fairseq, .*hf, .*'onnx'"
   ):
     importing.import_model(f'onnx:{theirs}', tmp_path / 'out')
   with pytest.raises(UserError, match='--input: there is nothing at'):

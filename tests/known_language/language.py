@@ -16,7 +16,8 @@ What `write` makes, each in DIR/NAME and, drawn anew, in DIR/heldout/NAME:
   both.en.txt, both.fr.txt   aligned lines: the same words under both names
   dialogues.jsonl  documents of three turns; each says with its words' names who speaks
 
-and for each of the kinds in NAMES, KIND/vocab.txt: special tokens, and the words under each name.
+and for each of the kinds in NAMES, KIND/vocab.txt: special tokens, and the words under each name;
+of `spans`, whose text is the stream, sentinels too.
 """
 
 import json
@@ -28,7 +29,10 @@ import numpy as np
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '<eod>')
 # Kind of text -> how its words are called: 'w7', 'en7', ..
-NAMES = dict(documents=('w',), stream=('w',), languages=('en', 'fr'), dialogues=('asks', 'says'))
+NAMES = dict(
+  documents=('w',), stream=('w',), spans=('w',), languages=('en', 'fr'), dialogues=('asks', 'says')
+)
+SENTINELS = tuple(f'<extra_id_{i}>' for i in range(8))  # of spans, behind the words
 SENTENCE = 8  # words
 TURNS = 3
 
@@ -110,7 +114,7 @@ def write(folder: pathlib.Path, language: Language, documents: int, held_out: in
   for kind, names in NAMES.items():
     words = [f'{name}{number}' for name in names for number in range(language.words)]
     (folder / kind).mkdir(exist_ok=True)
-    _save(folder / kind / 'vocab.txt', [*SPECIAL, *words])
+    _save(folder / kind / 'vocab.txt', [*SPECIAL, *words, *(SENTINELS if kind == 'spans' else ())])
   for path, number, seed in ((folder, documents, 1), (folder / 'heldout', held_out, 2)):
     rng = np.random.default_rng(seed)
     draw = lambda texts, length, rng=rng: sample(language, texts, length, rng)

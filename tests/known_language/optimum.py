@@ -20,6 +20,7 @@ All functions take
 and return term -> (total, weight), under the names that the objectives give their terms.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -147,6 +148,26 @@ def both_ways(
   return found
 
 
+def spans(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  size: int, alone: bool = False,
+) -> Sums:  # fmt: skip
+  """seq2seq: of the words of T5's spans, and of the places where they end, from the text between
+  them and what is written. Every way to cut the hidden words into as many spans is as likely."""
+  del readings, mask, size
+  chain, sums = inference.chain_of(language), {}
+  for batch in batches:
+    some_B = batch['weight_BU'].any(1)  # others fill the last batch up
+    for token_T, target_U, weight_U in zip(
+      *(batch[key][some_B] for key in ('token_BT', 'target_BU', 'weight_BU')), strict=True
+    ):
+      clean = _cut(language, token_T)[:-1]  # behind the last sentinel there is only the end
+      _, *written = _cut(language, target_U * (weight_U > 0))
+      loss = _spelt_loss(chain, written) if alone else _span_loss(chain, clean, written)
+      _add(sums, 'seq2seq', loss, weight_U.sum())
+  return sums
+
+
 def permuted(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
   size: int, alone: bool = False,
@@ -186,6 +207,55 @@ def _ahead(chain, channel_RTW, way: Reading, alone: bool) -> np.ndarray:
   before_RTK, _ = inference.forward(chain, inference.seen(chain, channel_RTW, way), restart_RT)
   rows = np.arange(len(before_RTK))[:, None]
   return before_RTK[rows, way.place_RC] @ chain.emit_KW
+
+
+def _cut(language, id_n: np.ndarray) -> list[np.ndarray]:
+  """The words between sentinels."""
+  word_n = id_n[id_n >= _FIRST] - _FIRST
+  parts = np.split(word_n, np.flatnonzero(word_n >= language.words))
+  return [part[part < language.words] for part in parts]
+
+
+def _span_loss(chain, clean: list[np.ndarray], written: list[np.ndarray]) -> float:
+  """-log P(spans | the words before each), of one text."""
+  left, loss, before_K = sum(map(len, written)), 0.0, chain.start_K
+  # With h hidden words to come: P(the text behind a span, and its cuts | its last word's state),
+  # and the same of a word behind which its span goes on.
+  ends_SHK = np.zeros((len(written), left + 1, len(before_K)))
+  on_SHK = np.zeros_like(ends_SHK)
+  ends_SHK[-1, 0] = 1.0
+  for span in reversed(range(len(written))):
+    if span + 1 < len(written):
+      ends_SHK[span] = on_SHK[span + 1]
+      for word in clean[span + 1][::-1]:
+        ends_SHK[span] = (chain.step_KK @ (ends_SHK[span] * chain.emit_KW[:, word]).T).T
+    for h in range(left):
+      on_SHK[span, h + 1] = chain.step_KK @ (ends_SHK[span, h] + on_SHK[span, h])
+  for span, words in enumerate(written):
+    for word in clean[span]:
+      here_K = before_K * chain.emit_KW[:, word]
+      before_K = here_K @ chain.step_KK / here_K.sum()
+    for place, word in enumerate(words):
+      ahead_K = before_K * (ends_SHK[span, left - 1] + on_SHK[span, left - 1])
+      stop = here_K @ ends_SHK[span, left] / here_K.sum() if place else 0.0
+      loss -= np.log(ahead_K @ chain.emit_KW[:, word] / (ahead_K.sum() + stop))
+      here_K, left = before_K * chain.emit_KW[:, word], left - 1
+      before_K = here_K @ chain.step_KK / here_K.sum()
+    stop, on = (here_K @ x_SHK[span, left] for x_SHK in (ends_SHK, on_SHK))
+    loss -= np.log(stop / (stop + on))
+  return loss
+
+
+def _spelt_loss(chain, written: list[np.ndarray]) -> float:
+  """The same where the token before is all that is known."""
+  hidden, loss = sum(map(len, written)), 0.0
+  for words in written:
+    loss += np.log(hidden) - np.log(chain.start_K @ chain.emit_KW[:, words[0]])
+    for last, word in itertools.pairwise(words):
+      here_K = chain.start_K * chain.emit_KW[:, last]
+      share = (here_K @ chain.step_KK @ chain.emit_KW[:, word]) / here_K.sum()
+      loss -= np.log(share * (1 - len(written) / hidden))
+  return loss
 
 
 def _word_loss(language, word_BPW, batch) -> tuple[float, float]:

@@ -278,3 +278,36 @@ def test_a_reply_of_another_dialogue():
     real = chance(language, text)
     shares.append([real, fake / 2][label] / (real + fake / 2))
   assert mean(found, 'fake') == pytest.approx(-np.log(shares).mean(), rel=1e-9)
+
+
+def two_texts(text, sizes):
+  """What T5 reads and writes of a text that is cut into clean and hidden runs in turn."""
+  reads, writes, at = [], [], 0
+  for number, size in enumerate(sizes):
+    part = [FIRST + word for word in text[at : at + size]]
+    sentinel = [FIRST + WORDS + number // 2] if number % 2 else []
+    reads += sentinel or part
+    writes += [*sentinel, *part] if sentinel else []
+    at += size
+  return (*reads, 3), (*writes, 3)
+
+
+@pytest.mark.parametrize('name', LANGUAGES)
+@mutation(
+  'ahead_K.sum() + stop', 'ahead_K.sum()', file='tests/known_language/optimum.py',
+  case='lag1 noise0.2',
+)  # fmt: skip
+def test_spans_and_their_ends(name):
+  language, cuts = LANGUAGES[name], [(1, 1, 1, 2), (1, 2, 1, 1)]
+  ways = [(two_texts(text, cut), p) for text, p in every_text(language, 5) if p for cut in cuts]
+  rows, shares = [two_texts(text, cut) for text in drawn(language, 6, 5) for cut in cuts], []
+  for reads, writes in rows:
+    like = [(other[1], p) for other, p in ways if other[0] == reads]
+    for n in range(len(writes)):
+      before, now = (sum(p for w, p in like if w[:m] == writes[:m]) for m in (n, n + 1))
+      shares.append(now / before)
+  token_BT, target_BU = (np.array(x) for x in zip(*rows, strict=True))
+  weight_BU = np.ones(target_BU.shape)
+  batch = dict(token_BT=token_BT, target_BU=target_BU, weight_BU=weight_BU)
+  found = optimum.spans(language, [batch], readings.one_text, {}, IDS)
+  assert mean(found, 'seq2seq') == pytest.approx(-np.log(shares).mean(), rel=1e-9)

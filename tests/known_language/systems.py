@@ -36,6 +36,7 @@ SEGMENTER = 'tests.known_language.language:in_twos'
 TEXTS: dict[str, dict[str, Any]] = dict(
   documents=dict(input='{}/documents.txt', segmenter=SEGMENTER),
   stream=dict(input='{}/stream.txt'),
+  spans=dict(input='{}/stream.txt'),
   languages=dict(input='en={0}/en.txt,fr={0}/fr.txt,en-fr={0}/both.en.txt+{0}/both.fr.txt'),
   dialogues=dict(input='{}/dialogues.jsonl', columns=('role',), segmenter=SEGMENTER),
 )
@@ -167,6 +168,13 @@ SYSTEMS = dict(
     {'data.plan.ends': '', 'model.position_std': 0.08}, steps=600,
     # Of two tokens the second one has no target: the first sees itself alone.
     alone={'length': 2, 'batch_size': 2048},
+  ),
+  t5=System(
+    't5', 'spans', 32,
+    dict(
+      main=Task(readings.one_text, optimum.spans, dict(seq2seq=0.95), dict(seq2seq=0.92))
+    ),
+    {'model.head_size': 32, 'optimizer.schedule.peak': 2e-2}, steps=1500, alone=None,
   ),
   xlnet=System(
     'xlnet', 'stream', 32,

@@ -87,9 +87,7 @@ QUICK = dict(
 
 @pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'roberta', 'transformer_xl'}))
 @mutation(
-  'Term.mean(nll_BP, weight_BP, 1.0, plus)',
-  'Term.mean(nll_BP, weight_BP, 0.0, plus)',
-  case='bert',
+  'Term.mean(nll_BP, weight_BP, 1.0, plus)', 'Term.mean(nll_BP, weight_BP, 0.0, plus)', case='bert'
 )
 @mutation(
   'Term.mean(nll_BG, weight_BG, 1.0)',

@@ -16,7 +16,7 @@ import yaml
 from mutation import mutation
 from processes import wait_for
 
-from bertjax.launch import gpu, local
+from bertjax.launch import local
 from bertjax.launch.processes import UNFINISHED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -106,37 +106,33 @@ def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
   assert (tmp_path / 'requeued').read_text() == 'requeue 77\n' * 2
 
 
-@mutation('remote += shlex.join([*run, *place])', "remote += ' '.join([*run, *place])")
-@mutation(
-  "arguments.without_flags(argv, ('hosts', 'port'), ())",
-  "[x for x in argv if not x.startswith('--hosts=')]",
-  case='two words',
-)
-@pytest.mark.parametrize(
-  'hosts', [['--hosts=me@one,two'], ['--hosts', 'me@one,two']], ids=['one word', 'two words']
-)
-def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch, hosts):
+@mutation('"${hosts[0]##*@}:$port"', '"${hosts[0]}:$port"')
+@mutation('$(printf \' %q\' "${run[@]}"', '$(printf \' %s\' "${run[@]}"')
+def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   stand_in('ssh', """
-    import subprocess, sys
-    subprocess.run(['sh', '-c', sys.argv[-1]], check=True)
+    import os, sys
+    os.execvp('sh', ['sh', '-c', sys.argv[-1]])
   """)  # fmt: skip
-  recorder = tmp_path / 'recorder.py'
-  recorder.write_text(
-    f'#!{sys.executable}\nimport json, sys\n'
-    "open(sys.argv[-1].partition('=')[2] + '.json', 'w').write(json.dumps(sys.argv[1:]))\n"
-  )
-  recorder.chmod(0o755)
-  monkeypatch.setattr(sys, 'executable', str(recorder))
-  (tmp_path / "fol der's").mkdir()
-  commands = gpu.commands_of([*hosts, *FLAGS], str(tmp_path / "fol der's"))
-  for index, command in enumerate(commands):
-    subprocess.run(command.arguments, check=True)
-    given = json.loads((tmp_path / "fol der's" / f'{index}.json').read_text())
-    assert given == [
+  stand_in('recorder', """
+    import json, sys, time
+    number = sys.argv[-1].partition('=')[2]
+    open(number + '.json', 'w').write(json.dumps(sys.argv[1:]))
+    if '--config.name=fails' in sys.argv:
+      sys.exit(7) if number == '1' else time.sleep(60)
+  """)  # fmt: skip
+  monkeypatch.setenv('PYTHON', str(tmp_path / 'bin' / 'recorder'))
+  folder = tmp_path / "fol der's"
+  folder.mkdir()
+  done = run('gpu.sh', '--hosts=me@one,two', *FLAGS, folder=folder)
+  assert done.returncode == 0, done.stderr
+  for index in range(2):
+    assert json.loads((folder / f'{index}.json').read_text()) == [
       '-m', 'bertjax.main', *FLAGS, '--config.preset=gpu', '--coordinator=one:8482',
       '--processes=2', f'--process={index}',
     ]  # fmt: skip
   assert not list(tmp_path.rglob('pwned'))
+  done = run('gpu.sh', '--hosts=one,two', *FLAGS, '--config.name=fails', folder=folder)
+  assert done.returncode == 7
 
 
 def manifest(*edit) -> dict:

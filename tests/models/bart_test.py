@@ -117,11 +117,11 @@ def test_texts_are_those_of_transformers(case):
       assert mine == theirs[: len(mine)]
 
 
-@mutation('columns > self.room', 'False')
+@mutation('    self.require_room(columns, ', '    self.require_room(0, ')
 def test_texts_longer_than_the_positions_are_refused(case):
   parts = ('token', 'example', 'position')
   names = [name for part in parts for name in (f'{part}_BT', f'out_{part}_BU')]
   sizes = dict(T=9, U=46)
   batch = {name: jax.ShapeDtypeStruct((1, sizes[name[-1]]), jnp.int32) for name in names}
-  with pytest.raises(UserError, match='positions: got 45, and texts have up to 46 tokens'):
+  with pytest.raises(UserError, match='target_length asks for 46 columns, .* room for 45'):
     jax.eval_shape(case.model.init, jax.random.key(0), batch)

@@ -2,6 +2,7 @@
 
 import json
 
+import cases
 import chex
 import flax.linen as nn
 import jax
@@ -15,6 +16,7 @@ from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.models import t5
 from bertjax.models.layers import decoding
 from bertjax.models.layers.basic import padded_rows
+from bertjax.tools.preflight.compiled_step import kernels
 
 
 @pytest.fixture(scope='module', params=in_tiers(['1_0', '1_1'], ['1_0']))
@@ -143,3 +145,17 @@ def test_texts_are_those_of_transformers(case):
       own = np.asarray(found.token_BKN)[row, beam].tolist()
       own = own[: own.index(stop) + 1] if stop in own else own
       assert own == tokens[row, beam][: len(own)].tolist(), name
+
+
+@pytest.mark.full
+@mutation('  if size > 256:', '  if size > 256 or keys != x.q_BTNH.shape[1]:')
+def test_a_tpu_computes_all_three_attentions_with_its_kernel():
+  c = cases.config('t5')
+  model, row_BT, row_BU = t5.make(c.model), jnp.ones((2, 32), int), jnp.ones((2, 16), int)
+  names = ('token', 'example', 'position')
+  batch = {f'{n}_BT': row_BT for n in names} | {f'out_{n}_BU': row_BU for n in names}
+  variables = jax.eval_shape(model.init, jax.random.key(0), batch)
+  with kernels('tpu', 'TPU v5 lite'):  # a kernel that is asked for by name refuses what it lacks
+    traced = jax.jit(lambda v: model.apply(v, batch)['out_last_BUD']).trace(variables)
+    text = traced.lower(lowering_platforms=('tpu',)).as_text()
+  assert text.count('kernel_name = "relative_attention"') == 3  # in loops over the layers

@@ -9,14 +9,19 @@ from flax.core import meta
 from mutation import mutation
 from toy_store import random_store, recipe
 
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import spelling
+from bertjax.examples.labelled.common import from_config
+from bertjax.examples.seqio_tasks import row_stream
 from bertjax.kernels import sampled_softmax
 from bertjax.models import elmo
 from bertjax.objectives import bilm
 from bertjax.tools.bench.parts import own_step, synthetic
 from bertjax.types import Context
+from bertjax.vocab import whole_words
+from configs.finetune import elmo as finetune
 
 
 def made(**fields):
@@ -88,6 +93,28 @@ def test_marks_and_other_alphabets_are_spelled():
   found, cut = spelling.characters(['<S>', '</S>', 'é' * 30], 10)
   assert found[0].tolist() == [258, 256, 259] + [260] * 7 and found[1, 1] == 257
   assert found[2].tolist() == [258, *('é' * 4).encode(), 259] and cut == 1
+
+
+@mutation('    if not ids:', '    if False:', file='bertjax/examples/spelling.py')
+@mutation('    if cut + more and not self._said:', '    if False:')
+def test_words_that_are_cut_are_counted_once_and_those_of_no_character_refused(tmp_path, caplog):
+  (tmp_path / 'dev.tsv').write_text(f'text\tlabel\n{"a" * 60} a\tx\na {"b" * 49}\ty\n')
+  config = finetune.get_config('classes')
+  config.data.task.classes, config.data.vocab = ('x', 'y'), str(tmp_path / 'words')
+  (tmp_path / 'words').mkdir()
+  words = whole_words.of_words(['</S>', '<S>', '<unk>', '<pad>', 'a'])
+  (tmp_path / 'words' / 'tokenizer.json').write_text(words.to_str())
+  sections.complete(config)
+  store = row_stream.open_vocabulary(
+    from_config.ensure_vocabulary(config.data, str(tmp_path / 'run'))
+  )
+  opened = lambda: from_config.open_rows(config, str(tmp_path / 'dev.tsv'), 'config.x', store, 0, 2)
+  with caplog.at_level('WARNING'):
+    batch = opened().batch(np.arange(2), False)
+  assert batch['character_BTW'].shape[-1] == 50 and (batch['token_BT'] >= 5).sum() == 2
+  assert [r.message for r in caplog.records] == ['2 of 5 words are longer than 48 bytes, and cut']
+  with pytest.raises(UserError, match='has none of the characters that words are read by'):
+    spelling.characters(['\ud800'])
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ REFUSED = dict(
   ),
   attend=(lambda c: c.model.update(attend='causal'), "config.model.attend='example', got 'causal'"),
   vocabulary=(lambda c: c.objective.teacher.model.update(vocab_size=99), 'one vocabulary'),
-  length=(lambda c: setattr(c, 'length', 46), 'has room for 45 tokens'),
+  length=(lambda c: setattr(c, 'length', 46), 'has room for 45'),
   teacher=(
     lambda c: setattr(c.objective.teacher, 'model', cases.config('modernbert').model),
     "the kind AttendingModel .*got 'modernbert'",
@@ -188,7 +188,7 @@ REFUSED = dict(
   case='width',
 )
 @mutation('given.layer >= teacher.layers', 'given.layer > teacher.layers', case='layer')
-@mutation('config.length > teacher.room', 'config.length > 2 * teacher.room', case='length')
+@mutation('teacher.require_room(config.length,', 'teacher.require_room(0,', case='length')
 def test_what_cannot_be_compared_is_refused(case):
   change, said = REFUSED[case]
   c = config()

@@ -34,7 +34,7 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
   def own_loss(params, number, part):
     """A phase's loss as its objective says it, rows numbered after those of the phases before."""
     row_B = np.arange(rows * number, rows * (number + 1), dtype=np.int32)
-    batch = dict(loader.batch_at(part.examples, 0, rows), row_B=row_B)
+    batch = dict(loader.Batches(part.examples, rows).at(0)[0], row_B=row_B)
     variables = dict(state.variables, params=params)
     terms = part.objective.loss(variables, part.first_carry(), batch, CTX).terms.values()
     return sum(t.scale * t.total / (t.weight + t.plus) for t in terms if t.scale)
@@ -67,7 +67,7 @@ def test_a_batch_has_a_batch_of_each_phase(run):
   batch, counts = phase.next_batch(0)
   real = predicted = 0
   for part in run.parts:
-    own = loader.batch_at(part.examples, 0, rows)
+    own = loader.Batches(part.examples, rows).at(0)[0]
     for name, value in own.items():
       np.testing.assert_array_equal(batch.pop(f'{part.name}/{name}'), value)
     real += np.count_nonzero(own['example_BT'])

@@ -66,7 +66,7 @@ def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_p
   own = {key: own[key] for key in known}  # tags need no pooler
   assert jax.tree.map(np.shape, own) == jax.tree.map(np.shape, known)
   phase = phase_of(run, name)
-  batches = [loader.batch_at(each.examples, 2, 16) for each in (single, phase)]
+  batches = [loader.Batches(each.examples, 16).at(2)[0] for each in (single, phase)]
   for key, value in batches[0].items():
     np.testing.assert_array_equal(batches[1][key], value, err_msg=key)
   want, want_gradient = loss_and_gradient(single.objective, own, batches[0])

@@ -124,7 +124,7 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
   # Word frequencies come from the training text, not the held-out sample.
   held_out = dataclasses.replace(subject.held_out, counts=subject.store.counts)
   return examples_lib.make_examples(
-    examples_lib.read_by(held_out, config.model), examples_lib.held_out_data(data), length,
+    examples_lib.read_by(held_out, config.model), held_out_data(data), length,
     options.seed, subject.fallback, options.batch_size, examples_lib.tables_of(config.model),
   )  # fmt: skip
 
@@ -164,3 +164,14 @@ def score_names(subject: Subject, held_out: HeldOut) -> frozenset[str]:
   carry = jax.eval_shape(objective.carry, held_out.template)
   found = jax.eval_shape(terms, subject.variables, carry, batch)
   return frozenset(objective.finish({k: (np.ones(t.total.shape), 1.0) for k, t in found.items()}))
+
+
+def held_out_data(data: Any) -> Any:
+  """`config.data` for evaluation: every example once, and its masks for good."""
+  changed = data.copy_and_resolve_references()
+  for part, field, value in (
+    (changed.plan, 'dupe_factor', 1), (changed.plan, 'drawn', 0), (changed.mask, 'static', True)
+  ):  # fmt: skip
+    if field in part:
+      part[field] = value
+  return changed

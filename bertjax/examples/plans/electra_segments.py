@@ -98,9 +98,8 @@ def second(
   open_n, number = np.flatnonzero(sentences_E > 1), 1
   while open_n.size:
     size, first, begun = size_n[start_E[open_n] + number], first_E[open_n], begun_E[open_n]
-    taken = (first + size < target_E[open_n]) | (
-      ~begun & (first < target_E[open_n]) & (coin_E[open_n] > 0)
-    )
+    fits, coin = first + size < target_E[open_n], coin_E[open_n] > 0
+    taken = fits | (~begun & (first < target_E[open_n]) & coin)
     first_E[open_n] += size * taken
     begun_E[open_n] = begun | ~taken
     out_n[start_E[open_n] + number] = ~taken

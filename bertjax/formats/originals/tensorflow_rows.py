@@ -1,5 +1,6 @@
 """Rows of variables as TensorFlow 1 names them: kernels are [in, out], scales are called gamma."""
 
+import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,9 @@ class Kind(NamedTuple):
   stacked: Callable[[Any], tuple[str, ...]] = lambda model: ()
   # (parameters of the parts, `config.model`) -> those of the model
   join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
+  # (folder, ids, empty directory or None) -> a vocabulary of a form of its own, or None; None: it
+  # is one of those that `load_vocabulary` reads
+  vocabulary: Callable[..., pathlib.Path | None] | None = None
 
 
 def renamed(rows: Iterable[Row], **parts: str) -> tuple[Row, ...]:

@@ -1,4 +1,5 @@
-"""Checkpoints of TensorFlow 1, as the original programs write them: BERT, ALBERT, ELECTRA, XLNet.
+"""Checkpoints of TensorFlow 1, as the original programs write them: BERT, ALBERT, ELECTRA, XLNet,
+ELMo.
 
   open_checkpoint(pathlib.Path('uncased_L-12_H-768_A-12'))
 
@@ -16,13 +17,13 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
-from bertjax.formats.originals import bert, electra, xlnet
+from bertjax.formats.originals import bert, bilm, electra, xlnet
 from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, take
 from bertjax.formats.originals.tensorflow_rows import Kind
 from bertjax.formats.weights import Lazy, View
 from bertjax.vocab.special import json_beside
 
-KINDS: tuple[Kind, ...] = (bert.ALBERT, bert.BERT, electra.KIND, xlnet.KIND)
+KINDS: tuple[Kind, ...] = (bert.ALBERT, bert.BERT, electra.KIND, xlnet.KIND, bilm.KIND)
 # Programs whose names we know well enough to say what they are: mark -> title.
 OTHERS = {
   'transformer/adaptive_embed/': "TensorFlow's Transformer-XL",
@@ -39,7 +40,6 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   """Finds out what a checkpoint is, by its directory or the beginning of its files
   (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors. Raises UserError
   for no checkpoint, an unreadable one, or tensors that do not fit, which are listed."""
-  del into
   prefix = find(pathlib.Path(path))
   with naming(prefix):
     checkpoint = Checkpoint(prefix)
@@ -47,6 +47,8 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     kind = kind_of(state)
     given = json_beside(prefix, kind.config) if kind.config else {}
     fields, assumed = kind.fields(state, given)
+    folder, own = prefix.parent, kind.vocabulary
+    words = own(folder, fields['vocab_size'], into) if own else vocabulary(folder)
 
   def take_all(model: Any, absent: Absent) -> Taken:
     with naming(prefix):
@@ -63,7 +65,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     files=tuple(sorted(prefix.parent.glob(f'{glob.escape(prefix.name)}.[id][na]*'))),
     model=fields,
     recipe=kind.family,
-    vocabulary=vocabulary(prefix.parent),
+    vocabulary=words,
     step=int(checkpoint[STEP]) if STEP in checkpoint else None,
     assumed=assumed,
     take=take_all,

@@ -72,9 +72,10 @@ def _family(directory: pathlib.Path) -> str | None:
 
 def _of_texts(vocabulary: Vocabulary, theirs: Any) -> list[str]:
   # Ours end each line of words, characters and bytes; theirs do that around the text.
-  ends = vocabulary.special.get('eos') is not None
   ours = [ids.tolist() for ids in vocabulary.encode_batch(FIXED_TEXTS)]
-  got = [theirs(text, add_special_tokens=ends)['input_ids'] for text in FIXED_TEXTS]
+  got = [
+    theirs(text, add_special_tokens=vocabulary.ends_lines)['input_ids'] for text in FIXED_TEXTS
+  ]
   return [
     f'{text!r}: ours {a}, transformers {b}'
     for text, a, b in zip(FIXED_TEXTS, ours, got, strict=True)
@@ -103,7 +104,7 @@ def _of_roles(vocabulary: Vocabulary, theirs: Any) -> list[str]:
 def _around(vocabulary: Vocabulary, theirs: Any, family: str) -> list[str]:
   """Lists differences between the tokens that transformers and the family put around texts."""
   texts = ('A text', 'and another')
-  ends = vocabulary.special.get('eos') is not None
+  ends = vocabulary.ends_lines
   ours = [ids.tolist()[: len(ids) - ends] for ids in vocabulary.encode_batch(texts)]
   parts = dict(zip('AB', ours, strict=True))
   found = []

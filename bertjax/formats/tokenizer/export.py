@@ -31,6 +31,9 @@ def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_leng
       do_lowercase_and_remove_accent=vocabulary.lowercase,
       additional_special_tokens=list(fastbpe.SPECIAL[4:]),
     )
+  elif vocabulary.type == 'openai_bpe':  # the class reads the files, and cuts words as BERT does
+    files = {file.name: file.read_bytes() for file in vocabulary.files}
+    config = dict(tokenizer_class='OpenAIGPTTokenizer')
   else:
     spec = _spec(vocabulary)
     spec['post_processor'] = _processor(spec, vocabulary, around)
@@ -71,7 +74,7 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
     tokenizer, control = sentencepiece_json.tokenizer_of(vocabulary)
   else:
     tokenizer = vocabulary.tokenizer
-  assert tokenizer is not None  # of all types but 'sentencepiece' and 'fastbpe'
+  assert tokenizer is not None  # of all types but 'sentencepiece' and those above
   if tokenizer.get_vocab_size() > vocabulary.size:
     said = 'makes some pieces unknown, which tokenizer.json cannot express'
     raise UserError(f'{vocabulary.files[0]} {said}: export without the tokenizer')
@@ -164,9 +167,8 @@ def _xlm_files(vocabulary: Vocabulary) -> dict[str, bytes]:
 
 
 def _check_ids(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-  ends = vocabulary.special.get('eos') is not None
   for text, ids in zip(FIXED_TEXTS, vocabulary.encode_batch(FIXED_TEXTS), strict=True):
-    theirs = tokenizer.encode(text, add_special_tokens=ends).ids
+    theirs = tokenizer.encode(text, add_special_tokens=vocabulary.ends_lines).ids
     if theirs != ids.tolist():
       raise UserError(
         f'{vocabulary.files[0]} cannot be expressed as a tokenizer.json: {text!r} is '

@@ -73,7 +73,7 @@ def of(vocabulary: Vocabulary, family: str) -> list[list[tuple[str, int]]]:
   """Returns the tokens around a text and around a pair: lists of (role, A or B; token type). Raises
   UserError if the vocabulary lacks a role."""
   texts = LAYOUTS[family]
-  if family == 'transformer_xl' and vocabulary.special.get('eos') is not None:
+  if family == 'transformer_xl' and vocabulary.ends_lines:
     texts = ('A eos', 'A eos B eos')
   parts = [[part.partition(':') for part in text.split()] for text in texts]
   layouts = [[(name, int(number or 0)) for name, _, number in row] for row in parts]

@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import memory
@@ -49,6 +50,17 @@ class Model(nn.Module):
   def alone(self) -> 'Model':
     """Returns the model with the same parameters for texts that each stand for themselves."""
     return self
+
+  @nn.nowrap
+  def require_room(self, columns: int, what: str) -> None:
+    """Raises UserError if rows have more columns, which `what` of the config asks for, than the
+    model has room for."""
+    if self.room is not None and columns > self.room:
+      raise UserError(
+        f'{what} asks for {columns} columns, and the model has room for {self.room}: lower it, or '
+        'raise config.model.positions (of Transformer-XL learned_positions, or mem_len with '
+        'same_length)'
+      )
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

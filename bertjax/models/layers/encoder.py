@@ -31,9 +31,9 @@ def turns(layers: int) -> int:
 
 
 def scanned(model: Any, block: type[nn.Module]) -> Any:
-  """Returns the class of a stack of blocks: one scan of `model.layers` over (x, what all get, noise,
-  memory, number of the layer), whose derivative keeps what `model.remat` says. Memories have their
-  layers on axis 1, outputs and parameters on axis 0."""
+  """Returns the class of a stack of blocks: one scan of `model.layers` over (x, what all get,
+  noise, memory, number of the layer), whose derivative keeps what `model.remat` says. Memories have
+  their layers on axis 1, outputs and parameters on axis 0."""
   each = turns(model.layers)
   return nn.scan(
     remat_lib.module(block, model.remat, each == 1),

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
@@ -67,11 +66,7 @@ class EncoderDecoder(Sized, PairModel, kw_only=True):
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """Runs the model, see `PairModel`. Raises UserError: more columns than positions."""
     columns = max(batch['token_BT'].shape[1], batch['out_token_BU'].shape[1])
-    if self.room is not None and columns > self.room:
-      raise UserError(
-        f'config.model.positions: got {self.room}, and texts have up to {columns} tokens: raise '
-        'it, or lower config.length or config.data.task.target_length'
-      )
+    self.require_room(columns, 'config.length or config.data.task.target_length')
     out, token_BU = self.encode(batch, noise, hidden), batch['out_token_BU']
     context = second_text(batch, out['last_BTD'], self.bias('second', token_BU.shape[1]))
     x_BUD = self.embed('second', token_BU, batch['out_position_BU'], noise)

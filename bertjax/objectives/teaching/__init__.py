@@ -83,11 +83,7 @@ def pair_of(config: Any, kind: type[Model]) -> Pair:
       f'{KEY}.teacher: expected a model of the kind {kind.__name__} '
       f'(bertjax/models/layers/contracts.py), as BERT is, got {given.name!r}'
     )
-  if teacher.room is not None and config.length > teacher.room:
-    raise UserError(
-      f'{KEY}.teacher has room for {teacher.room} tokens, config.length is {config.length}: lower '
-      'it, or name another teacher'
-    )
+  teacher.require_room(config.length, f'config.length, of the rows of {KEY}.teacher,')
   return Pair(student, teacher)
 
 

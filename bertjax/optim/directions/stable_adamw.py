@@ -11,12 +11,7 @@ from bertjax.types import Array
 
 
 def stable_adamw(
-  leaves: Leaves,
-  *,
-  b1: Fraction = 0.9,
-  b2: Fraction,
-  eps: Positive,
-  weight_decay: NonNegative,
+  leaves: Leaves, *, b1: Fraction = 0.9, b2: Fraction, eps: Positive, weight_decay: NonNegative
 ) -> optax.GradientTransformation:
   """(m / (sqrt(v) + eps) + weight_decay * p) / max(1, RMS), the RMS that of g / max(sqrt(v), eps).
 

@@ -8,8 +8,7 @@ and --nodropout takes it from all sides. `tokens_per_second` counts all position
 `real_tokens_per_second` those that are no padding, of which there are more in rows that several
 texts share (--config.data.pack). `state_bytes` are the parameters' and the
 optimizer's. With --against the same model, batch and optimizer run in PyTorch, each arm in a
-process of its own, in alternation; `ratio` is our tokens/s over theirs, and `matmul_gflops` what
-each library makes of one product of the model's size, [rows x tokens, width] by [width, ffn].
+process of its own, in alternation; `ratio` is our tokens/s over theirs.
 """
 
 import contextlib
@@ -75,7 +74,6 @@ def main() -> None:
     result['ratio'] = {
       name: round(float(np.median(s) / ours), 4) for name, s in seconds.items() if name != 'ours'
     }
-    result['matmul_gflops'] = _matmul_gflops(tokens, config.model.width, config.model.ffn)
   result |= timing.environment() | dict(device=jax.devices()[0].device_kind)
   json.dump(result, sys.stdout)
   sys.stdout.write('\n')
@@ -91,14 +89,3 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
       arms[arm] = stack.enter_context(timing.apart(rival_step.make_step, config, batch, arm))
     arms = dict(ours=own_step.make_step(config, batch)) | arms
     return timing.alternate(arms, _CALLS.value, _WARMUP.value)
-
-
-def _matmul_gflops(*sizes: int) -> dict[str, float]:
-  """Times a matrix product in jax and in torch: library -> 10^9 operations per second."""
-  from bertjax.tools.bench.parts import rival_step
-
-  with timing.apart(rival_step.make_product, *sizes) as theirs:
-    arms = dict(ours=own_step.make_product(*sizes), torch=theirs)
-    seconds = timing.alternate(arms, _CALLS.value, _WARMUP.value)
-  work = 2e-9 * np.prod(sizes)
-  return {name: round(float(work / np.median(s)), 1) for name, s in seconds.items()}

@@ -36,13 +36,9 @@ def spelled(ids):
 
 
 @mutation(
-  '*frame.before, *ids[:room], *frame.after], np',
-  '*frame.before, *ids, *frame.after][:length], np',
+  '*frame.before, *ids[:room], *frame.after], np', '*frame.before, *ids, *frame.after][:length], np'
 )
-@mutation(
-  'np.append(frame.begin, ids[:-1])',
-  'np.append(frame.begin, ids[1:])',
-)
+@mutation('np.append(frame.begin, ids[:-1])', 'np.append(frame.begin, ids[1:])')
 def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   found = encode(RECORDS)
   assert [spelled(ids) for ids in found.id_n] == [

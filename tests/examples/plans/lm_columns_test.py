@@ -78,7 +78,7 @@ def test_a_shuffled_epoch_has_an_order_of_its_own_and_the_same_documents():
   jumps = set(column[1:][np.diff(column) != 1].tolist())  # where a document or column begins
   borders = {int(x) for x in one[:, 0]}
   assert len(jumps & starts) > 10 and jumps <= starts | borders
-  again = loader.batch_at(found, steps, LANES)
+  again = loader.Batches(found, LANES).at(steps)[0]
   np.testing.assert_array_equal(again['token_BT'], batches[0]['token_BT'])
 
 

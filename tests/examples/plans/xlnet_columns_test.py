@@ -107,7 +107,8 @@ def test_a_batch_follows_from_its_number():
     examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=LANES) for _ in range(2)
   )
   index = one.rows // 4 - 1
-  later = [loader.batch_at(one, index + i, 4) for i in (1, 0)][::-1]  # over the end of the epoch
+  batches = loader.Batches(one, 4)
+  later = [batches.at(index + i)[0] for i in (1, 0)][::-1]  # over the end of the epoch
   again = one.batch(np.arange(4 * index, 4 * index + 8), shuffle=True)
   stream = loader.train_batches(other, 4, index)
   for i, want in enumerate(later):

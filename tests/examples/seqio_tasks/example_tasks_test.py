@@ -244,10 +244,10 @@ def test_a_text_task_streams_the_batches_of_its_store(vocab, store, tmp_path):
   assert held_out is None and 0 < streamed.stats['fill'] <= 1
   batches = loader.train_batches(streamed, 8, threads=0)
   for index in range(3 * examples.rows // 8):
-    assert_equal(next(batches)[1], loader.batch_at(examples, index, 8))
+    assert_equal(next(batches)[1], loader.Batches(examples, 8).at(index)[0])
   resumed, _ = row_stream.open_streams(config, row_stream.open_vocabulary(workdir))
   assert_equal(
-    next(loader.train_batches(resumed, 8, 9, threads=0))[1], loader.batch_at(examples, 9, 8)
+    next(loader.train_batches(resumed, 8, 9, threads=0))[1], loader.Batches(examples, 8).at(9)[0]
   )
 
 

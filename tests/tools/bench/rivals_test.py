@@ -69,6 +69,53 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+@pytest.mark.full
+@pytest.mark.filterwarnings('ignore:LSTM with projections is not supported:UserWarning')
+@mutation('x = y + dropped if number else y', 'x = y')
+def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
+  c = cases.config('elmo', dropout=0.0, cell_clip=0.0, projection_clip=0.0)
+  c.objective.sampled = 0
+  c = own_step.sized(c, 4, 8)
+  batch, objective = synthetic_batch(c), own_step.objective_of(c)
+  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
+  model = rival_step.make(c)
+  put = lambda to, x: to.data.copy_(torch.tensor(np.array(x)))
+  # torch has input, forget, new, output, and no bias of its own on the forget gate.
+  gates = lambda x: np.moveaxis(np.asarray(x)[..., [0, 2, 1, 3], :], 0, -1).reshape(
+    4 * c.model.cell, -1
+  )
+  for number, lstm in enumerate(model.layers):
+    own = params[f'{("forwards", "backwards")[number // 2]}_{number % 2}']
+    bias = np.asarray(own['bias'])[[0, 2, 1, 3]] + np.eye(4)[1][:, None]
+    put(lstm.weight_ih_l0, gates(own['input']))
+    put(lstm.weight_hh_l0, gates(own['state']))
+    put(lstm.weight_hr_l0, np.asarray(own['projection']).T)
+    put(lstm.bias_ih_l0, bias.reshape(-1))
+    put(lstm.bias_hh_l0, 0 * bias.reshape(-1))
+  spelled, words = params['spelled'], c.model.vocab_size
+  put(model.letters.weight[:261], spelled['characters'])
+  for number, conv in enumerate(model.filters):
+    put(conv.weight, np.transpose(spelled[f'filter_{number}'], (2, 1, 0)))
+    put(conv.bias, spelled[f'filter_{number}_bias'])
+  for number, linear in enumerate(model.highways):
+    both = [spelled[f'{name}_{number}'] for name in ('carry', 'transform')]
+    put(linear.weight, np.concatenate([np.asarray(each['kernel']).T for each in both]))
+    put(linear.bias, np.concatenate([each['bias'] for each in both]))
+  put(model.words.weight, np.asarray(spelled['projection']['kernel']).T)
+  put(model.words.bias, spelled['projection']['bias'])
+  put(model.softmax.weight, params['softmax'][:words])
+  put(model.bias, params['head']['bias'][:words])
+  ctx, carry = Context(jax.random.key(0), np.int32(0), train=True), objective.carry(batch)
+  loss = jax.jit(lambda carry, batch: objective.loss(dict(params=params), carry, batch, ctx))
+  for _ in range(2):
+    terms, carry, _ = loss(carry, with_rows(batch))
+    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+    with torch.no_grad():
+      theirs = model(**rival_step.inputs_of(c, batch)).loss.item()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
 def test_both_steps_run_and_the_batch_has_the_schema():
   c = make_config('bert')
   batch = synthetic_batch(c)

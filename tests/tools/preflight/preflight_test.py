@@ -128,10 +128,7 @@ def test_one_size_without_the_other_is_refused():
 
 
 @pytest.mark.full
-@mutation(
-  'target.compiled_for(kind):',
-  'contextlib.nullcontext():',
-)
+@mutation('target.compiled_for(kind):', 'contextlib.nullcontext():')
 def test_a_step_on_four_chips_of_v4():
   """v4 has no strided rotation; the kind assumed where no TPU is there has one."""
   pytest.importorskip('libtpu')

@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from bertjax import registry
 from bertjax.data_contracts import Task
 from bertjax.errors import UserError
@@ -51,6 +53,8 @@ def open_rows(
   length, block = config.length * rows.parts_of(examples), config.data.length_block
   last = rows.stands_last(config.model)
   spell = speller.characters if speller else None
+  if spell:
+    spell(np.unique(np.concatenate(examples.id_n)))  # says of all at once what is cut, or refused
   return rows.Rows(store, examples, length, config.seed, together, block, last, more, spell)
 
 

@@ -136,11 +136,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _rows(
-  file: pathlib.Path,
-  lines: Iterator[str],
-  kind: str,
-  columns: Sequence[str],
-  header: Sequence[str],
+  file: pathlib.Path, lines: Iterator[str], kind: str, columns: Sequence[str], header: Sequence[str]
 ) -> Iterator[Record]:
   if kind == kinds.CSV:
     rows = csv_rows(lines, LONGEST)

@@ -27,7 +27,7 @@ def rows(
 ) -> list[Row]:
   """Returns the rows of some texts, or of pairs where `columns` has the seconds too, of at most
   `length` tokens; `separators` is the number of [SEP] between the two: RoBERTa has 2."""
-  if 'eos' in vocabulary.special:
+  if vocabulary.ends_lines:
     begin = 'eos' if vocabulary.special['cls'] is None else 'cls'
     cls_n, sep_n = special(vocabulary, [begin]), []
   else:

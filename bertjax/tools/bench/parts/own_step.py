@@ -10,7 +10,6 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import models, registry, sharding
-from bertjax.errors import UserError
 from bertjax.formats import huggingface
 from bertjax.machine import malloc
 from bertjax.models.layers import pad_id
@@ -46,9 +45,7 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   model.vocab_size = model.vocab_size or trained or huggingface.published_vocabulary(model.family)
   if 'extra' in model:
     model.extra = tuple((name, rows or LANGUAGES) for name, rows in model.extra)
-  room = models.build(model).room
-  if room is not None and length > room:
-    raise UserError(f'--length must be at most {room}, what the model has room for; got {length}')
+  models.build(model).require_room(length, '--length')
   return config
 
 
@@ -136,13 +133,6 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
     arguments = jax.tree.map(placed, state, places), given, *numbers
     jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
     return jitted.lower(*arguments), init, layout
-
-
-def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
-  """Returns a float32 product of matrices of these sizes, by XLA."""
-  left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
-  product = jax.jit(jnp.matmul)
-  return lambda: jax.block_until_ready(product(left, right))
 
 
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:

@@ -1,11 +1,12 @@
 """The same training step in PyTorch: a class of `transformers`, its own attention, fused AdamW or
-torch's Adafactor.
+torch's Adafactor; of ELMo, torch.nn.LSTM and torch's Adagrad.
 
 The class is the one that the model goes out as (`formats/config_json.py`). As they ship, BERT,
 RoBERTa and ELECTRA compute the logits of all positions; of GPT and T5 all are targets.
 """
 
 import os
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -79,18 +80,79 @@ class XLNet(torch.nn.Module):
     return out
 
 
+class ELMo(torch.nn.Module):
+  """ELMo of torch.nn.LSTM, which has no clips, whose softmax has some words that are drawn alike;
+  filters are of F.conv1d."""
+
+  def __init__(self, config: Any):
+    super().__init__()
+    m, nn = config.model, torch.nn
+    self.length, self.rate, self.sampled = config.length, m.dropout, config.objective.sampled
+    self.letters = nn.Embedding(262, m.character_width) if m.characters else None
+    if m.characters:
+      size = sum(count for _, count in m.filters)
+      conv = lambda length, count: nn.Conv1d(m.character_width, count, length)
+      self.filters = nn.ModuleList([conv(*each) for each in m.filters])
+      self.highways = nn.ModuleList([nn.Linear(size, 2 * size) for _ in range(m.highways)])
+      self.words = nn.Linear(size, m.width)
+    else:
+      self.words = nn.Embedding(m.vocab_size, m.width)
+    layer = lambda: nn.LSTM(m.width, m.cell, proj_size=m.width, batch_first=True)
+    self.layers = nn.ModuleList([layer() for _ in range(2 * m.layers)])
+    self.softmax = nn.Embedding(m.outputs or m.vocab_size, m.width)
+    self.bias = nn.Parameter(torch.zeros(len(self.softmax.weight)))
+    self.states: list[Any] = [None] * len(self.layers)
+
+  def _read(self, x: torch.Tensor) -> torch.Tensor:
+    if self.letters is None:
+      return self.words(x)
+    letters = self.letters(x.flatten(0, 1)).transpose(1, 2)
+    y = torch.cat([f(letters).amax(2).relu() for f in self.filters], 1)
+    for highway in self.highways:
+      carry, changed = highway(y).chunk(2, 1)
+      y = torch.lerp(y, changed.relu(), carry.sigmoid())
+    return self.words(y).unflatten(0, x.shape[:2])
+
+  def forward(self, **texts: torch.Tensor) -> Any:
+    """Returns an output with `loss`, as the classes do."""
+    drop, loss = torch.nn.functional.dropout, 0.0
+    for way in (0, 1):
+      x, target = self._read(texts[f'read_{way}']), texts[f'target_{way}'].flatten()
+      for number in range(len(self.layers) // 2):
+        place = way * len(self.layers) // 2 + number
+        dropped = drop(x, self.rate)
+        y, state = self.layers[place](dropped, self.states[place])
+        self.states[place] = tuple(s.detach() for s in state)
+        x = y + dropped if number else y
+      h = drop(x, self.rate).flatten(0, 1)
+      logits = h @ self.softmax.weight.T + self.bias if not self.sampled else None
+      if logits is None:
+        drawn = torch.randint(len(self.bias), (self.sampled,))
+        own = (h * self.softmax(target)).sum(1, keepdim=True) + self.bias[target, None]
+        logits = torch.cat([own, h @ self.softmax(drawn).T + self.bias[drawn]], 1)
+        target = torch.zeros_like(target)
+      loss = loss + torch.nn.functional.cross_entropy(logits, target) / 2
+    return types.SimpleNamespace(loss=self.length * loss)
+
+
 def make(config: Any) -> torch.nn.Module:
   """Returns the rival of a run's config, a module whose output has `loss`. Raises UserError as
   `net_of`, or for a model that computes in another dtype."""
   if config.model.dtype != 'float32':
     raise UserError(f"--against needs config.model.dtype='float32', got {config.model.dtype!r}")
-  own = dict(electra=Electra, xlnet=XLNet).get(config.model.family)
+  own = dict(electra=Electra, xlnet=XLNet, elmo=ELMo).get(config.model.name)
   return own(config) if own else net_of(config.model)
 
 
 def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
   """Returns a batch with targets as the arguments of the rival."""
   tensor = lambda x, kind=torch.long: torch.tensor(np.asarray(x), dtype=kind)
+  if config.model.name == 'elmo':
+    name = 'character' if config.model.characters else 'token'
+    find = lambda key: tensor(next(x for k, x in batch.items() if k.startswith(f'{key}_B')))
+    ways = dict(read_0=name, read_1=f'out_{name}')
+    found = {key: find(of) for key, of in ways.items()}
+    return found | dict(target_0=tensor(batch['target_BT']), target_1=tensor(batch['target_BU']))
   inputs = dict(input_ids=tensor(batch['token_BT']))
   if 'out_token_BU' in batch:
     return inputs | dict(
@@ -140,11 +202,13 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
   matrices = [p for p in model.parameters() if p.ndim > 1]
   vectors = [p for p in model.parameters() if p.ndim == 1]
   groups = [
-    dict(params=matrices, weight_decay=o.weight_decay),
+    dict(params=matrices, weight_decay=o.get('weight_decay', 0.0)),
     dict(params=vectors, weight_decay=0.0),
   ]
   if o.name == 'adafactor':
     optimizer = torch.optim.Adafactor(groups, lr=1e-5)
+  elif o.name == 'adagrad':
+    optimizer = torch.optim.Adagrad(groups, 1e-5, initial_accumulator_value=o.accumulator)
   else:
     optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
 
@@ -165,10 +229,3 @@ def gather_targets(head: torch.nn.Module, labels_BT: torch.Tensor) -> torch.Tens
   row_n, column_n = torch.nonzero(labels_BT >= 0, as_tuple=True)
   head.register_forward_pre_hook(lambda module, given: (given[0][row_n, column_n],))
   return labels_BT[row_n, column_n]
-
-
-def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
-  """Returns a float32 product of matrices of these sizes, by PyTorch."""
-  torch.set_num_threads(len(os.sched_getaffinity(0)))
-  left, right = torch.rand(rows, inner), torch.rand(inner, columns)
-  return lambda: left @ right

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.examples.examples import Examples, examples_in_memory
+from bertjax.examples.examples import Examples, examples_in_memory, tables_of
 from bertjax.store.reader import Store
 from bertjax.types import Batch
 
@@ -33,8 +33,7 @@ def examples_of(config: Any, store: Store | None = None) -> Examples:
     data.languages,
     config.seed,
   )
-  tables = [name for name, _ in config.model.extra] if 'extra' in config.model else []
-  return examples_in_memory(store, data, config.length, config.seed, rows, tables)
+  return examples_in_memory(store, data, config.length, config.seed, rows, tables_of(config.model))
 
 
 def made_up(

@@ -70,7 +70,7 @@ def test_examples_of_like_lengths_share_a_batch(rows, length_block):
       spans = [
         (min(sizes), max(sizes))
         for index in whole[start : start + length_block]
-        for sizes in [rows.size_n[labels(loader.batch_at(grouped, index, 8))]]
+        for sizes in [rows.size_n[labels(loader.Batches(grouped, 8).at(index)[0])]]
       ]
       longest = np.sort(np.array(spans), axis=0)
       assert (longest[1:, 0] >= longest[:-1, 1]).all()
@@ -117,7 +117,7 @@ def test_parts_of_a_row_and_labels_of_tokens():
 @mutation('whole_n = np.arange(first, stop) if shuffle else row_n', 'whole_n = row_n')
 def test_hosts_read_the_rows_of_one_batch(rows):
   for index in range(12):
-    whole = loader.batch_at(rows, index, 8)
+    whole = loader.Batches(rows, 8).at(index)[0]
     parts = [next(loader.train_batches(rows, 8, index, (host, 4)))[1] for host in range(4)]
     for name, value in whole.items():
       np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), value)
@@ -126,7 +126,7 @@ def test_hosts_read_the_rows_of_one_batch(rows):
 def test_rows_are_as_long_as_their_batch_asks_for(rows):
   found = {}
   for index in range(30):
-    batch = loader.batch_at(rows, index, 8)
+    batch = loader.Batches(rows, 8).at(index)[0]
     length, longest = batch['token_BT'].shape[1], int((batch['example_BT'] > 0).sum(1).max())
     found[length] = True
     assert length == min(each for each in rows.lengths if each >= longest)
@@ -173,14 +173,8 @@ def test_the_cls_of_each_part_may_stand_last():
   assert batch['first_BG'].tolist() == [[2, 7]]
 
 
-@mutation(
-  'np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])',
-  'x_T',
-)
-@mutation(
-  'np.repeat(own, count // own.shape[1], 1)',
-  'own',
-)
+@mutation('np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])', 'x_T')
+@mutation('np.repeat(own, count // own.shape[1], 1)', 'own')
 def test_a_pair_in_both_orders_has_its_label_twice():
   pair = Labelled(
     [np.array([1, 50, 2, 60, 61, 2], np.int32)], [np.array([0, 0, 0, 1, 1, 1], np.int32)],

@@ -1,0 +1,60 @@
+"""A run as its original program names it: what `python -m bertjax.convert --to=original` does.
+
+It is for models that no class of transformers computes: safetensors, the original's options and
+words, a card and the receipt.
+"""
+
+import importlib
+import json
+import pathlib
+import time
+from typing import Any
+
+from bertjax.errors import UserError, choose, writing
+from bertjax.export import card, receipt
+from bertjax.formats import tables, weights
+from bertjax.sources import runs
+
+# config.model.name -> the module of formats/originals that has `tensors`, `options`, ..; and the
+# format by which `convert --from` reads what is written.
+ORIGINALS = dict(elmo='bilm')
+
+
+def export(
+  workdir: pathlib.Path | str, output: pathlib.Path | str, step: int | str | None = None
+) -> dict[str, Any]:
+  """Writes a run's model, as `runs.open_run` finds it, in float32. Returns the receipt. UserError:
+  no run, one with heads of a task, or a model that transformers has; then nothing is written."""
+  started, target = time.perf_counter(), runs.require_free(output)
+  run = runs.open_run(workdir, step)
+  model = run.config.model
+  choose(model.name, ORIGINALS, 'the models of --to=original (config.model.name)')
+  if model.labels or model.token_labels:
+    raise UserError(
+      f'{workdir} has heads of a task, which the original has no names for: expected the run that '
+      'it began with (config.init_from)'
+    )
+  name = ORIGINALS[model.name]
+  module = importlib.import_module(f'bertjax.formats.originals.{name}')
+  found = {theirs: (ours, x) for theirs, ours, x in module.tensors(run.params(), model)}
+  with runs.output(target) as partial, writing('the model', partial):
+    weights.save(partial / weights.NAME, {theirs: x for theirs, (_, x) in found.items()})
+    (partial / module.OPTIONS).write_text(json.dumps(module.options(model), indent=2) + '\n')
+    if run.vocabulary and run.vocabulary.size > len(module.MARKS):
+      text = module.word_list(run.vocabulary.pieces, model)
+      (partial / 'vocab.txt').write_text(text, encoding='utf-8')
+    said: dict[str, Any] = dict(
+      title=f'{run.checkpoint} as {name} has it', versions=receipt.versions(),
+      source=str(run.checkpoint), step=run.step, model_class=module.PROGRAM, dtype='float32',
+      tensors=[
+        dict(theirs=theirs, ours=ours, shape=list(x.shape), sha256=tables.digest(x))
+        for theirs, (ours, x) in found.items()
+      ],
+      outputs=dict(skipped='no class of transformers has this model: outputs were not compared'),
+      tokenizer=dict(skipped='no tokenizer of transformers is there: ids were not compared'),
+    )  # fmt: skip
+    (partial / 'README.md').write_text(card.card(run, model, said, name))
+    said['sha256'] = dict(theirs=receipt.files(partial))
+    said['resources'] = receipt.resources(started, sum(x.nbytes for _, x in found.values()))
+    receipt.write(partial / receipt.NAME, said)
+  return said

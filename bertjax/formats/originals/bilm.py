@@ -1,0 +1,250 @@
+"""ELMo's files: HDF5 of bilm-tf and AllenNLP, and bilm-tf's checkpoints of TensorFlow 1 (`tf1.py`).
+
+  open_checkpoint(pathlib.Path('elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5'))
+
+bilm/training.py:dump_weights renames the variables and leaves the softmax out. Both need the JSON
+of options beside them. bilm-tf's vocabulary is a list of words; HDF5 files come without one, since
+words are read by their characters: theirs has the marks alone here. What `tensors` writes
+(`convert --to=original`) is read too.
+"""
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.errors import UserError, is_foreign
+from bertjax.formats import tables, weights
+from bertjax.formats.huggingface import Taken
+from bertjax.formats.originals import original
+from bertjax.formats.originals.original import Absent, Opening, Part, activation, shape
+from bertjax.formats.originals.tensorflow_rows import Kind
+from bertjax.formats.tables import Row
+from bertjax.formats.weights import View
+from bertjax.models.layers.char_cnn import CHARACTERS
+from bertjax.vocab import formats, refusals, special, whole_words
+
+PROGRAM, OPTIONS, WORDS, SCOPE = 'bilm-tf', 'options.json', 'vocab*.txt', 'lm/'
+SOFTMAX = ('lm/softmax/W', 'lm/softmax/b')
+MARKS = ('</S>', '<S>', '<unk>', '<pad>')
+UNKNOWN = '<UNK>'  # theirs
+# How dump_weights calls what TensorFlow does.
+DUMPED = (
+  (SCOPE, ''), ('/rnn/multi_rnn_cell/cell_', '/RNN/MultiRNNCell/Cell'),
+  ('/lstm_cell/projection/kernel', '/LSTMCell/W_P_0'), ('/lstm_cell/kernel', '/LSTMCell/W_0'),
+  ('/lstm_cell/bias', '/LSTMCell/B'),
+)  # fmt: skip
+
+
+def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
+  """Reads a file of HDF5 or a directory that `tensors` made, and writes its vocabulary `into` a
+  directory; None: one that goes when the program ends. Raises UserError for a file that is not
+  there, cannot be read, lacks its options, or is of another model."""
+  path = pathlib.Path(path)
+  with original.naming(path):
+    found = weights.read(path) if path.is_dir() else _hdf5(path)
+    given = special.json_beside(path / OPTIONS if path.is_dir() else path, _options(path))
+    fields, assumed = fields_of(_named(found, given), given)
+    folder = path if path.is_dir() else path.parent
+    vocabulary = words(folder if path.is_dir() else None, fields['vocab_size'], into)
+
+  def take(model: Any, absent: Absent) -> Taken:
+    with original.naming(path):
+      state = _named(found, given)
+      (params,), made, left_out = original.take(state, parts(model), set(), absent)
+    return Taken(params, made, left_out)
+
+  return Opening(
+    path=path, files=(path,), model=fields, recipe='elmo', vocabulary=vocabulary, step=None,
+    assumed=assumed, take=take,
+  )  # fmt: skip
+
+
+def fields_of(
+  state: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+  """Returns the fields of `config.model`, and what is assumed: nothing. Raises UserError: options
+  that are not there, or that our model does not compute."""
+  try:
+    sizes, chars = given['lstm'], given.get('char_cnn', {})
+    found: dict[str, Any] = dict(
+      layers=sizes['n_layers'], width=sizes['projection_dim'], cell=sizes['dim'],
+      skips=sizes['use_skip_connections'],
+      cell_clip=float(sizes.get('cell_clip') or 0), characters=0,
+      projection_clip=float(sizes.get('proj_clip') or 0),
+    )  # fmt: skip
+    if chars:
+      activation(chars['activation'], dict(relu='relu'))
+      found |= dict(
+        characters=chars['max_characters_per_token'], character_width=chars['embedding']['dim'],
+        filters=tuple((length, count) for length, count in chars['filters']),
+        highways=chars.get('n_highway') or 0,
+      )  # fmt: skip
+  except (KeyError, TypeError, ValueError) as error:
+    raise UserError(
+      f'{OPTIONS} of bilm-tf is to say the sizes of the model, and {error} is not there or has '
+      f'another form: expected it beside the weights, got the keys {sorted(given)}'
+    ) from error
+  rows = next((n for n in (SOFTMAX[0], f'{SCOPE}embedding') if n in state), None)
+  size = len(MARKS) if rows is None else shape(state, rows)[0]
+  own = dict(vocab_size=size, outputs=0, words=SOFTMAX[0] in state)
+  return dict(name='elmo', family='none') | found | own, []
+
+
+def parts(model: Any) -> tuple[Part, ...]:
+  """Returns the table, by TensorFlow's names."""
+  name = lambda ours, theirs, axes, **more: Row(ours, f'{SCOPE}{theirs}', axes, **more)
+  rows: list[Row] = []
+  if model.characters:
+    rows += [name(f'spelled/{ours}', *rest, sizes=sizes) for ours, *rest, sizes in _spelled(model)]
+  else:
+    rows.append(name('word', 'embedding', 'V,D->VD'))
+  gates = dict(G=4, C=model.cell)
+  for way, ours in enumerate(('forwards', 'backwards')):
+    for layer in range(model.layers):
+      path, at = f'{ours}_{layer}', f'RNN_{way}/rnn/multi_rnn_cell/cell_{layer}/lstm_cell'
+      both = dict(theirs=f'{at}/kernel', axes='D,GC->DGC', sizes=gates)
+      rows += [
+        name(f'{path}/input', **both, part=(0, 2)),
+        name(f'{path}/state', **both, part=(1, 2)),
+        name(f'{path}/bias', f'{at}/bias', 'GC->GC', sizes=gates),
+        name(f'{path}/projection', f'{at}/projection/kernel', 'C,D->CD', sizes=gates),
+      ]
+  if model.words:
+    scored = dict(V=model.outputs or model.vocab_size)
+    rows += [
+      Row('softmax', SOFTMAX[0], 'V,D->VD', sizes=scored),
+      Row('head/bias', SOFTMAX[1], 'V->V', sizes=scored),
+    ]
+  return (Part(tuple(rows), model),)
+
+
+def _spelled(model: Any) -> Iterator[tuple[str, str, str, dict[str, int]]]:
+  """Our path, their name, axes and sizes of what makes a vector of characters: E of a character, K
+  of all filters."""
+  all_of = dict(K=sum(count for _, count in model.filters), E=model.character_width)
+  yield 'characters', 'char_embed', 'X,E->XE', all_of | dict(X=CHARACTERS)
+  for number, (length, count) in enumerate(model.filters):
+    own = all_of | dict(L=length, F=count)
+    yield f'filter_{number}', f'CNN/W_cnn_{number}', 'A,L,E,F->LEF', own
+    yield f'filter_{number}_bias', f'CNN/b_cnn_{number}', 'F->F', own
+  for number in range(model.highways):
+    for gate in ('carry', 'transform'):
+      yield (
+        f'{gate}_{number}/kernel',
+        f'CNN_high_{number}/W_{gate}',
+        'K,O->KO',
+        all_of | dict(O=all_of['K']),
+      )
+      yield f'{gate}_{number}/bias', f'CNN_high_{number}/b_{gate}', 'K->K', all_of
+  yield 'projection/kernel', 'CNN_proj/W_proj', 'K,D->KD', all_of
+  yield 'projection/bias', 'CNN_proj/b_proj', 'D->D', all_of
+
+
+def words(folder: pathlib.Path | None, size: int, into: pathlib.Path | None) -> pathlib.Path | None:
+  """Returns a directory for `load_vocabulary` of the one list of words in a folder, or of the marks
+  where there are no more ids; None: there is no such list. Raises UserError: a list of other words
+  than the model has."""
+  files = sorted(folder.glob(WORDS)) if folder else []
+  if len(files) == 1:
+    pieces = [line.strip() for line in refusals.text_of(files[0]).splitlines()]
+    pieces = [dict({UNKNOWN: '<unk>'}).get(piece, piece) for piece in pieces]
+    if not len(pieces) == len({*pieces}) == size or not {*MARKS[:3]} <= {*pieces}:
+      raise UserError(
+        f'{files[0]} has {len({*pieces})} different words: expected {size}, those of the softmax, '
+        f'with <S>, </S> and {UNKNOWN}'
+      )
+  elif size == len(MARKS):
+    pieces = list(MARKS)
+  else:
+    return None
+  into = original.folder(into)
+  formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
+  return into
+
+
+def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
+  """Yields (their name, ours, float32 array) of a model, by the names of the HDF5 files."""
+  (part,) = parts(model)
+  for name, row, array in tables.to_theirs(params, part.rows, model):
+    yield dumped(name), row.ours, array
+
+
+def word_list(pieces: Sequence[str], model: Any) -> str:
+  """Returns the text of vocab.txt, a line for each word of the softmax: others are read by their
+  characters."""
+  pieces = pieces[: model.outputs or None]
+  return ''.join(f'{UNKNOWN if piece == "<unk>" else piece}\n' for piece in pieces)
+
+
+def options(model: Any) -> dict[str, Any]:
+  """Returns what options.json says of a `config.model`."""
+  sizes = dict(
+    n_layers=model.layers, projection_dim=model.width, dim=model.cell,
+    cell_clip=model.cell_clip or None, proj_clip=model.projection_clip or None,
+    use_skip_connections=model.skips,
+  )  # fmt: skip
+  found: dict[str, Any] = dict(lstm=sizes)
+  if model.characters:
+    found['char_cnn'] = dict(
+      activation='relu', embedding=dict(dim=model.character_width), n_characters=CHARACTERS + 1,
+      filters=[list(each) for each in model.filters], n_highway=model.highways,
+      max_characters_per_token=model.characters,
+    )  # fmt: skip
+  return found
+
+
+def dumped(name: str) -> str:
+  """Returns the name in HDF5 of a variable."""
+  for theirs, here in DUMPED:
+    name = name.replace(theirs, here)
+  return name
+
+
+def _named(state: Mapping[str, Any], given: Mapping[str, Any]) -> View:
+  """The tensors of an HDF5 file by TensorFlow's names; one that none is called so keeps its own."""
+  layers = range(given.get('lstm', {}).get('n_layers', 0))
+  cells = [f'{SCOPE}RNN_{w}/rnn/multi_rnn_cell/cell_{n}/lstm_cell/' for w in (0, 1) for n in layers]
+  leaves = ('kernel', 'bias', 'projection/kernel')
+  back = {dumped(cell + leaf): cell + leaf for cell in cells for leaf in leaves}
+  return View(state, {back.get(name, f'{SCOPE}{name}'): name for name in state})
+
+
+def _options(path: pathlib.Path) -> str:
+  """The name of the options: options.json, or the one *options.json beside a file of weights."""
+  if path.is_dir() or (path.parent / OPTIONS).is_file():
+    return OPTIONS
+  found = sorted(file.name for file in path.parent.glob(f'*{OPTIONS}'))
+  return found[0] if len(found) == 1 else OPTIONS
+
+
+def _hdf5(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Reads all arrays of a file."""
+  try:
+    import h5py
+  except ImportError as error:
+    raise UserError(
+      'to read HDF5 needs h5py: pip install bertjax[formats], or pip install h5py'
+    ) from error
+  if not path.is_file():
+    raise UserError('no such file: expected ELMo weights in HDF5, or a directory of safetensors')
+  found: dict[str, np.ndarray] = {}
+
+  def keep(name: str, node: Any) -> None:
+    if isinstance(node, h5py.Dataset):
+      found[name] = np.asarray(node, np.float32)
+
+  try:
+    with h5py.File(path, 'r') as file:
+      file.visititems(keep)
+  except Exception as error:  # a damaged file may end in any class
+    if not is_foreign(error):
+      raise
+    raise UserError(f'it cannot be read as HDF5; is it cut off? {error}') from error
+  return found
+
+
+KIND = Kind(
+  'an ELMo', 'elmo', OPTIONS, f'{SCOPE}RNN_0/', fields_of, parts, (), vocabulary=words
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""Nearest neighbours of a word in its context: which tokens of a text are used as it is (Peters et
+al. 2018, table 4: 'play')."""
+
+import heapq
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.use import vectors
+from bertjax.use.flags import Part
+
+COUNT = 10
+
+
+class Neighbour(NamedTuple):
+  """A token of a text."""
+
+  similarity: float  # cosine of its vector and that of the word that is asked for
+  line: int  # number of its text
+  text: str  # the tokens of its text, it between asterisks
+
+
+def nearest(
+  model: Any, asked: str, parts: Iterable[Part], layer: int, cut: bool
+) -> list[Neighbour]:
+  """Returns the COUNT tokens of some texts whose vectors of a layer of a `bertjax.Model` are
+  nearest to that of the word between asterisks in `asked`, of several tokens their mean; texts that
+  are the same as the asked one are passed over. Raises UserError: no such word, or not one."""
+  found = re.fullmatch(r'([^*]*)\*([^*\s][^*]*)\*([^*]*)', asked)
+  if not found:
+    raise UserError(
+      f"expected one word between asterisks, as in 'a *play* of light', got {asked!r}"
+    )
+  before, text = found[1] + found[2], ''.join(found.groups())
+  columns, _ = _columns(model, [found[1].rstrip(), before, text], True)
+  own_n = columns[2][len(columns[0]) : len(columns[1])]
+  if not len(own_n):
+    raise UserError(f'the vocabulary makes no token of {found[2]!r}: expected another word')
+  query_D = model.embed([text], 'none', layer, cut)[0][own_n].mean(0)
+  query_D = vectors.normalized(query_D)
+  best: list[tuple[float, int, str]] = []
+  for part in parts:
+    many, tokens = _columns(model, part.texts, cut, part.first)
+    embedded = model.embed(part.texts, 'none', layer, cut, part.first)
+    each = zip(part.texts, many, tokens, embedded, strict=True)
+    for line, (own, column_n, token, x_TD) in enumerate(each, part.first):
+      if own.strip() == text.strip():
+        continue
+      cosine_n = vectors.normalized(x_TD[column_n]) @ query_D
+      marked = lambda place, token=token, column_n=column_n: ' '.join(
+        f'*{token[n]}*' if n == place else token[n] for n in column_n
+      )
+      pairs = zip(column_n, cosine_n, strict=True)
+      best = heapq.nlargest(COUNT, [*best, *((float(c), -line, marked(n)) for n, c in pairs)])
+  return [Neighbour(cosine, -line, said) for cosine, line, said in best]
+
+
+def _columns(
+  model: Any, texts: list[str], cut: bool, first: int = 1
+) -> tuple[list[np.ndarray], list[list[str]]]:
+  """The columns of the tokens of each text that are no marks around it, and all its tokens."""
+  special = model.vocabulary.special
+  marks = {model.vocabulary.pieces[i] for k, i in special.items() if i is not None and k != 'unk'}
+  tokens = model.tokens(texts, cut, first)
+  return [np.array([n for n, t in enumerate(row) if t not in marks], int) for row in tokens], tokens
