@@ -101,6 +101,7 @@ PARTS = {
   'training': ('train/',),
   'runs': (
     'checkpoint/',
+    'malicious_test',
     'sources/',
     'text/',
     'vocab',

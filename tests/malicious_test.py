@@ -17,6 +17,7 @@ import used_models
 from ml_collections import ConfigDict
 from mutation import mutation
 from small_stores import write_store
+from tiers import in_tiers
 from toy_store import on_disk, recipe
 
 import bertjax
@@ -261,7 +262,7 @@ READS_THE_MODEL = ('load', 'convert', 'source')  # alone
 
 
 @mutation('  registry.note_elsewhere(found, str(path))\n', '')
-@pytest.mark.parametrize('key', KEYS)
+@pytest.mark.parametrize('key', in_tiers(KEYS, KEYS[3:]))
 def test_a_module_that_a_run_names_does_not_run(fetched, key):
   fetched.name_it(key)
   for name, use in USES.items():

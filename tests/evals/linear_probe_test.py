@@ -79,6 +79,7 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
   assert scores['eval/linear_probe/cut'] == 0
 
 
+@pytest.mark.full
 @mutation('0, batch_size, extra_ids=ids)', '0, batch_size)')
 def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
   seen = {}
@@ -106,6 +107,7 @@ def test_an_empty_row_has_no_direction():
   assert not np.asarray(found[1]).any()
 
 
+@pytest.mark.full
 @mutation('if len(np.unique(train.label[LABEL])) < 2:', 'if False:')
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (

@@ -8,6 +8,7 @@ from systems import tiny
 from bertjax.train import evaluation, first_state, setup
 
 
+@pytest.mark.full
 @mutation('mem_len=memory, same_length=False', 'same_length=False')
 def test_each_memory_scores_as_its_own_run_does(rich_store):
   more: dict = {'evals.memory.memories': (0, 16)}

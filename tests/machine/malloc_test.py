@@ -65,6 +65,7 @@ print([resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, *sys.argv[1:
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif('[madvise]' not in malloc._policy(), reason='the kernel asks nobody')
 @mutation("f'{_HUGE}=1'", "f'{_HUGE}=0'")
 def test_a_large_program_has_huge_pages():

@@ -58,7 +58,7 @@ def ended(folder, started) -> list[str]:
   'kind',
   [
     'two directories',
-    'a relative path',
+    pytest.param('a relative path', marks=pytest.mark.full),
     pytest.param('one path on two hosts', marks=pytest.mark.full),
     pytest.param('two URLs', marks=pytest.mark.full),
     pytest.param('a directory and a URL', marks=pytest.mark.full),

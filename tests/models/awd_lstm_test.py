@@ -323,6 +323,7 @@ def test_a_text_read_backward_is_as_the_text_in_the_other_order_read_forward(gol
     model.apply(variables, dict(forward, target_pos_BP=token_BT), method='word_scores')
 
 
+@pytest.mark.full
 @mutation('states = jax.lax.stop_gradient(states)', 'states = states')
 @mutation('dropout_lib.mix(noise.seed, number)', 'noise.seed')
 def test_a_piece_has_its_own_dropout_and_no_gradient_goes_before_it(golden):

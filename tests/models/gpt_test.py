@@ -13,6 +13,7 @@ import optax
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax import models, sharding
 from bertjax.kernels.cross_entropy import cross_entropy, logits
@@ -184,7 +185,7 @@ def tuning(golden, factor):
   'read_BGD = x_BTD[:, :2]',
   file='bertjax/models/gpt.py',
 )
-@pytest.mark.parametrize('factor', [0.0, 0.5])
+@pytest.mark.parametrize('factor', in_tiers([0.0, 0.5], [0.0]))
 def test_fine_tuning_on_choices_is_the_original(golden, factor):
   theirs, objective, batch, params_of, loss = tuning(golden, factor)
   params = params_of('gpt1/param/')
@@ -227,6 +228,7 @@ def test_five_steps_of_fine_tuning_are_the_originals(golden):
   chex.assert_trees_all_close(params, after, atol=1e-4)
 
 
+@pytest.mark.full
 @mutation(
   'jnp.sum(read_BGD, 1, keepdims=True)',
   'read_BGD[:, :1]',
@@ -264,7 +266,7 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
 @mutation('(real_BS[:, None] & (column_TS <= 0)[None])', '(column_TS <= 0)[None]')
 @mutation('key: x_BT[:, -1:] for key', 'key: 0 * x_BT[:, -1:] for key', case='xlm')
 @mutation("batch['position_BT'][:, -1] + 1", "batch['position_BT'][:, -1]")
-@pytest.mark.parametrize('kind', ['gpt1', 'gpt2', 'xlm'])
+@pytest.mark.parametrize('kind', in_tiers(['gpt1', 'gpt2', 'xlm'], ['gpt1']))
 def test_a_text_token_by_token_is_the_whole_text(kind):
   """Of every model that is an `OneText`; GPT-2's in bfloat16."""
   sizes, dtype = dict(n_layer=2, n_embd=16, n_head=2, n_ctx=12), 'float32'

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax.core import meta
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax.config import sections
 from bertjax.errors import UserError
@@ -263,7 +264,7 @@ def test_initial_values_are_those_of_the_original():
 
 @mutation('self.clone(mem_len=columns + room)', 'self.clone(mem_len=4)')
 @mutation("room), rows, 'empty')", "room), rows, 'zeros')")
-@pytest.mark.parametrize('cutoffs', [(), (50, 120)])
+@pytest.mark.parametrize('cutoffs', in_tiers([(), (50, 120)], [()]))
 def test_a_text_token_by_token_is_the_whole_text(cutoffs):
   """Whatever stands before a short prompt; nothing falls out of the memory."""
   model, _, variables = make(10, mem_len=0, cutoffs=cutoffs)

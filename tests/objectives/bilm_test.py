@@ -59,6 +59,7 @@ def test_a_direction_sees_what_comes_before_it_alone():
   np.testing.assert_array_equal(words_BTD[..., :width], words_BTD[..., width:])
 
 
+@pytest.mark.full
 @mutation('jax.random.fold_in(ctx.key, way)', 'ctx.key')
 def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_words(monkeypatch):
   _, objective, variables, batch = made(**{'model.vocab_size': 300, 'objective.sampled': 100})

@@ -116,6 +116,7 @@ def batch():
   return with_rows(found)
 
 
+@pytest.mark.full
 @mutation(
   'encoder.apply(jax.lax.stop_gradient(dict(params=frozen)), batch, None, hidden=True)',
   'encoder.apply(dict(params=frozen), batch, None, hidden=True)',

@@ -180,6 +180,7 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   assert {'clm/mlm', 'tlm/mlm_accuracy'} <= set(found[1])
 
 
+@pytest.mark.full
 @mutation(
   '    stack.callback(self._record.close)\n',
   '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import task_files
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax.errors import UserError
 from bertjax.examples import loader
@@ -53,7 +54,7 @@ def loss_and_gradient(objective, params, batch):
   return jax.jit(jax.value_and_grad(loss))(params)
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', in_tiers(NAMES, NAMES[1:]))
 @mutation(
   "task_heads.of_task(v['params'], name)",
   "task_heads.of_task(v['params'], next(iter(objectives)))",

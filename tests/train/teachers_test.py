@@ -97,6 +97,7 @@ def test_a_bert_comes_closer_to_a_teacher_of_another_family(
   assert all(f'eval/{name}' in lines(tmp_path)[-1] for name in terms)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('system', ['roberta', pytest.param('electra', marks=FULL)])
 def test_the_teacher_says_in_a_run_what_its_own_model_says(system, rich_store, teacher_of):
   """Its positions, segments and projection are its own, on rows of another family."""

@@ -156,6 +156,7 @@ def test_blanks_are_filled(made, family):
   )
 
 
+@pytest.mark.full
 @mutation('classes=run.imported_classes', 'classes={}')
 def test_a_converted_run_answers_the_same_and_so_does_the_command(made, tmp_path):
   path, pipeline = made('bert', 'text-classification')

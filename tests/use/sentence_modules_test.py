@@ -11,6 +11,7 @@ import torch_models
 import used_models
 from mutation import mutation
 from slow_imports import torch, transformers
+from tiers import in_tiers
 
 import bertjax
 from bertjax.errors import UserError
@@ -87,7 +88,7 @@ USED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize('case', USED)
+@pytest.mark.parametrize('case', in_tiers(USED, [*USED][3:-1]))
 @mutation(
   'if not declared.refused and pool in (None, declared.pool):', 'if False:', case='cls, of length 1'
 )

@@ -67,7 +67,12 @@ def test_tfds_builders_by_name(name):
 
 
 @pytest.mark.parametrize(
-  ('name', 'members'), [('wikipedia', 1), ('wikipedia_books', 2), ('wiki40b_languages', 16)]
+  ('name', 'members'),
+  [
+    ('wikipedia', 1),
+    ('wikipedia_books', 2),
+    pytest.param('wiki40b_languages', 16, marks=pytest.mark.full),
+  ],
 )
 def test_registered_corpora_in_one_pass(name, members):
   with tfds.testing.mock_data(num_examples=3):
@@ -85,6 +90,7 @@ def test_users_tasks_and_mixtures(module):
   assert len(drawn) == 2000 and abs(count['mine'] / 2000 - 0.75) < 0.03
 
 
+@pytest.mark.full
 def test_members_of_the_multilingual_mixture_say_their_language():
   with tfds.testing.mock_data(num_examples=2):
     corpus = corpora.open_corpus('wiki40b_languages')

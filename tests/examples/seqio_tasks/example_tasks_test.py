@@ -85,7 +85,11 @@ def assert_equal(got, expected):
 
 @pytest.mark.parametrize(
   'base, shuffle',
-  [(recipes.BERT_PAIRS, False), (recipes.ROBERTA_SENTENCES, True), (recipes.ALBERT_PAIRS, True)],
+  [
+    (recipes.BERT_PAIRS, False),
+    pytest.param(recipes.ROBERTA_SENTENCES, True, marks=pytest.mark.full),
+    pytest.param(recipes.ALBERT_PAIRS, True, marks=pytest.mark.full),
+  ],
   ids=['bert', 'roberta', 'albert'],
 )
 @mutation("window['window'] <= before", "window['window'] < before")

@@ -122,7 +122,8 @@ class Original:
   in_tiers(
     ['char_skip_full', 'char_noskip_full', 'char_skip_cellclip', 'char_skip_sampled',
      'word_skip_sampled', 'word_skip_full_2towers'],
-    ['char_noskip_full', 'char_skip_cellclip', 'char_skip_sampled', 'word_skip_full_2towers'],
+    ['char_noskip_full', 'char_skip_cellclip', 'char_skip_sampled', 'word_skip_sampled',
+     'word_skip_full_2towers'],
   ),
 )  # fmt: skip
 def test_a_bilm_is_that_of_bilm_tf(golden, name):

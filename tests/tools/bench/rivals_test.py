@@ -11,6 +11,7 @@ import state_dicts
 from flax.core import meta
 from mutation import mutation
 from slow_imports import rival_step, torch
+from tiers import in_tiers
 
 from bertjax.objectives import mlm, plm
 from bertjax.tools.bench.parts import own_step, timing
@@ -26,7 +27,7 @@ def make_config(family: str):
   return c
 
 
-@pytest.mark.parametrize('family', ['bert', 'roberta', 'gpt', 't5'])
+@pytest.mark.parametrize('family', in_tiers(['bert', 'roberta', 'gpt', 't5'], ['roberta', 't5']))
 @mutation("batch['target_BU'], -100", "batch['out_token_BU'], -100", case='t5')
 @mutation(
   "batch['example_BT'] > 0, batch['token_BT'], -100",
@@ -49,6 +50,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   c = cases.config('xlnet', dropout=0.0, attention_dropout=0.0)
   c.batch_size, c.length = 2, 48

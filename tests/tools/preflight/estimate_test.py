@@ -90,6 +90,7 @@ def test_a_pattern_of_layers_is_one_turn():
   assert two['working'] - one['working'] == TOKENS * 3 * (layer + 4 * 2 * ffn)
 
 
+@pytest.mark.full
 @mutation('key=cheapest)', 'key=cheapest, reverse=True)')
 def test_the_cheapest_change_that_fits_is_proposed():
   config, found = estimated()

@@ -69,6 +69,7 @@ def preflight(*flags: str) -> subprocess.CompletedProcess:
   )  # fmt: skip
 
 
+@pytest.mark.full
 @mutation(
   'config.mesh.update(sharding.typed_mesh(_MESH.value))', 'sharding.typed_mesh(_MESH.value)'
 )
