@@ -50,15 +50,13 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   tensors, or is of another model."""
   path = pathlib.Path(path)
   with original.naming(path):
-    state = dict(weights.read(path)) if path.is_dir() else _state(path)
-    if WORDS not in state or not original.count(state, '0.rnns.'):
-      raise UserError(
-        f'this is no language model of fastai: expected {WORDS} and 0.rnns.0, got '
-        f'{", ".join(sorted(state)[:3])}'
-      )
-    check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
+    if path.is_dir():
+      folder, state = path, dict(weights.read(path))
+    else:
+      folder = path.parent
+      _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
     fields = fields_of(state)
-    folder = path if path.is_dir() else path.parent
+    check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
     vocabulary, said = _vocabulary(folder, fields['vocab_size'], into)
     direction = [name for name in ('fwd', 'bwd') if name in path.stem]
     if path.is_dir():
@@ -75,22 +73,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     del model, absent  # it lacks nothing
     return Taken(params_of(state), [], sorted(name for name in state if name in COPIES))
 
-  return Opening(
-    path=path,
-    files=(path,),
-    model=fields,
-    recipe='ulmfit',
-    vocabulary=vocabulary,
-    step=None,
-    assumed=said,
-    take=take,
-  )
-
-
-def _state(path: pathlib.Path) -> dict[str, np.ndarray]:
-  found = torch_files.load(path)
-  whole = isinstance(found, Mapping) and 'model' in found
-  return torch_files.arrays(found['model'] if whole else found, 'the state dict')
+  return Opening(path, (path,), fields, 'ulmfit', vocabulary, None, said, take)
 
 
 def fields_of(state: Mapping[str, Any]) -> dict[str, Any]:

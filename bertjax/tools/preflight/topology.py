@@ -80,8 +80,8 @@ def select(name: str) -> Slice:
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
   if not found or found[1] not in _ACCELERATORS:
     raise UserError(
-      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(_ACCELERATORS)}, or GPUs as '
-      f'h100:8, of {", ".join(CARDS)}; got {name!r}'
+      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(_ACCELERATORS)}, or '
+      f'GPUs as h100:8, of {", ".join(CARDS)}; got {name!r}'
     )
   accelerator, counted, kind = _ACCELERATORS[found[1]]
   chips = math.prod(int(side) for side in found[2].split('x'))
