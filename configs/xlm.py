@@ -6,7 +6,11 @@ modelling in steps of one language each.
       --config.data.vocab=DIR_WITH_codes_AND_vocab
 
 Sizes: en (masked, one language), xlm15 (masked and translation), xlm17, xlm100 (masked, no language
-embeddings); tiny, test (all three). Without parallel text take a size without translation. No
+embeddings); tiny, test (all three); en_clm, tiny_clm (causal, one language), which write:
+
+  python -m bertjax.generate --workdir=runs/xlm --text='Once upon a time'
+
+Without parallel text take a size without translation. No
 command was published for xlm17 and xlm100: their optimizer is what the code does by default.
 
 What a translation tells: `--evaluate` scores a run's newest checkpoint, and scores it again without
@@ -23,7 +27,7 @@ EN = 'XLM/README.md, I.2: the command for English'
 XNLI_15 = 'XLM/README.md, IV: the command for the 15 languages of XNLI'
 NONE = "XLM/xlm/optim.py's default: no command is published (unverified)"
 UPDATES = 'XLM/xlm/optim.py:AdamInverseSqrtWithWarmup, by its default'
-COMMANDS = {'en': EN, 'xlm15': XNLI_15, 'xlm17': NONE, 'xlm100': NONE}
+COMMANDS = {'en': EN, 'en_clm': EN, 'xlm15': XNLI_15, 'xlm17': NONE, 'xlm100': NONE}
 OURS = 'ours: as of configs/bert.py'
 RELEASED = 'the released model, mlm_17_1280.pth and mlm_100_1280.pth (unverified)'
 # Where a command says no width of the FFN, it is 4 times the model's: xlm/model/transformer.py.
@@ -35,10 +39,14 @@ SIZES = {
   'xlm17': cited(RELEASED, layers=16, width=1280, heads=16, ffn=5120),
   'xlm100': cited(RELEASED, layers=16, width=1280, heads=16, ffn=5120),
 }
+SIZES |= {f'{size}_clm': SIZES[size] for size in ('en', 'tiny')}
+ONE = ('en', 'en_clm', 'tiny_clm')  # of one language
 KINDS = {
   'test': ('clm', 'mlm', 'tlm'),
   'tiny': ('clm', 'mlm', 'tlm'),
   'en': ('mlm',),
+  'en_clm': ('clm',),
+  'tiny_clm': ('clm',),
   'xlm15': ('mlm', 'tlm'),
   'xlm17': ('mlm',),
   'xlm100': ('mlm',),
@@ -71,7 +79,7 @@ def model(size: str) -> Recipe:
       dropout=0.1,
       attention_dropout=0.1,
     )
-    | cited(EN if size == 'en' else 'ours: none', extra=())
+    | cited(EN if size in ONE else 'ours: none', extra=())
   )
   # 0: the store's languages.
   languages = {'test': 0, 'tiny': 0, 'xlm15': len(XNLI)}
@@ -104,7 +112,9 @@ def get_config(arg: str | None = None):
   c.optimizer = defaults.adamw()
   c.optimizer.update(
     cited(
-      command, b2=0.98 if size == 'xlm15' else 0.999, weight_decay=0.01 if size == 'en' else 0.0
+      command,
+      b2=0.98 if size == 'xlm15' else 0.999,
+      weight_decay=0.01 if size in ('en', 'en_clm') else 0.0,
     )
     | cited(
       'XLM/xlm/optim.py:Adam',
@@ -115,12 +125,11 @@ def get_config(arg: str | None = None):
     )
     | cited('XLM/train.py:clip_grad_norm', clip=5.0)
   )
-  if size == 'en':
+  if size in ('en', 'en_clm'):
     c.optimizer.update(cited(EN, eps=1e-6))
   # Only the command for English says a warm-up.
-  warm, warmup = (
-    (command, 30_000) if size == 'en' else (UPDATES if command == XNLI_15 else command, 4000)
-  )
+  others = (UPDATES if command == XNLI_15 else command, 4000)
+  warm, warmup = (command, 30_000) if size in ('en', 'en_clm') else others
   c.optimizer.schedule = cited(command, name='inverse_sqrt', peak=1e-4) | cited(
     warm, warmup_steps=warmup
   )
@@ -128,7 +137,7 @@ def get_config(arg: str | None = None):
   c.data.plan, c.data.mask = recipes.XLM_PLAN, recipes.XLM_MASK
   if size == 'xlm15':
     c.data.update(cited(XNLI_15, languages=XNLI))
-  if size != 'en':
+  if size not in ONE:
     # 0.0, as often each, is the code's default.
     c.data.update(cited('XLM paper, section 5.1 (unverified)', language_alpha=0.7))
     one = cited(
@@ -136,16 +145,19 @@ def get_config(arg: str | None = None):
     )
     c.data.update(one)
 
+  causal = dict(model=dict(attend='causal'), data=dict(mask=recipes.CAUSAL_MASK))
+  if KINDS[size] == ('clm',):
+    c.model.update(cited('XLM paper, section 3.2 (unverified)', **causal['model']))
+    c.data.mask = recipes.CAUSAL_MASK
   if len(KINDS[size]) > 1:
     # Of every language or pair up to five, a step each, in this order.
     each = 5 if size == 'xlm15' else 1
-    causal = dict(model=dict(attend='causal'), data=dict(mask=recipes.CAUSAL_MASK))
     both = dict(model=dict(attend='example'), data=dict(plan=recipes.TRANSLATION_PLAN))
     kinds = dict(clm=causal, mlm=dict(), tlm=both)
     turns = {kind: dict(turns=each, **kinds[kind]) for kind in KINDS[size]}
     c.phases = cited('XLM/train.py:main, shuf_order' if each > 1 else 'ours: one of each', **turns)
     c.best.update(cited(defaults.NAMES, metric='eval/mlm/mlm_masked'))
-  if size == 'tiny':
+  if size in ('tiny', 'tiny_clm'):
     defaults.laptop(c)
   # A causal step is not to be scored with both sides visible.
   del c.evals.pseudo_perplexity

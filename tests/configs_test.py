@@ -85,7 +85,7 @@ FACTS = {
   "length=c.get_ref('length') // 4", "length=c.get_ref('length') // 2", file='configs/bert_lamb.py'
 )
 @mutation("activation='gelu_erf'", "activation='gelu_tanh'", file='configs/bert_lamb.py')
-@mutation("(command, 30_000) if size == 'en' else", '(command, 30_000) if size else')
+@mutation("(command, 30_000) if size in ('en', 'en_clm') else", '(command, 30_000) if size else')
 @mutation('eps_first=True', 'eps_first=False', file='configs/transformer_xl.py')
 @mutation('batch_size=128)', 'batch_size=16)', file='configs/ernie.py')
 def test_a_recipe_has_the_numbers_of_its_original(recipe):

@@ -9,35 +9,14 @@ from bertjax import dotted
 # Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
 # total_steps by reference (warm-up, length of the schedule) follows it.
 MAY_DIFFER = (
-  'total_steps',
-  'minutes',  # they have set it
-  'log_steps',
-  'eval_steps',
-  'checkpoint_steps',
-  'keep_checkpoints',
-  'best.metric',
-  'best.mode',
-  'best.patience',
-  'mesh',
-  'sharding_rules',
-  'microbatches',
-  'reduce_dtype',
-  'model.remat',
+  'total_steps', 'minutes', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints',
+  'best.metric', 'best.mode', 'best.patience', 'mesh', 'sharding_rules', 'microbatches',
+  'reduce_dtype', 'model.remat', 'data.threads', 'data.workers', 'profile', 'trackers',
+  'skip_nonfinite', 'skip_steps', 'spike', 'evals.*.every', 'evals.*.batch_size', 'evals.*.rows',
+  'evals.*.sentences', 'evals.*.memories',
   'data.store',  # it may have moved; the sha256 of the last batch tells whether it is the same
-  'data.threads',
-  'data.workers',
-  'evals.*.every',
-  'evals.*.batch_size',
-  'evals.*.rows',
-  'evals.*.sentences',
-  'evals.*.memories',
-  'profile',
   'preset',  # what it changes in numbers is model.dtype
-  'trackers',
-  'skip_nonfinite',
-  'skip_steps',
-  'spike',
-)
+)  # fmt: skip
 
 # Keys that decide which rows a batch has, with all that is below them.
 DECIDE_BATCHES = ('seed', 'batch_size', 'length', 'data', 'phases', 'temperature')

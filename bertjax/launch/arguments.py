@@ -8,11 +8,6 @@ from bertjax.errors import UserError
 HELP = ('-h', '--help')
 
 
-def own(argv: Sequence[str], name: str) -> tuple[bool, list[str]]:
-  """Returns whether `--name` is among the arguments, and the others."""
-  return f'--{name}' in argv, [argument for argument in argv if argument != f'--{name}']
-
-
 def wants_help(argv: Sequence[str], doc: str | None) -> bool:
   """Prints a module's docstring where the arguments ask for it."""
   if argv and argv[0] not in HELP:

@@ -27,13 +27,12 @@ def main(argv: list[str]) -> int:
   """Starts the processes and returns when all have ended, with their status."""
   if arguments.wants_help(argv, __doc__):
     return 0 if argv else 2
-  dry_run, rest = arguments.own(argv, 'dry-run')
-  size, flags = (rest or [''])[0], rest[1:]
+  size, *flags = [word for word in argv if word != '--dry-run'] or ['']
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
   commands = commands_of(size, flags, port)
-  if dry_run:
+  if '--dry-run' in argv:
     for command in commands:
       environ = [f'{key}={shlex.quote(value)}' for key, value in command.environ.items()]
       log = f' > {shlex.quote(str(command.log))} 2>&1' if command.log else ''

@@ -15,6 +15,7 @@ import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
+from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
@@ -24,6 +25,7 @@ from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import INITS, Dropout, Initializer, given_fields, options_of
 from bertjax.models.layers.block import Context
+from bertjax.models.layers.cache import Cache, Reading
 from bertjax.models.layers.contracts import AttendingModel, Sized
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
@@ -36,6 +38,7 @@ from bertjax.models.layers.heads import (
   pool,
   pooler,
 )
+from bertjax.models.layers.writing import OneText
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -189,10 +192,7 @@ class Bert(Base, AttendingModel):
     )
     out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
-      head = WordHead(
-        self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
-      )
-      out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
+      out['word'] = self._scores(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     read_BGD = None
@@ -210,6 +210,14 @@ class Bert(Base, AttendingModel):
       )
       out['answers'] = head(x_BTD, batch, noise)
     return out
+
+  def _scores(self, x_BPD: Array, word_VE: Array) -> Scores:
+    """Returns the scores of the words at these places."""
+    head = WordHead(
+      self.vocab_size, self.transform, self.activation, self.norm_eps,
+      INITS[self.initializer](self.init_std), jnp.dtype(self.dtype), name='mlm',
+    )  # fmt: skip
+    return head(x_BPD, word_VE)
 
   def projections(self, out: Mapping[str, Any], layers: Sequence[int]) -> dict[str, Array]:
     """Computes queries, keys and values, where every layer has attention of its own."""
@@ -233,9 +241,23 @@ class Bert(Base, AttendingModel):
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 
+class Causal(Bert, OneText):
+  """A BERT that sees what is before a token alone, and so writes (XLM's CLM)."""
+
+  def continued(self, batch: Batch, reading: Reading, cache: Cache) -> tuple[Array, Cache]:
+    """Reads new columns of a text; see `OneText`."""
+    batch = dict(batch, type_BT=jnp.zeros_like(batch['token_BT']))
+    x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, None)
+    encoder = Encoder(**self.encoder_fields(False), name='encoder')
+    x_BTD, cache = encoder(x_BTD, reading, None, cache)
+    return logits(self._scores(x_BTD[:, -1:], word_VE))[:, 0], cache
+
+
 def make(config) -> Bert:
   """Builds the model from `config.model`; errors as `fields`."""
-  return Bert(**fields(Bert, config))
+  found = fields(Bert, config)
+  writes = found['attend'] == 'causal' and found['words'] and found['sharing'] == 'none'
+  return (Causal if writes else Bert)(**found)
 
 
 def fields(model: type[nn.Module], config) -> dict[str, Any]:

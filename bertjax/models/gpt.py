@@ -31,8 +31,8 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
-from bertjax.models.layers.contracts import LabelModel, Sized, StreamModel, WritingModel
+from bertjax.models.layers.cache import Cache, Reading
+from bertjax.models.layers.contracts import LabelModel, Sized, StreamModel
 from bertjax.models.layers.encoder import ended, scanned
 from bertjax.models.layers.heads import (
   Head,
@@ -42,6 +42,7 @@ from bertjax.models.layers.heads import (
   label_heads,
   pool,
 )
+from bertjax.models.layers.writing import OneText
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -63,7 +64,7 @@ SIZES: dict[str, dict[str, int]] = {
 RIGHT = 'right'  # the label of choices, see objectives/choose.py
 
 
-class GPT(Sized, StreamModel, WritingModel, kw_only=True):
+class GPT(Sized, StreamModel, OneText, kw_only=True):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
@@ -113,35 +114,14 @@ class GPT(Sized, StreamModel, WritingModel, kw_only=True):
       out |= dict(hidden_LBTD=ended(hidden_LBTD, x_BTD), embedded_BTD=embedded_BTD)
     return out
 
-  @nn.compact
-  def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
-    """Reads prompts; see `WritingModel`."""
-    real_BS, position_BT = begun(batch['example_BT'], room)
-    rows, columns = position_BT.shape
-    size = self.width // self.heads
-    cache = empty(rows, self.layers, columns + room, self.heads, size, jnp.dtype(self.dtype))
-    text = Writing(cache, real_BS, jnp.zeros(rows, jnp.int32), position_BT[:, 0])
-    return self._written(batch['token_BT'], position_BT, text)
-
-  @nn.compact
-  def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
-    """Reads a token more of each row; see `WritingModel`."""
-    real_BS = text.real_BS.at[:, text.place_B[0]].set(True)
-    text = text._replace(real_BS=real_BS)
-    return self._written(token_B[:, None], text.position_B[:, None], text)
-
-  def _written(self, token_BT: Array, position_BT: Array, text: Writing) -> tuple[Array, Writing]:
-    """Returns the logits behind the last of these columns, which go on with the text."""
-    columns, place = token_BT.shape[1], text.place_B[0]
-    x_BTD, table_VE = self._embedded(dict(token_BT=token_BT, position_BT=position_BT), None)
-    reading = Reading(place, before(text.real_BS, place, columns))
+  def continued(self, batch: Batch, reading: Reading, cache: Cache) -> tuple[Array, Cache]:
+    """Reads new columns of a text; see `OneText`."""
+    x_BTD, table_VE = self._embedded(batch, None)
     stack = scanned(Block, self.layers, self.remat)(**self._layer(False), name='layers')
-    x_BTD, (cache, _) = stack(x_BTD, reading, None, text.layers, jnp.arange(self.layers))
+    x_BTD, (cache, _) = stack(x_BTD, reading, None, cache, jnp.arange(self.layers))
     scores = logits(self._scores(x_BTD[:, -1:], table_VE)[1])[:, 0]
     own = jnp.arange(scores.shape[-1]) < self.vocab_size  # no position is written
-    place_B, position_B = text.place_B + columns, position_BT[:, -1] + 1
-    text = text._replace(layers=cache, place_B=place_B, position_B=position_B)
-    return jnp.where(own[None], scores, -jnp.inf), text
+    return jnp.where(own[None], scores, -jnp.inf), cache
 
   def _scores(self, x_BTD: Array, table_VE: Array) -> tuple[Array, Scores]:
     """Returns the last states, and the words behind each column."""

@@ -97,11 +97,14 @@ class Runner:
     most = max((len(row.columns) for row in rows), default=0)
     slots = cut.length if most > cut.length // 2 else 1 << max(most - 1, 0).bit_length()
     batch = as_batch(rows, cut.count, cut.length, slots, self._frame)
-    for name, value in self._tables.items():
-      batch[f'{name}_BT'] = np.full_like(batch['token_BT'], value)
+    batch |= self.tables(batch['token_BT'])
     if self._speller is not None:
       batch['character_BTW'] = self._speller.characters(batch['token_BT'])
     return self.call(key, function, batch)
+
+  def tables(self, token_BT: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the ids of further tables, `<name>_BT`, of so many tokens."""
+    return {f'{name}_BT': np.full_like(token_BT, value) for name, value in self._tables.items()}
 
   def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:
     """Starts a function on a batch; returns its result on the devices. Arguments as of `run`;

@@ -64,7 +64,8 @@ def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> Non
   if not isinstance(model.net.model, WritingModel) or not model.net.can('word'):
     raise UserError(
       f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected one that '
-      'writes from a cache, as of configs/gpt.py, transformer_xl.py, t5.py and bart.py'
+      'writes from a cache, as of configs/gpt.py, transformer_xl.py, t5.py, bart.py and, with '
+      "config.model.attend='causal', xlm.py"
     )
   if new_tokens < 1:
     raise UserError(f'new_tokens: expected 1 at least, got {new_tokens}')
@@ -110,6 +111,7 @@ def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut) -> dict[str, np.nd
     own = slice(0, len(rows[index])) if pair else slice(cut.length - len(rows[index]), None)
     token_BT[place, own], example_BT[place, own], row_B[place] = rows[index], 1, index
   begun = dict(out_token_BU=np.tile(_frame(model).start, (cut.count, 1))) if pair else {}
+  begun |= model.runner.tables(token_BT)
   return dict(token_BT=token_BT, example_BT=example_BT, row_B=row_B, **begun)
 
 

@@ -18,7 +18,8 @@ epoch of the 52, then the last layer with it for another, then all: these are sh
 What the scripts do otherwise: each stage of this has a new optimizer (here its moments go on),
 decay is added to the gradient (here to the update), texts are padded in front and the padding
 pooled (here not), and of longer texts than config.length all is read (here the beginning), and of a
-text of just the columns that are pooled the first piece is left out (here it counts).
+text of just the columns that are pooled the first piece is left out (here, as in fastai 2, it
+counts; --config.model.pooled=1399 leaves it out).
 
 As pretraining has it, config.data.task and the files hold words that white space sets apart.
 """

@@ -87,7 +87,8 @@ def test_libtpu_knows_every_flag():
   presets.apply(config('tpu'), (), environ)
   code = (
     'import jax\nfrom bertjax.tools.preflight import topology\n'
-    "x = topology.on(topology.device('v5e'), jax.ShapeDtypeStruct((8, 128), 'float32'))\n"
+    "place = jax.sharding.SingleDeviceSharding(topology.devices('v5e:2x2')[0])\n"
+    "x = jax.ShapeDtypeStruct((8, 128), 'float32', sharding=place)\n"
     'topology.compile_absent(jax.jit(lambda x: x @ x.T).lower(x))\nprint(1)'
   )
   run = lambda: subprocess.run([sys.executable, '-c', code], env=environ, capture_output=True)

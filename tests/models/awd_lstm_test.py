@@ -15,7 +15,7 @@ from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models import awd_lstm
 from bertjax.models.layers import concat_pool
-from bertjax.objectives import lm
+from bertjax.objectives import label_model, lm
 from bertjax.optim import optimizer
 from bertjax.train.step import trained_loss
 from bertjax.types import Context
@@ -251,6 +251,29 @@ def test_texts_of_any_length_are_pooled_as_each_alone_by_fastai(golden, monkeypa
   whole = size_B == 20
   want = golden['clas/logits'][whole]
   np.testing.assert_allclose(out['label_BGC']['label'][whole, 0], want, atol=3e-7)
+
+
+@mutation('model.batch_statistics and config.microbatches > 1', 'False')
+def test_microbatches_are_refused_where_rows_know_of_each_other(golden):
+  model = dict(config_of(golden).model, **CHUNKS)
+  config = ConfigDict(dict(model=model, objective=dict(name='classify'), microbatches=2))
+  with pytest.raises(UserError, match='expected config.microbatches=1, got 2'):
+    label_model(config)
+
+
+@mutation('start_T[None] >= first_B[:, None]', 'start_T[None] > first_B[:, None]')
+def test_the_first_program_pools_what_one_column_less_pools(golden, monkeypatch):
+  sizes = (11, 12, 13, 18, 20, 25)
+  example_BT = (np.arange(25)[None] < np.array(sizes)[:, None]).astype(int)
+  params = encoder(golden, 'clas/param/0.module.')
+  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  pooled, found = concat_pool.pooled, []
+  monkeypatch.setattr(concat_pool, 'pooled', lambda *x: found.append(x[1]) or pooled(*x))
+  model = dict(config_of(golden).model, **CHUNKS, head_dropout=0.0, inner_dropout=0.0)
+  model = awd_lstm.MODEL.make(ConfigDict(model | dict(pooled=11)))
+  variables = dict(params=params, batch_stats=dict(label=fresh()))
+  model.apply(variables, dict(token_BT=example_BT, example_BT=example_BT))
+  assert found[0].sum(1).tolist() == [golden[f'old_clas/kept/{size}'] for size in sizes]
 
 
 def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import cases
 import chex
 import flax.linen as nn
 import jax
@@ -13,7 +14,7 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax import sharding
+from bertjax import models, sharding
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
@@ -261,18 +262,30 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
 
 @mutation('jnp.cumsum(real_BT, 1) - 1', 'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1')
 @mutation('(real_BS[:, None] & (column_TS <= 0)[None])', '(column_TS <= 0)[None]')
-@pytest.mark.parametrize('one_table, dtype', [(True, 'float32'), (False, 'bfloat16')])
-def test_a_text_token_by_token_is_the_whole_text(one_table, dtype):
-  sizes = dict(n_layer=2, n_embd=16, n_head=2, n_ctx=12)
-  model = model_of(sizes, one_table, 20).clone(dtype=dtype, init_std=0.3)
+@mutation('key: x_BT[:, -1:] for key', 'key: 0 * x_BT[:, -1:] for key', case='xlm')
+@mutation("batch['position_BT'][:, -1] + 1", "batch['position_BT'][:, -1]")
+@pytest.mark.parametrize('kind', ['gpt1', 'gpt2', 'xlm'])
+def test_a_text_token_by_token_is_the_whole_text(kind):
+  """Of every model that is an `OneText`; GPT-2's in bfloat16."""
+  sizes, dtype = dict(n_layer=2, n_embd=16, n_head=2, n_ctx=12), 'float32'
+  if kind == 'xlm':
+    table = dict(extra=(('language', 3),), zero_row=None, attend='causal', positions=12)
+    shape = dict(vocab_size=20, layers=2, width=16, heads=2, ffn=32, init_std=0.3)
+    model = models.build(cases.config('xlm', **shape, **table).model)
+  else:
+    dtype = 'float32' if kind == 'gpt1' else 'bfloat16'
+    model = model_of(sizes, kind == 'gpt1', 20).clone(dtype=dtype, init_std=0.3)
   token_BT = np.random.default_rng(0).integers(1, 20, (3, 10))
-  variables = nn.meta.unbox(model.init(jax.random.key(0), rows_of(token_BT)))
-  whole = logits(model.apply(variables, rows_of(token_BT))['word'])[..., :20]
+  given = rows_of(token_BT)
+  given |= dict(language_BT=jnp.full_like(given['token_BT'], 2), target_pos_BP=given['position_BT'])
+  variables = nn.meta.unbox(model.init(jax.random.key(0), given))
+  whole = logits(model.apply(variables, given)['word'])[..., :20]
   lengths = np.array([6, 3, 1])  # prompts, with padding before the short ones
   prompt = np.zeros((3, 6), np.int32)
   for row, length in enumerate(lengths):
     prompt[row, 6 - length :] = token_BT[row, :length]
   batch = dict(token_BT=jnp.asarray(prompt), example_BT=jnp.asarray(prompt > 0, jnp.int32))
+  batch['language_BT'] = jnp.full_like(batch['token_BT'], 2)
   found, text = model.apply(variables, batch, 4, method='start')
   step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
   close = dict(atol=1e-5, rtol=1e-5) if dtype == 'float32' else dict(atol=0.08, rtol=0.05)

@@ -14,6 +14,11 @@ from bertjax.models.layers.decoding import Beams, Sampling
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
 
 
+FIELDS = dict(
+  gpt=dict(positions=64), xlm=dict(attend='causal', extra=(('language', 3),), zero_row=None)
+)
+
+
 @pytest.fixture(scope='module')
 def load(tmp_path_factory):
   """Name of a recipe -> its model, made once."""
@@ -21,18 +26,19 @@ def load(tmp_path_factory):
 
   def get(recipe):
     if recipe not in known:
-      path, fields = tmp_path_factory.mktemp(recipe), dict(gpt=dict(positions=64)).get(recipe, {})
+      path, fields = tmp_path_factory.mktemp(recipe), FIELDS.get(recipe, {})
       first = STREAM if recipe == 'transformer_xl' else XLNET
       made = used_models.make(path, recipe, first=first, **fields)
       mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
-      known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh)
+      language = 1 if recipe == 'xlm' else None
+      known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh, language=language)
     return known[recipe]
 
   return get
 
 
 @mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
-@pytest.mark.parametrize('recipe', ['gpt', 't5', 'bart', 'transformer_xl'])
+@pytest.mark.parametrize('recipe', ['gpt', 'xlm', 't5', 'bart', 'transformer_xl'])
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   model = load(recipe)

@@ -47,16 +47,9 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   tensors, or is of another model."""
   path = pathlib.Path(path)
   with original.naming(path):
-    found = torch_files.load(path)
-    whole = isinstance(found, Mapping) and 'model' in found
-    state = torch_files.arrays(found['model'] if whole else found, 'the state dict')
-    if WORDS not in state or not original.count(state, '0.rnns.'):
-      raise UserError(
-        f'this is no language model of fastai: expected {WORDS} and 0.rnns.0, got '
-        f'{", ".join(sorted(state)[:3])}'
-      )
-    check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
+    _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
     fields = fields_of(state)
+    check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
     vocabulary, said = _vocabulary(path.parent, fields['vocab_size'], into)
     direction = [name for name in ('fwd', 'bwd') if name in path.stem]
     if len(direction) == 1:  # else config.model has the say
@@ -71,16 +64,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     del model, absent  # it lacks nothing
     return Taken(params_of(state), [], sorted(name for name in state if name in COPIES))
 
-  return Opening(
-    path=path,
-    files=(path,),
-    model=fields,
-    recipe='ulmfit',
-    vocabulary=vocabulary,
-    step=None,
-    assumed=said,
-    take=take,
-  )
+  return Opening(path, (path,), fields, 'ulmfit', vocabulary, None, said, take)
 
 
 def fields_of(state: Mapping[str, Any]) -> dict[str, Any]:

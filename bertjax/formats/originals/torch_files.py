@@ -60,6 +60,20 @@ def arrays(state: Any, what: str, buffers: bool = False) -> dict[str, Any]:
   return {name: tensor.float().numpy() for name, tensor in taken.items()}
 
 
+def state_dict(path: pathlib.Path, mark: str, title: str) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Loads a state dict, alone or as dict(args=.., model=..); returns the args and its arrays.
+  Raises UserError as `load` and `arrays`, or for tensors none of whose names begins with `mark`: it
+  is no `title`."""
+  found = load(path)
+  whole = isinstance(found, Mapping) and 'model' in found
+  state = arrays(found['model'] if whole else found, 'the state dict')
+  if not any(name.startswith(mark) for name in state):
+    raise UserError(
+      f'this is no {title}: expected tensors like {mark}, got {", ".join(sorted(state)[:3])}'
+    )
+  return options(found.get('args')) if whole else {}, state
+
+
 def options(found: Any) -> dict[str, Any]:
   """Returns options as a dict: of a Namespace, a dict of either (fairseq's cfg), or None."""
   found = vars(found) if isinstance(found, argparse.Namespace) else found

@@ -36,15 +36,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   del into
   path = pathlib.Path(path)
   with original.naming(path):
-    found = torch_files.load(path)
-    whole = isinstance(found, Mapping) and 'model' in found
-    args = torch_files.options(found.get('args')) if whole else {}
-    state = torch_files.arrays(found['model'] if whole else found, 'the state dict')
-    if f'{WORDS}.0.weight' not in state:
-      raise UserError(
-        f'this is no Transformer-XL: expected tensors like {WORDS}.0.weight, got '
-        f'{", ".join(sorted(state)[:3])}'
-      )
+    args, state = torch_files.state_dict(path, f'{WORDS}.0.weight', 'Transformer-XL')
     fields, assumed = fields_of(state, args)
     # Copies of the inputs (tie_weight, tie_projs), which must be equal.
     clusters = len(fields['cutoffs']) + 1
@@ -64,16 +56,8 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
       (params,), made, left_out = take(Cut(state, cuts), parts, {'pos_emb.inv_freq'}, absent)
     return Taken(params, made, left_out)
 
-  return Opening(
-    path=path,
-    files=(path,),
-    model=fields,
-    recipe='transformer_xl',
-    vocabulary=None,
-    step=None,
-    assumed=[*assumed, 'the vocabulary is in none of the files of the original'],
-    take=take_all,
-  )
+  said = [*assumed, 'the vocabulary is in none of the files of the original']
+  return Opening(path, (path,), fields, 'transformer_xl', None, None, said, take_all)
 
 
 def fields_of(

@@ -4,6 +4,7 @@ A cache has as many columns as the text may get. A prompt stands in its last col
 prompts of several lengths end at one column; what stands before a short one is not seen.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -42,6 +43,7 @@ class Writing(NamedTuple):
   place_B: Array  # int32, the next column; the same in all rows
   position_B: Array  # int32, the position of the next token in its text
   other_real_BS: Array | None = None  # bool, of another text; None without one
+  tables: Mapping[str, Array] = {}  # ids of further tables, <name>_BT, of each next token, [B, 1]
 
 
 def empty(rows: int, layers: int, columns: int, heads: int, size: int, dtype) -> Cache:

@@ -91,10 +91,11 @@ def make(
   if not isinstance(module, WritingModel):
     raise UserError(f'config.model.name={model.name!r} writes no text: expected configs/gpt.py')
   batch = dict(token_BT=prompt_BT, example_BT=np.ones_like(prompt_BT))
-  given = batch | dict(position_BT=np.broadcast_to(np.arange(prompt_BT.shape[1]), prompt_BT.shape))
+  batch |= {f'{name}_BT': np.zeros_like(prompt_BT) for name in module.tables}
   if isinstance(module, PairModel):
-    given |= {f'out_{k}_BU': given[f'{k}_BT'] for k in ('token', 'example', 'position')}
-  variables = jax.jit(module.init)(jax.random.key(0), given)
+    batch['out_token_BU'] = prompt_BT[:, :1]
+  start = functools.partial(module.init, room=new_tokens, method='start')
+  variables = jax.jit(start)(jax.random.key(0), batch)
   if kind == 'prefill':
     function = lambda variables, batch: module.apply(variables, batch, new_tokens, method='start')
   else:
@@ -113,7 +114,7 @@ def make_rival(
   from bertjax.tools.bench.parts import rival_step
 
   torch.set_num_threads(len(os.sched_getaffinity(0)))
-  net: Any = rival_step.net_of(model).eval()
+  net: Any = rival_step.net_of(model).eval().to(getattr(torch, model.dtype))
   net.generation_config.eos_token_id = None
   given: dict[str, Any] = dict(input_ids=torch.tensor(prompt_BT, dtype=torch.long))
   given['attention_mask'] = torch.ones_like(given['input_ids'])

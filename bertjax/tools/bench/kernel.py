@@ -2,8 +2,6 @@
 
   python -m bertjax.bench kernel                     time on this machine's device, each result
                                                      compared with the reference's first
-  python -m bertjax.bench kernel --mode=compile      compile for TPUs, which need not be there:
-                                                     seconds and temporary memory
   python -m bertjax.bench kernel --mode=tune         time tiles of this device's kernel, and write
                                                      kernels/relative_attention/tuning/KIND.json
 
@@ -24,12 +22,10 @@ from absl import flags
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
 from bertjax.kernels.relative_attention.arg_specs import SHAPES
-from bertjax.tools.bench.parts import kernel_compile, kernel_time, kernel_tune, timing
-from bertjax.tools.preflight import topology
+from bertjax.tools.bench.parts import kernel_time, kernel_tune, timing
 
-_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'tune'], 'Measure to take.')
+_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'tune'], 'Measure to take.')
 _IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')
-_KINDS = flags.DEFINE_list('kinds', list(topology.KINDS), 'TPUs of --mode=compile.')
 _SHAPES = flags.DEFINE_list('shapes', list(SHAPES), 'Names of shapes.')
 _LENGTHS = flags.DEFINE_list('lengths', None, 'Queries, in place of those of the shape, no memory.')
 _ROWS = flags.DEFINE_integer('rows', None, 'Rows, in place of those of the shape.', lower_bound=1)
@@ -61,10 +57,7 @@ def _shapes() -> dict[str, Any]:
 def main() -> None:
   """Prints the rows of a mode, then one JSON line."""
   impls = _listed('impls', _IMPLS.value, IMPLEMENTATIONS)
-  if _MODE.value == 'compile':
-    kinds = _listed('kinds', _KINDS.value, topology.KINDS)
-    rows = kernel_compile.compiles(kinds, impls, _shapes())
-  elif _MODE.value == 'tune':
+  if _MODE.value == 'tune':
     impl = jax.default_backend()
     if impl not in KERNELS:
       raise UserError(f'--mode=tune: expected a TPU or a GPU, got {impl}: it has no kernel to tune')

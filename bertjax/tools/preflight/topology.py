@@ -17,10 +17,8 @@ from bertjax.machine import locks
 from bertjax.tools.preflight import cards
 from bertjax.tools.preflight.cards import CARDS
 
-# Kind -> the name of a small slice, one of whose chips stands for all.
-KINDS = {'v5e': 'v5e:2x2', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x2', 'v4': 'v4:2x2x1'}
-# The name of an accelerator, before the number of its chips or, where two cores are counted, cores;
-# and jax's name of the kind.
+# Kind -> the name of an accelerator, before the number of its chips or, where two cores are
+# counted, cores; and jax's name of the kind.
 _ACCELERATORS = {
   'v5e': ('v5litepod', 1, 'TPU v5 lite'), 'v5p': ('v5p', 2, 'TPU v5'),
   'v6e': ('v6e', 1, 'TPU v6 lite'), 'v4': ('v4', 2, 'TPU v4'),
@@ -80,10 +78,10 @@ def select(name: str) -> Slice:
       raise UserError(f'{name}: expected the cards of one host, 8 at most, got {count}')
     return Slice(CARDS[kind].kind, int(count))
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
-  if not found or found[1] not in KINDS:
+  if not found or found[1] not in _ACCELERATORS:
     raise UserError(
-      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(KINDS)}, or GPUs as '
-      f'h100:8, of {", ".join(CARDS)}; got {name!r}'
+      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(_ACCELERATORS)}, or '
+      f'GPUs as h100:8, of {", ".join(CARDS)}; got {name!r}'
     )
   accelerator, counted, kind = _ACCELERATORS[found[1]]
   chips = math.prod(int(side) for side in found[2].split('x'))
@@ -130,19 +128,6 @@ def devices(name: str) -> list[Any]:
   return list(found.devices)
 
 
-def device(kind: str) -> Any:
-  """One chip of a kind. Raises UserError: an unknown kind, or libtpu is absent."""
-  if kind not in KINDS:
-    raise UserError(f'expected a kind of TPU among {", ".join(KINDS)}; got {kind!r}')
-  return devices(KINDS[kind])[0]
-
-
-def on(target: Any, tree: Any) -> Any:
-  """Returns the shapes of a tree, as arguments that live on a device."""
-  place = jax.sharding.SingleDeviceSharding(target)
-  return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
-
-
 def compile_to_text(lowered: Any) -> tuple[Any, str]:
   """Compiles as `compile_absent` does; returns also the program as compilers write it, which jaxlib
   cannot always read."""
@@ -184,24 +169,8 @@ _FULL = (  # how libtpu says that a program does not fit: what it needs, what th
 )
 
 
-def _full(error: Exception) -> re.Match | None:
-  text = _one_line(error)
-  return next((found for form in _FULL if (found := form.search(text))), None)
-
-
-def _one_line(error: Exception) -> str:
-  return re.sub(r'\s+', ' ', str(error)).strip()
-
-
 def needed_bytes(error: Exception) -> int | None:
   """Returns the bytes that a program too large for the chip would need; None for other errors."""
-  full = _full(error)
+  text = re.sub(r'\s+', ' ', str(error))
+  full = next((found for form in _FULL if (found := form.search(text))), None)
   return full and int(float(full[1]) * 1024 ** ('KMGT'.index(full[2]) + 1))
-
-
-def reason(error: Exception) -> str:
-  """Why something does not compile, on one line."""
-  full = _full(error)
-  if full:
-    return f'needs {full[1]}{full[2]} of {full[3]}'
-  return f'{type(error).__name__}: {_one_line(error)[:160]}'

@@ -11,7 +11,7 @@ from tiers import in_tiers
 
 from bertjax.kernels import sampled_softmax
 from bertjax.kernels.dropout import Noise
-from bertjax.models.layers import char_cnn
+from bertjax.models.layers import char_cnn, lstm
 from bertjax.models.layers.lstm import LSTM
 
 ZEROS = jax.nn.initializers.zeros
@@ -111,8 +111,8 @@ class Original:
 
 
 @mutation(
-  'cell_BC = clipped(cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new), clips[0])',
-  'cell_BC = cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new)',
+  'clipped(cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new), rules.cell_clip)',
+  'cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new)',
 )
 @mutation(
   'x_BTF = carry * changed + (1 - carry) * x_BTF', 'x_BTF = carry * x_BTF + (1 - carry) * changed'
@@ -166,8 +166,8 @@ def random_layer(**fields):
 
 
 @mutation(
-  'new = State(*(jnp.where(real_B[:, None], a, b) for a, b in zip(new, state, strict=True)))',
-  'new = State(*new)',
+  'new = State(*(jnp.where(real_B[:, None], a, b) for a, b in both))',
+  'new = State(cell_BC, hidden_BP)',
 )
 @pytest.mark.parametrize('backward', in_tiers([False, True], [False]))
 def test_segments_padding_and_cuts_change_nothing(backward):
@@ -240,3 +240,29 @@ def test_a_kernel_is_dropped_once_for_all_rows_and_steps():
   assert np.any(found != layer.apply(params, same, layer.first(3))[0])
   later = noise._replace(row_B=noise.row_B + 7)
   np.testing.assert_array_equal(layer.apply(params, same, layer.first(3), None, later)[0], found)
+
+
+@mutation('State(*(jnp.where(real_B[:, None], x, 0) for x in later))', 'later')
+@mutation('(a + b - c for a, b, c in passed)', '(a for a, b, c in passed)')
+@mutation('jax.vjp(clip, given_BC @ weights.project_CP)[1](own.hidden_BP)', '(own.hidden_BP,)')
+@mutation('reverse=not rules.backward', 'reverse=True')
+def test_gradients_are_those_of_the_columns_one_by_one():
+  """Those of JAX's own derivative of the scan: of kernels, state and gates, with padding, clips
+  that are reached, and a projection, read either way."""
+  rng = np.random.default_rng(1)
+  draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
+  real_TB = jnp.asarray(rng.random((7, 3)) < 0.7)
+  wanted = draw(7, 3, 4), lstm.State(draw(3, 6), draw(3, 4))
+  for backward in (False, True):
+    rules = lstm.Rules(1.0, 0.6, 0.7, backward)
+
+    def loss(read, weights, state, gates_TBGC, rules=rules):
+      last, hidden_TBP = read(rules, weights, state, gates_TBGC, real_TB)
+      found = jax.tree.map(lambda a, b: jnp.sum(a * b), (hidden_TBP, last), wanted)
+      return sum(jax.tree.leaves(found))
+
+    given = lstm.Weights(draw(4, 4, 6), draw(6, 4)), lstm.State(draw(3, 6), draw(3, 4))
+    given = *given, draw(7, 3, 4, 6)
+    plain = lambda *x: lstm._forward(*x)[0]
+    found, want = (jax.grad(loss, (1, 2, 3))(read, *given) for read in (lstm.columns, plain))
+    chex.assert_trees_all_close(found, want, atol=2e-6, rtol=1e-5)

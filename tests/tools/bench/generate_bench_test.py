@@ -10,14 +10,20 @@ from bertjax.tools.bench import generate
 from bertjax.tools.bench.parts import own_step
 
 
+@mutation('.eval().to(getattr(torch, model.dtype))', '.eval()')
 @mutation("how = Beams(count) if kind == 'beams' else Sampling()", 'how = Sampling()')
 def test_both_sides_read_the_prompts_and_write_all_tokens():
-  model = own_step.sized(systems.tiny('gpt', **{'model.vocab_size': 99}), 2, 8).model
+  fields = {'model.vocab_size': 99, 'model.dtype': 'bfloat16'}
+  model = own_step.sized(systems.tiny('gpt', **fields), 2, 8).model
   prompt_BT = np.random.default_rng(0).integers(5, 99, (2, 8)).astype(np.int32)
   for kind, shape in dict(greedy=(2, 1, 3), beams=(2, 2, 3)).items():
     assert generate.make(model, prompt_BT, 3, 2, kind)().token_BKN.shape == shape
     assert generate.make_rival(model, prompt_BT, 3, 2, kind)().shape == (2, 11)
   assert generate.make(model, prompt_BT, 3, 2, 'prefill')()[0].shape[0] == 2
-  assert generate.make_rival(model, prompt_BT, 3, 2, 'prefill')().logits.shape == (2, 1, 99)
+  theirs = generate.make_rival(model, prompt_BT, 3, 2, 'prefill')().logits
+  assert theirs.shape == (2, 1, 99) and str(theirs.dtype) == 'torch.bfloat16'
+  for name, changes in dict(t5={}, xlm={'model.attend': 'causal'}).items():
+    model = own_step.sized(systems.tiny(name, **{'model.vocab_size': 99}, **changes), 2, 8).model
+    assert generate.make(model, prompt_BT, 3, 2, 'prefill')()[0].shape[0] == 2
   with pytest.raises(UserError, match="config.model.name='bert' writes no text"):
     generate.make(systems.tiny('bert').model, prompt_BT, 3, 2, 'greedy')

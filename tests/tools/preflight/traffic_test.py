@@ -242,14 +242,14 @@ def test_refuses_what_it_cannot_count():
 
 def test_a_scanned_body_counts_as_often_as_it_runs():
   pytest.importorskip('libtpu')
-  target = topology.device('v5e')
+  place = jax.sharding.SingleDeviceSharding(topology.devices('v5e:2x2')[0])
 
   def moved(layers: int) -> int:
     def run(x, w):
       return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)[0]
 
-    shapes = [jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((8, 1024), (layers, 1024, 1024))]
-    arguments = topology.on(target, shapes)
+    shapes = (8, 1024), (layers, 1024, 1024)
+    arguments = [jax.ShapeDtypeStruct(s, jnp.bfloat16, sharding=place) for s in shapes]
     compiled = topology.compile_absent(jax.jit(run).lower(*arguments))
     return traffic.account(compiled.as_text()).bytes
 
