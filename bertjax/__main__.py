@@ -9,13 +9,13 @@ import sys
 
 COMMANDS = (
   'main', 'launch', 'sweep', 'replay', 'predict', 'embed', 'generate', 'prepare', 'vocab', 'recipe',
-  'convert', 'preflight', 'bench',
+  'convert', 'preflight', 'bench', 'text.fastai',
 )  # fmt: skip
 
 
 def summary(command: str) -> str:
   """Returns the first line of the docstring of `python -m bertjax.COMMAND`, from its source."""
-  path = pathlib.Path(__file__).parent / command
+  path = pathlib.Path(__file__).parent.joinpath(*command.split('.'))
   source = path / '__main__.py' if path.is_dir() else path.with_suffix('.py')
   doc = ast.get_docstring(ast.parse(source.read_text(encoding='utf-8'))) or ''
   return doc.splitlines()[0].split(': python -m')[0].rstrip(':.')

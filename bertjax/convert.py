@@ -1,7 +1,8 @@
 """Models out and in: python -m bertjax.convert --to=hf --workdir=RUN --output=DIR
 
   --to=hf --workdir=RUN --output=DIR               a run, for `transformers`
-  --to=original --workdir=RUN --output=DIR         an ELMo, by bilm-tf's names
+  --to=original --workdir=RUN --output=DIR         an ELMo by bilm-tf's names, a
+                                                   language model of ULMFiT by fastai's
   --from=FORMAT --input=PATH --output=RUN          a model from elsewhere, as a run: hf, tf1 (BERT,
                                                    ALBERT, ELECTRA, XLNet, ELMo), fairseq (RoBERTa,
                                                    XLM-R), transformer_xl (the original's torch),

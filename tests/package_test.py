@@ -113,7 +113,7 @@ def test_commands_are_listed_without_heavy_imports(site, tmp_path):
   assert wrong.returncode == 1 and "expected no arguments, got 'train'" in wrong.stderr
 
 
-@mutation("  'vocab',\n", '', file='bertjax/__main__.py')
+@mutation("'vocab', ", '', file='bertjax/__main__.py')
 def test_every_command_is_in_the_list():
   """A module that is run by itself is a command, but for the benches' and workers' own."""
   found = set()

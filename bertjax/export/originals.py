@@ -13,11 +13,11 @@ from typing import Any
 from bertjax.errors import UserError, choose, writing
 from bertjax.export import card, receipt
 from bertjax.formats import tables, weights
-from bertjax.sources import runs
+from bertjax.sources import foreign, runs
 
-# config.model.name -> the module of formats/originals that has `tensors`, `options`, ..; and the
-# format by which `convert --from` reads what is written.
-ORIGINALS = dict(elmo='bilm')
+# config.model.name -> the format by which `convert --from` reads what is written, whose module of
+# formats/originals has `tensors`, `options`, ..
+ORIGINALS = dict(elmo='bilm', awd_lstm='fastai')
 
 
 def export(
@@ -29,13 +29,13 @@ def export(
   run = runs.open_run(workdir, step)
   model = run.config.model
   choose(model.name, ORIGINALS, 'the models of --to=original (config.model.name)')
-  if model.labels or model.token_labels:
+  if model.labels or model.get('token_labels'):
     raise UserError(
       f'{workdir} has heads of a task, which the original has no names for: expected the run that '
       'it began with (config.init_from)'
     )
   name = ORIGINALS[model.name]
-  module = importlib.import_module(f'bertjax.formats.originals.{name}')
+  module = importlib.import_module(f'bertjax.formats.originals.{foreign.ORIGINALS[name]}')
   found = {theirs: (ours, x) for theirs, ours, x in module.tensors(run.params(), model)}
   with runs.output(target) as partial, writing('the model', partial):
     weights.save(partial / weights.NAME, {theirs: x for theirs, (_, x) in found.items()})

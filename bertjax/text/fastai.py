@@ -76,5 +76,8 @@ def words(lines: Iterable[str]) -> Iterator[list[str]]:
 
 if __name__ == '__main__':
   with door('bertjax.text.fastai'):
-    for found in words(sys.stdin):
-      print(*found)
+    if sys.argv[1:]:
+      print(__doc__)
+    else:
+      for found in words(sys.stdin):
+        print(*found)

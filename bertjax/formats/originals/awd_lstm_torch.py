@@ -4,27 +4,30 @@
 
 Words are read from the one itos*.pkl, a pickled list, beside the file or in ../tmp. Their kinds of
 end, of unknown and of padding (xxbos, xxunk, xxpad) are called <eos>, <unk> and <pad> here. No
-tensor tells the direction, the file's name does: fwd or bwd.
+tensor tells the direction, the file's name does: fwd or bwd. A directory that `tensors` made
+(`convert --to=original`) is read too.
 
   torch has the gates in another order, and the table of words up to three times
 """
 
 import pathlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.formats import weights
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original, torch_files
 from bertjax.formats.originals.original import Absent, Opening, shape
 from bertjax.formats.tables import check_tied
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.lstm import GATES
-from bertjax.vocab import formats, whole_words
+from bertjax.vocab import formats, special, whole_words
 
+PROGRAM, OPTIONS, MARKS = 'fastai', 'options.json', ('<eos>', '<unk>')
 WORDS = '0.encoder.weight'
 COPIES = ('0.encoder_with_dropout.embed.weight', '0.encoder_dp.emb.weight', '1.decoder.weight')
 BIAS = '1.decoder.bias'
@@ -47,12 +50,18 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   tensors, or is of another model."""
   path = pathlib.Path(path)
   with original.naming(path):
-    _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
+    if path.is_dir():
+      folder, state = path, dict(weights.read(path))
+    else:
+      folder = path.parent
+      _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
     fields = fields_of(state)
     check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
-    vocabulary, said = _vocabulary(path.parent, fields['vocab_size'], into)
+    vocabulary, said = _vocabulary(folder, fields['vocab_size'], into)
     direction = [name for name in ('fwd', 'bwd') if name in path.stem]
-    if len(direction) == 1:  # else config.model has the say
+    if path.is_dir():
+      fields |= special.json_beside(path / OPTIONS, OPTIONS)
+    elif len(direction) == 1:  # else config.model has the say
       fields['backward'] = direction == ['bwd']
     else:
       said.append(
@@ -93,6 +102,34 @@ def params_of(state: Mapping[str, Any]) -> dict[str, Any]:
   return params
 
 
+def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
+  """Yields (their name, ours, float32 array) of a model, by the names of fastai 0.7, or of 2 where
+  words have a bias; the other copies of the words are left out."""
+  order = [GATES.index(gate) for gate in TORCH_GATES]
+  rows = lambda leaf: np.asarray(leaf)[: model.vocab_size]
+  yield WORDS, 'word', rows(params['word'])
+  for number in range(model.layers):
+    for name, theirs in LAYER.items():
+      leaf = np.asarray(params[f'lstm_{number}'][name])
+      leaf = np.moveaxis(leaf, 0, -1) if leaf.ndim == 3 else leaf
+      leaf = np.ascontiguousarray(leaf[order]).reshape(-1, *leaf.shape[2:])
+      theirs = theirs[len(theirs) > 1 and not model.word_bias]
+      yield f'0.rnns.{number}.{theirs}', f'lstm_{number}/{name}', leaf
+  if model.word_bias:
+    yield BIAS, 'head/bias', rows(params['head']['bias'])
+
+
+def options(model: Any) -> dict[str, Any]:
+  """Returns what options.json says of a `config.model`: what no tensor does."""
+  return dict(backward=model.backward)
+
+
+def word_list(pieces: Sequence[str], model: Any) -> str:
+  """Returns the text of vocab.txt, a line for each word."""
+  del model
+  return ''.join(f'{piece}\n' for piece in pieces)
+
+
 def _of(state: Mapping[str, Any], number: int, name: str) -> np.ndarray:
   """Returns a tensor of a layer. Raises UserError if it is not there: a QRNN has others."""
   names = [f'0.rnns.{number}.{each}' for each in LAYER[name]]
@@ -114,11 +151,13 @@ def _vocabulary(
 ) -> tuple[pathlib.Path | None, list[str]]:
   """Returns a directory for `load_vocabulary`, or None, and what is taken for granted."""
   files = [*folder.glob('itos*.pkl'), *(folder.parent / 'tmp').glob('itos*.pkl')]
+  files = [*folder.glob('vocab.txt')] or files
   if len(files) != 1:
     return None, [f'there is not one itos*.pkl beside it but {len(files)}, so no vocabulary']
   try:
     with files[0].open('rb') as file:
-      pieces = [ROLES.get(str(piece), str(piece)) for piece in _Plain(file).load()]
+      listed = file.read().decode().split() if files[0].suffix == '.txt' else _Plain(file).load()
+      pieces = [ROLES.get(str(piece), str(piece)) for piece in listed]
   except Exception as error:  # a damaged pickle may end in any class
     raise UserError(f'{files[0]} is no pickled list of words: {error}') from error
   if len(pieces) != size or len({*pieces}) != size or not {'<eos>', '<unk>'} <= {*pieces}:

@@ -3,6 +3,7 @@
 import json
 import pickle
 
+import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
@@ -11,6 +12,7 @@ from slow_imports import torch
 
 from bertjax import models
 from bertjax.errors import UserError
+from bertjax.export import importing, originals
 from bertjax.formats.originals import awd_lstm_torch
 from bertjax.kernels.cross_entropy import logits
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -78,3 +80,28 @@ def test_the_name_of_a_file_tells_its_direction_else_the_config_does(golden, tmp
     path.with_name('bwd_wt103.h5').rename(path.with_name('x'))
   )
   assert 'backward' not in opened.model and 'config.model.backward=True' in opened.assumed[-1]
+
+
+@mutation('np.moveaxis(leaf, 0, -1) if leaf.ndim == 3 else leaf', 'np.moveaxis(leaf, 0, -1)')
+@mutation('[GATES.index(gate) for gate in TORCH_GATES]', '[0, 1, 2, 3]')
+@mutation('dict(backward=model.backward)', 'dict(backward=False)')
+@mutation("[*folder.glob('vocab.txt')] or files", 'files')
+def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_path):
+  import safetensors.numpy
+
+  path = saved(golden, tmp_path)
+  path = path.rename(path.with_name('bwd.pth'))
+  importing.import_model(f'fastai:{path}', tmp_path / 'run')
+  originals.export(tmp_path / 'run', tmp_path / 'out')
+  found = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
+  start = 'lm/param/'
+  assert {f'{start}{name}' for name in found} == {n for n in golden.files if n.startswith(start)}
+  for name, x in found.items():
+    np.testing.assert_array_equal(x, golden[start + name], err_msg=name)
+  assert '--workdir=fastai:DIR' in (tmp_path / 'out' / 'README.md').read_text()
+  one, other = map(awd_lstm_torch.open_checkpoint, (path, tmp_path / 'out'))
+  assert one.model == other.model and other.model['backward']
+  pieces = [load_vocabulary(each.vocabulary).pieces for each in (one, other)]
+  assert pieces[0] == pieces[1]
+  params = [each.take(None, lambda row, shape: None).params for each in (one, other)]
+  jax.tree.map(np.testing.assert_array_equal, *params)
