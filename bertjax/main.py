@@ -18,7 +18,7 @@ from bertjax.machine import compiled, copies, malloc
 
 _CONFIG = command_line.define_config()
 _WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl.', required=True
+  'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl, curves.png.', required=True
 )
 _EVALUATE = flags.DEFINE_bool(
   'evaluate',

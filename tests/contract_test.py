@@ -153,7 +153,7 @@ def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
 def test_a_run_comes_to_its_end_and_a_second_start_finds_it(
   name, rich_store, tmp_path, monkeypatch, capsys
 ):
-  """Training, checkpoints, evaluations, and report, through every phase."""
+  """Training, checkpoints, evaluations, report and curves, through every phase."""
   devices = jax.devices()[:1]
   monkeypatch.setattr(jax, 'devices', lambda: devices)
   config = whole(name, rich_store)
@@ -162,7 +162,7 @@ def test_a_run_comes_to_its_end_and_a_second_start_finds_it(
   found = [json.loads(line) for line in before.splitlines()]
   assert [x['step'] for x in found if 'loss' in x] == [2, 4, 6]
   assert all(np.isfinite(list(x.values())).all() for x in found)
-  assert config.best.metric in found[-1]
+  assert config.best.metric in found[-1] and (tmp_path / 'curves.png').exists()
   said = capsys.readouterr().out
   assert re.search('Evaluating: .*held_out', said) and 'The run is in' in said
   train_loop.run(config, str(tmp_path))

@@ -246,6 +246,7 @@ class Session:
     self._progress.close()
     self._record.summary()
     if self._last is not None and jax.process_index() == 0:
+      self._record.draw()
       report.show(self._run, self._place.text, early)
 
   def _send(self) -> None:

@@ -30,8 +30,8 @@ def show(run: setup.Run, workdir: str, early: str) -> None:
   """Prints the workdir, as it was given, and the next commands; `early` says that the run ended
   before its last step, and where."""
   print(
-    f'\nThe run{f", {early}," if early else ""} is in {workdir}: metrics.jsonl, checkpoints. '
-    'Next:\n'
+    f'\nThe run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
+    'checkpoints. Next:\n'
     f'  tensorboard --logdir {workdir}\n'
     f'  python -m bertjax.main --workdir={workdir} --evaluate'
   )

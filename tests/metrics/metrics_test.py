@@ -12,7 +12,7 @@ import pytest
 from mutation import mutation
 from slow_imports import event_pb2
 
-from bertjax.metrics import interval, ledger
+from bertjax.metrics import curves, interval, ledger
 from bertjax.metrics import lines as lines_lib
 from bertjax.metrics import progress as progress_lib
 from bertjax.metrics import writer as metrics_writer
@@ -448,3 +448,24 @@ def test_phases_that_take_turns_have_metrics_of_their_own():
     book.add(*step)
   got = book.close(dict(clm=finish, mlm=finish, tlm=finish), interleaved=True)
   assert set(got) == {'loss', 'grad_norm', 'lr', 'clm/mlm', 'clm/top', 'tlm/mlm', 'tlm/top'}
+
+
+def run_with_metrics(workdir, offset=0.0):
+  writer = metrics_writer.Writer(workdir, 0)
+  for step in range(1, 41):
+    scalars = dict(loss=offset + 9 / step, lr=1e-3 / step, tokens_per_second=1e4)
+    writer.write(step, scalars | ({'eval/mlm_masked': 6.0} if step % 10 == 0 else {}))
+  writer.close()
+  return workdir
+
+
+def test_curves_of_one_run_and_of_several(tmp_path, monkeypatch):
+  one, two = run_with_metrics(tmp_path / 'one'), run_with_metrics(tmp_path / 'two', 1.0)
+  assert curves.plot([one]) == one / 'curves.png'
+  assert (one / 'curves.png').read_bytes().startswith(b'\x89PNG')
+  monkeypatch.chdir(tmp_path)
+  assert curves.plot([one, two]).resolve() == tmp_path / 'curves.png'
+  assert curves.plot([one, two], tmp_path / 'both.png').exists()
+  assert (tmp_path / 'both.png').read_bytes() != (one / 'curves.png').read_bytes()
+  steps, values = curves.series(curves.read(one), 'eval/mlm_masked')
+  assert steps == [10, 20, 30, 40] and values == [6.0] * 4

@@ -1,7 +1,6 @@
 """`predict` and `embed` as a user calls them."""
 
 import os
-import types
 
 import forks
 import numpy as np
@@ -11,10 +10,8 @@ import used_models
 from mutation import mutation
 
 import bertjax
-from bertjax import predict
 from bertjax.errors import UserError
 from bertjax.use import answers
-from bertjax.use.flags import Part
 
 
 @pytest.fixture(scope='module')
@@ -93,20 +90,11 @@ def test_mistakes_are_one_line(bert, arguments, message):
 
 
 @mutation('np.mean([each.probabilities[name] for each in found])', 'found[0].probabilities[name]')
-@mutation('for one in (model, *beside)', 'for one in (model,)')
-def test_labels_of_models_beside_each_other_have_the_mean_of_the_probabilities(monkeypatch):
-  not_given = types.SimpleNamespace(value=None)
-  for module, name in ((predict.use_flags, 'CUT'), (predict, '_GLUE'), (predict, '_SOFT_LABELS')):
-    monkeypatch.setattr(module, name, not_given)
-  of = lambda *p: types.SimpleNamespace(
-    label=lambda texts, seconds, cut, first: [
-      answers.Label('', dict(zip('ab', each, strict=True))) for each in p
-    ]
-  )
-  part = Part(['x', 'y'], 1, 1.0)
-  found = predict.answers(of((0.9, 0.1), (0.4, 0.6)), 'label', part, [of((0.2, 0.8), (0.2, 0.8))])
-  assert [each['label'] for each in found] == ['a', 'b']
-  assert found[0]['probabilities'] == pytest.approx(dict(a=0.55, b=0.45))
+def test_labels_of_models_beside_each_other_have_the_mean_of_the_probabilities():
+  of = lambda *p: answers.Label('', dict(zip('ab', p, strict=True)))
+  found = answers.together([of(0.9, 0.1), of(0.2, 0.8)])
+  assert found.label == 'a' and found.probabilities == pytest.approx(dict(a=0.55, b=0.45))
+  assert answers.together([of(0.4, 0.6), of(0.2, 0.8)]).label == 'b'
   number = answers.together([answers.Label(1.0, {}), answers.Label(2.0, {})])
   assert number == answers.Label(1.5, {})
   with pytest.raises(UserError, match='models of the same classes'):

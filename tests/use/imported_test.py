@@ -11,7 +11,6 @@ import bertjax
 from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.export.importing import import_model
-from bertjax.use.answers import Label
 
 TEXTS = ['the cat sat on the mat.', 'a dog barks', 'rain fell on the town all night long']
 PAIRS = ['a dog sat.', 'the cat', 'rain']
@@ -158,15 +157,22 @@ def test_blanks_are_filled(made, family):
 
 @pytest.mark.full
 @mutation('classes=run.imported_classes', 'classes={}')
-def test_a_converted_run_answers_the_same_and_so_does_the_command(made, tmp_path):
-  path, pipeline = made('bert', 'text-classification')
-  import_model(f'hf:{path}', tmp_path / 'run')
-  assert load(tmp_path / 'run').label(TEXTS) == load(path).label(TEXTS)
+@mutation('for one in (model, *beside)', 'for one in (model,)')
+def test_converted_runs_answer_the_same_and_so_does_the_command_by_their_mean(made, tmp_path):
+  theirs = []
+  for family in ('bert', 'roberta'):
+    path, pipeline = made(family, 'text-classification')
+    import_model(f'hf:{path}', tmp_path / family)
+    assert load(tmp_path / family).label(TEXTS) == load(path).label(TEXTS)
+    theirs.append([{x['label']: x['score'] for x in each} for each in pipeline(TEXTS, top_k=None)])
   (tmp_path / 'in.txt').write_text('\n'.join(TEXTS))
-  given = (f'--workdir={tmp_path}/run', '--json', f'--input={tmp_path}/in.txt')
-  done = forks.run('bertjax.predict', *given, cwd=processes.ROOT, env=processes.environment())
+  given = (f'--workdir={tmp_path}/bert', f'--beside={tmp_path}/roberta', '--json')
+  done = forks.run(
+    'bertjax.predict', *given, f'--input={tmp_path}/in.txt', cwd=processes.ROOT,
+    env=processes.environment(),
+  )  # fmt: skip
   assert done.returncode == 0, done.stderr
-  lines = used_models.json_lines(done.stdout)
-  check_labels(
-    [Label(line['label'], line['probabilities']) for line in lines], pipeline(TEXTS, top_k=None)
-  )
+  for line, one, other in zip(used_models.json_lines(done.stdout), *theirs, strict=True):
+    mean = {name: (one[name] + other[name]) / 2 for name in CLASSES}
+    assert line['probabilities'] == pytest.approx(mean, abs=1e-5)
+    assert line['label'] == max(mean, key=mean.__getitem__)

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from bertjax.metrics import interval, ledger, tracking, writer
+from bertjax.metrics import curves, interval, ledger, tracking, writer
 from bertjax.metrics.progress import Progress
 from bertjax.objectives import combine
 from bertjax.train import setup
@@ -18,7 +18,7 @@ class Record(Watcher):
   def __init__(self, run: setup.Run, workdir: str, start: int, meta: Any, progress: Progress):
     """Begins after so many steps, with what the checkpoint of that step has of `saved` in
     `meta`."""
-    self._run, self._progress = run, progress
+    self._run, self._workdir, self._progress = run, workdir, progress
     with contextlib.ExitStack() as stack:
       tracked = tracking.Trackers(run.config, workdir, progress.note)
       stack.callback(tracked.close)
@@ -65,6 +65,14 @@ class Record(Watcher):
   def summary(self) -> None:
     """Prints where the time of this start went."""
     self._ledger.print_summary()
+
+  def draw(self) -> None:
+    """Closes the log and draws curves.png of it."""
+    self._writer.close()
+    try:
+      curves.plot([self._workdir])
+    except OSError as error:
+      self._progress.note(f'curves.png was not drawn: {error}')
 
 
 def _of_phases(run: setup.Run, saved: Any) -> Any:
