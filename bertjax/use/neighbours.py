@@ -41,7 +41,7 @@ def nearest(
     raise UserError(f'the vocabulary makes no token of {found[2]!r}: expected another word')
   query_D = model.embed([text], 'none', layer, cut)[0][own_n].mean(0)
   query_D = vectors.normalized(query_D)
-  best: list[tuple[float, int, str]] = []
+  best: list[tuple[float, int, int, list[str]]] = []
   for part in parts:
     many, tokens = _columns(model, part.texts, cut, part.first)
     embedded = model.embed(part.texts, 'none', layer, cut, part.first)
@@ -50,12 +50,11 @@ def nearest(
       if own.strip() == text.strip():
         continue
       cosine_n = vectors.normalized(x_TD[column_n]) @ query_D
-      marked = lambda place, token=token, column_n=column_n: ' '.join(
-        f'*{token[n]}*' if n == place else token[n] for n in column_n
-      )
-      pairs = zip(column_n, cosine_n, strict=True)
-      best = heapq.nlargest(COUNT, [*best, *((float(c), -line, marked(n)) for n, c in pairs)])
-  return [Neighbour(cosine, -line, said) for cosine, line, said in best]
+      words = [token[n] for n in column_n]
+      scored = ((float(c), -line, place, words) for place, c in enumerate(cosine_n))
+      best = heapq.nlargest(COUNT, [*best, *scored])
+  said = lambda place, words: ' '.join(f'*{w}*' if n == place else w for n, w in enumerate(words))
+  return [Neighbour(cosine, -line, said(place, words)) for cosine, line, place, words in best]
 
 
 def _columns(

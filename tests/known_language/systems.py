@@ -151,14 +151,15 @@ SYSTEMS = dict(
   elmo=System(
     'elmo', 'stream', 16,
     dict(
-      main=Task(readings.one_text, optimum.both_ways, dict(forwards=0.95, backwards=0.95))
+      # Within 2% of the optimum.
+      main=Task(readings.one_text, optimum.both_ways, dict(forwards=0.9914, backwards=0.9914))
     ),
     # One text read from both ends: its sentences go on from one another.
     {
       'model.cell': 128, 'model.characters': 0, 'data.plan.shuffle_sentences': False,
-      'optimizer.schedule.peak': 0.2,
+      'optimizer.schedule.peak': 0.5,
     },
-    steps=600, alone=None,
+    steps=1800, alone=None,
   ),
   gpt=System(
     'gpt', 'stream', 32,

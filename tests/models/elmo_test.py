@@ -1,5 +1,7 @@
 """ELMo's features: the weighted layers beside bilm-tf's formula, which stay as they are."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from configs.finetune import elmo as recipe
 ROWS, COLUMNS, WIDTH = 3, 7, 8
 
 
+@functools.cache
 def made(**fields):
   """(model, its parameters, a batch with padding)."""
   c = recipe.get_config('ner').model
@@ -62,6 +65,18 @@ def test_labels_are_maps_of_the_weighted_layers(norm):
   wanted_BGC = logits(mean_BD, 'label')[:, None]
   np.testing.assert_allclose(out['label_BGC']['label'], wanted_BGC, atol=2e-6)
   assert model.batch_statistics == norm
+
+
+@mutation('2 * self._direction + self._spelling) / 3', '2 * self._direction + self._spelling)')
+def test_flops_are_those_of_a_pass_forward_and_of_the_heads_both_ways():
+  model, params, batch = made(mix_norm=False)
+  real, spelled = batch['example_BT'].sum(), params['spelled']
+  cells = [params[f'{way}_{n}'] for way in ('forwards', 'backwards') for n in (0, 1)]
+  layers = sum(cell[name].size for cell in cells for name in ('input', 'state', 'projection'))
+  filters = sum(spelled[f'filter_{n}'].size * (9 - n) for n in (0, 1))  # at all their places
+  layers += filters + sum(x['kernel'].size for x in spelled.values() if isinstance(x, dict))
+  heads = real * params['tag']['kernel'].size + ROWS * params['label']['kernel'].size
+  assert model.flops(batch) == pytest.approx(2 * real * layers + 6 * heads)
 
 
 @mutation('layers_LBTD = jax.lax.stop_gradient(layers_LBTD)', 'pass')
