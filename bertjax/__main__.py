@@ -9,7 +9,7 @@ import sys
 
 COMMANDS = (
   'main', 'launch', 'sweep', 'replay', 'predict', 'embed', 'generate', 'prepare', 'vocab', 'recipe',
-  'convert', 'preflight', 'bench', 'text.fastai',
+  'convert', 'preflight', 'bench', 'text.fastai', 'metrics.curves',
 )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def test_a_model_keeps_less_and_less():
     ),
   ],
 )
-@mutation('unroll=turns(layers),', '', case='bert', file='bertjax/models/layers/encoder.py')
+@mutation('unroll=each,', '', case='bert', file='bertjax/models/layers/encoder.py')
 @mutation(
   'loop = turns(self.layers) == 1',
   'loop = True',
