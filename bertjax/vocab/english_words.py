@@ -68,16 +68,14 @@ EXCEPTIONS = _exceptions()
 
 
 def words(text: str) -> list[str]:
-  """Returns the words of a text, lowercased."""
-  return [word for part in text.split(' ') for word in _cut(part)]
+  """Returns the words of a text, lowercased; each symbol is one."""
+  spaced = ''.join(f' {c} ' if unicodedata.category(c) == 'So' else c for c in text)
+  return [word for part in spaced.split(' ') for word in _cut(part)]
 
 
 @functools.lru_cache(2**16)
 def _cut(part: str) -> tuple[str, ...]:
-  """The words of what stands between two spaces; each symbol is one."""
-  for place, letter in enumerate(part):
-    if unicodedata.category(letter) == 'So':
-      return (*_cut(part[:place]), letter, *_cut(part[place + 1 :]))
+  """The words of what stands between two spaces."""
   before, behind = [], []
   while part and part not in EXCEPTIONS:
     first = _PREFIX.match(part)
@@ -100,7 +98,8 @@ def _cut(part: str) -> tuple[str, ...]:
 
 def _suffix(part: str) -> int:
   """The characters of the last affix."""
-  if found := _SUFFIX.search(part):
+  # None is longer than eight characters but dots, so that long parts take no quadratic time.
+  if found := _SUFFIX.search(part, max(0, len(part.rstrip('.\n')) - 8)):
     return len(part) - found.start()
   if part.endswith('.') and len(part) > 1:
     end = part[-2]

@@ -48,6 +48,13 @@ def test_words_are_those_that_spacy_cuts(lines):
   assert [english_words.words(line) for line in lines['standardized']] == wanted
 
 
+@mutation("if unicodedata.category(c) == 'So'", 'if False')
+def test_long_runs_of_symbols_and_of_affixes_are_cut():
+  assert english_words.words('─' * 2_000) == ['─'] * 2_000
+  assert ''.join(english_words.words("'" * 20_000)) == "'" * 20_000
+  assert english_words.words('a' + '.' * 50) == ['a', '.' * 50]
+
+
 @mutation("pre_tokenizers.Split(' ', 'removed')", 'pre_tokenizers.WhitespaceSplit()')
 def test_ids_are_those_of_the_original(lines, shared, tmp_path):
   for theirs, ours in (('encoder_bpe_40000.json', 'vocab.json'), ('vocab_40000.bpe', 'merges.txt')):
