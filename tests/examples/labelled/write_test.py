@@ -42,7 +42,7 @@ def test_both_texts_have_their_ends_and_the_decoder_reads_late():
     [*'say z of xy: xy', 1], [*'say {c} of xxxx', 1]
   ]  # fmt: skip
   assert found.cut == 1 and found.truth == ['abc', 'abcde']
-  served = Rows(Letters, found, 16, seed=0, together=2)  # pyright: ignore
+  served = Rows(LETTERS, found, 16, seed=0, together=2)  # pyright: ignore
   batch = served.batch(np.arange(2), shuffle=False)
   assert spelled(batch['out_token_BU'][0]) == [0, *'abc', 3, 3, 3, 3]
   assert spelled(batch['target_BU'][0]) == [*'abc', 1, 0, 0, 0, 0]
