@@ -37,7 +37,7 @@ TOP = [
   ('bert', {'seed': 2**32}, 'config.seed: .* <= 4294967295, got 4294967296'),
   ('bert', {'total_step': 10}, "did you mean 'total_steps'"),
   ('bert', {'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
-  ('bert', {'length': 4096}, 'sequences of 1024 tokens, but the model has room'),
+  ('bert', {'length': 4096}, 'asks for 1024 columns, and the model has room for 512: lower it'),
   ('bert', {'best.metric': 'eval/nothing'}, 'config.best.metric'),
   ('bert', {'best': 'eval/mlm'}, 'config.best: expected a dict of fields'),
   ('bert', {'mesh.data': 0}, 'mesh'),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from letters import Letters
 from mutation import mutation
 
 from bertjax.errors import UserError
@@ -11,16 +12,12 @@ from bertjax.examples.labelled.common.questions import Question
 OPTIONS = Options('columns', 'text', 'ask', ('list',), 'right', 'index', 1)
 
 
-class Letters:
-  special = dict(cls=1, sep=2, pad=0)
-
-  def encode_batch(self, texts):
-    return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
+LETTERS = Letters(dict(cls=1, sep=2, pad=0))
 
 
 def encode(asked, length=16, **changes):
   found = [Question(f'f.jsonl, line {n}', *each) for n, each in enumerate(asked, 1)]
-  return TASK.encode(found, Options(**{**vars(OPTIONS), **changes}), Letters(), length)
+  return TASK.encode(found, Options(**{**vars(OPTIONS), **changes}), LETTERS, length)
 
 
 @mutation(

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from letters import Letters
 from mutation import mutation
 
 from bertjax.errors import UserError
@@ -15,16 +16,12 @@ OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1, False, '')
 NUMBERS = dataclasses.replace(OPTIONS, classes=())
 
 
-class Letters:
-  special = dict(cls=1, sep=2, pad=0)
-
-  def encode_batch(self, texts):
-    return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
+LETTERS = Letters(dict(cls=1, sep=2, pad=0))
 
 
 def encode(rows, options=OPTIONS):
   records = [Record(f'f.tsv, line {i}', row) for i, row in enumerate(rows, 2)]
-  return TASK.encode(records, options, Letters(), 16)
+  return TASK.encode(records, options, LETTERS, 16)
 
 
 @mutation(

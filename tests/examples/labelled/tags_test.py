@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from letters import Letters
 from mutation import mutation
 
 from bertjax.errors import UserError
@@ -12,20 +13,13 @@ OPTIONS = Options('tokens', 'tags', ' ', (1, -1), 'iob2', ('PER', 'LOC'))
 TAGS = ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
 
 
-class Letters:
-  """A piece for each letter; none for what is not ASCII."""
-
-  special = dict(cls=1, sep=2, pad=0, unk=3)
-
-  def encode_batch(self, texts):
-    pieces = (text.strip().encode('ascii', 'ignore') for text in texts)
-    return [np.frombuffer(each, np.uint8).astype(np.int32) for each in pieces]
+LETTERS = Letters(dict(cls=1, sep=2, pad=0, unk=3), stripped=True)
 
 
 def encode(words, tags, length=16, **changes):
   options = Options(**{**vars(OPTIONS), **changes})
   sentence = Sentence('f.conll', words.split(' '), tags.split(), list(range(7, 99)))
-  return TASK.encode([sentence], options, Letters(), length)
+  return TASK.encode([sentence], options, LETTERS, length)
 
 
 @mutation(
@@ -53,11 +47,11 @@ def test_a_word_without_pieces_is_unknown_and_has_its_tag():
 @mutation("[f' {word}' for word in known]", 'known')
 def test_a_word_is_encoded_as_it_stands_in_a_text():
   class Spaced(Letters):
-    def encode_batch(self, texts):
+    def encode_unended(self, texts):
       assert all(text == f' {text.strip()}' for text in texts)
-      return super().encode_batch(texts)
+      return super().encode_unended(texts)
 
-  TASK.encode([Sentence('f', ['a', 'b'], ['O', 'O'])], OPTIONS, Spaced(), 9)
+  TASK.encode([Sentence('f', ['a', 'b'], ['O', 'O'])], OPTIONS, Spaced(LETTERS.special, True), 9)
 
 
 @mutation('first_n[first_n < length - 1]', 'first_n[first_n < length]')

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from letters import Letters
 from mutation import mutation
 
 from bertjax.config import sections
@@ -19,16 +20,12 @@ OPTIONS = Options('say {b} of {a}: {a}', 'c', 6)
 RECORDS = [dict(a='xy', b='z', c='abc'), dict(a='x' * 20, b='{c}', c='abcde')]
 
 
-class Letters:
-  special = dict(cls=None, sep=1, pad=3)
-
-  def encode_batch(self, texts):
-    return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
+LETTERS = Letters(dict(cls=None, sep=1, pad=3))
 
 
 def encode(rows, options=OPTIONS, length=16):
   records = [Record(f'f.tsv, line {i}', row) for i, row in enumerate(rows, 2)]
-  return TASK.encode(records, options, Letters(), length)
+  return TASK.encode(records, options, LETTERS, length)
 
 
 def spelled(ids):
@@ -45,7 +42,7 @@ def test_both_texts_have_their_ends_and_the_decoder_reads_late():
     [*'say z of xy: xy', 1], [*'say {c} of xxxx', 1]
   ]  # fmt: skip
   assert found.cut == 1 and found.truth == ['abc', 'abcde']
-  served = Rows(Letters, found, 16, seed=0, together=2)  # pyright: ignore
+  served = Rows(LETTERS, found, 16, seed=0, together=2)  # pyright: ignore
   batch = served.batch(np.arange(2), shuffle=False)
   assert spelled(batch['out_token_BU'][0]) == [0, *'abc', 3, 3, 3, 3]
   assert spelled(batch['target_BU'][0]) == [*'abc', 1, 0, 0, 0, 0]
@@ -56,11 +53,10 @@ def test_both_texts_have_their_ends_and_the_decoder_reads_late():
 
 
 def test_framed_texts_begin_with_cls_and_the_decoder_with_sep():
-  class Framed(Letters):
-    special = dict(cls=0, sep=2, pad=1)
-
   options = dataclasses.replace(OPTIONS, framed=True)
-  found = TASK.encode([Record('f.tsv, line 2', RECORDS[0])], options, Framed(), 9)
+  found = TASK.encode(
+    [Record('f.tsv, line 2', RECORDS[0])], options, Letters(dict(cls=0, sep=2, pad=1)), 9
+  )
   assert spelled(found.id_n[0]) == [0, *'say z o', 2] and found.cut == 1
   assert spelled(found.second['out_token'][0]) == [2, 0, *'abc']
   assert spelled(found.second['target'][0]) == [0, *'abc', 2]

@@ -147,7 +147,7 @@ def make(config: Any) -> torch.nn.Module:
 def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
   """Returns a batch with targets as the arguments of the rival."""
   tensor = lambda x, kind=torch.long: torch.tensor(np.asarray(x), dtype=kind)
-  if config.model.name == 'elmo':
+  if 'characters' in config.model:  # ELMo reads both directions
     name = 'character' if config.model.characters else 'token'
     find = lambda key: tensor(next(x for k, x in batch.items() if k.startswith(f'{key}_B')))
     ways = dict(read_0=name, read_1=f'out_{name}')
