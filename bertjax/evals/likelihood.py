@@ -96,9 +96,11 @@ def judged(nll_n: np.ndarray, size_n: np.ndarray, right_n: np.ndarray) -> dict[s
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the scores of a file of questions. Raises UserError: as `choice.read` and `rows_of`;
-  questions with other numbers of answers than the first, or a model that is not causal."""
+  questions with other numbers of answers than the first, or a model that is not causal or
+  reads backward."""
   check_batch(subject, options.batch_size)
   model = model_of(subject.config.model, subject.config.objective.name, StreamModel).alone()
+  model.require_forward()
   length = options.length or subject.config.length
   model.require_room(length, f'{subject.key}.length')
   task = choice.Options(

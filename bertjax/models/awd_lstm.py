@@ -128,14 +128,14 @@ class AWDLSTM(StreamModel, kw_only=True):
     word = out['word']._replace(hidden_BPE=turned(out['word'].hidden_BPE))
     return out | dict(word=word) | (dict(hidden_LBTD=out['last_BTD'][None]) if hidden else {})
 
-  def word_scores(self, batch: Batch) -> Any:
-    """Returns the scores at the targets. Raises UserError: a model that reads backward."""
+  @nn.nowrap
+  def require_forward(self) -> None:
+    """Raises UserError: a model that reads backward."""
     if self.backward:
       raise UserError(
         'config.model.backward=True predicts the token before each, and a text is scored by the '
         'one after each: expected a model that reads forward'
       )
-    return super().word_scores(batch)
 
   def _table(self) -> Array:
     """The words, float32 [V, D]."""
@@ -239,7 +239,7 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
     first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
     kept_BT = real_BT & (start_T[None] >= first_B[:, None])
-    weight_B = None if noise is None else one_text(batch, 'awd_lstm')
+    weight_B = None if noise is None else one_text(batch, 'awd_lstm', "'classify'")
     read_BE = concat_pool.pooled(x_BTD, kept_BT)
     logits, new = {}, {}
     for name, classes in self.labels:

@@ -255,7 +255,7 @@ class Features(ELMo, LabelModel, kw_only=True):
     layers_LBTD = jax.lax.stop_gradient(layers_LBTD)
     out: dict[str, Any] = dict(last_BTD=layers_LBTD[-1], label_BGC={}, token_label_BTC={})
     if noise is not None:
-      one_text(batch, 'elmo')
+      one_text(batch, 'elmo', "'classify' or 'tags'")
     if self.labels or self.token_labels:
       wide_LBTD = layers_LBTD.astype(jnp.float32)
       if self.mix_norm:

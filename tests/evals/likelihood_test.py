@@ -57,6 +57,14 @@ def test_the_likeliest_answer_is_chosen(rich_store, tmp_path):
   assert right['accuracy'] != right['accuracy_norm']  # or one of the two proves nothing
 
 
+@mutation('  model.require_forward()\n', '')
+def test_a_model_that_reads_backward_is_refused_before_the_first_step(rich_store):
+  c = tiny('ulmfit', **{'evals.zero': dict(type='likelihood', file='dev.jsonl')})
+  c.model.backward = True
+  with pytest.raises(UserError, match='backward=True predicts the token before'):
+    setup.make_run(c, rich_store, jax.devices()[:1])
+
+
 @mutation('context_n[-room:]', 'context_n[:room]')
 def test_a_long_context_loses_its_beginning(rich_store):
   vocabulary = read_vocabulary(f'{rich_store}/vocab')

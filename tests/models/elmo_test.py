@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
+from jax.sharding import PartitionSpec as P
 from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import elmo
+from bertjax.models.layers import mix
 from configs.finetune import elmo as recipe
 
 ROWS, COLUMNS, WIDTH = 3, 7, 8
@@ -67,6 +69,21 @@ def test_labels_are_maps_of_the_weighted_layers(norm):
   assert model.batch_statistics == norm
 
 
+@mutation('mesh.over_rows(total(x_LBTD))', 'total(x_LBTD)', file='bertjax/models/layers/mix.py')
+@mutation(
+  'mesh.over_rows(jnp.sum(real_BT))', 'jnp.sum(real_BT)', file='bertjax/models/layers/mix.py'
+)
+def test_layers_are_normalised_over_the_rows_of_all_devices():
+  layers_LBTD = np.random.default_rng(0).normal(size=(2, 4, 5, 3)).astype(np.float32)
+  layers_LBTD[:, 2:] += 3
+  real_BT = np.arange(5)[None] < np.array([[5], [2], [4], [1]])
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ('data',))
+  rows = P(None, 'data')
+  shared = jax.shard_map(mix.normalized, mesh=mesh, in_specs=(rows, P('data')), out_specs=rows)
+  wanted = mix.normalized(layers_LBTD, real_BT)
+  np.testing.assert_allclose(jax.jit(shared)(layers_LBTD, real_BT), wanted, atol=1e-5)
+
+
 @mutation('2 * self._direction + self._spelling) / 3', '2 * self._direction + self._spelling)')
 def test_flops_are_those_of_a_pass_forward_and_of_the_heads_both_ways():
   model, params, batch = made(mix_norm=False)
@@ -101,7 +118,7 @@ def test_rows_of_several_texts_and_labels_beside_a_softmax_are_refused():
   model, params, batch = made()
   noise = noise_from_key(jax.random.key(0), batch['row_B'])
   packed = dict(batch, example_weight_BG=np.ones((ROWS, 2), np.float32))
-  with pytest.raises(UserError, match="'elmo' reads one text a row, got 2"):
+  with pytest.raises(UserError, match="'elmo' reads one text a row, got 2: .*'classify' or 'tags'"):
     model.apply(dict(params=params), packed, noise)
   with pytest.raises(UserError, match='expected words=False, or labels='):
     made(words=True)

@@ -169,7 +169,7 @@ REFUSED = dict(
   ),
   attend=(lambda c: c.model.update(attend='causal'), "config.model.attend='example', got 'causal'"),
   vocabulary=(lambda c: c.objective.teacher.model.update(vocab_size=99), 'one vocabulary'),
-  length=(lambda c: setattr(c, 'length', 46), 'has room for 45'),
+  length=(lambda c: setattr(c, 'length', 46), 'has room for 45: .* or name another teacher'),
   teacher=(
     lambda c: setattr(c.objective.teacher, 'model', cases.config('modernbert').model),
     "the kind AttendingModel .*got 'modernbert'",

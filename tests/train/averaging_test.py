@@ -14,7 +14,7 @@ from bertjax.checkpoint import reading
 from bertjax.config.keys import Best
 from bertjax.errors import UserError
 from bertjax.optim import averaging
-from bertjax.train import evaluation, loop, setup
+from bertjax.train import evaluation, loop, resolve, setup
 from bertjax.train.step import State
 from bertjax.train.watch.patience import Patience
 
@@ -129,3 +129,12 @@ def test_averaging_without_anything_to_evaluate_on_is_refused():
   config.optimizer.average = 5
   with pytest.raises(UserError, match='config.optimizer.average=5 follows the scores of a run'):
     setup._check_best(config, ())
+
+
+@mutation('(own := part.config.optimizer.average) != config.optimizer.average', 'own := 0')
+def test_a_phase_that_averages_otherwise_than_the_run_is_refused():
+  config = tiny('bert', **{'optimizer.average': 5})
+  setup._check_average(config, resolve.resolve(config).timeline.parts)
+  config.phases.phase2.optimizer = dict(average=3)
+  with pytest.raises(UserError, match='config.phases.phase2.optimizer.average=3, .*average=5 in'):
+    setup._check_average(config, resolve.resolve(config).timeline.parts)

@@ -22,6 +22,10 @@ from bertjax.models.layers.memory import Start
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Array, Batch
 
+ROOM = (
+  'raise config.model.positions (of Transformer-XL learned_positions, or mem_len with same_length)'
+)
+
 
 class Model(nn.Module):
   """Any model. What differs is said anew by its class, as a constant or a property."""
@@ -52,14 +56,13 @@ class Model(nn.Module):
     return self
 
   @nn.nowrap
-  def require_room(self, columns: int, what: str) -> None:
+  def require_room(self, columns: int, what: str, remedy: str = ROOM) -> None:
     """Raises UserError if rows have more columns, which `what` of the config asks for, than the
-    model has room for."""
+    model has room for: lower it, or `remedy`."""
     if self.room is not None and columns > self.room:
       raise UserError(
         f'{what} asks for {columns} columns, and the model has room for {self.room}: lower it, or '
-        'raise config.model.positions (of Transformer-XL learned_positions, or mem_len with '
-        'same_length)'
+        + remedy
       )
 
   @nn.nowrap
@@ -182,8 +185,14 @@ class StreamModel(Model):
     `carry` is what the batch before left, see `Model.carry`; (): this is the first one."""
     raise NotImplementedError
 
+  @nn.nowrap
+  def require_forward(self) -> None:
+    """Raises UserError if it scores the token before each, and not the one after."""
+
   def word_scores(self, batch: Batch) -> Any:
-    """Returns the scores of the vocabulary at the targets of a batch alone."""
+    """Returns the scores of the vocabulary at the targets of a batch alone. Raises UserError as
+    `require_forward`."""
+    self.require_forward()
     return at_targets(self.read(batch, False)['word'], batch)
 
 

@@ -165,8 +165,9 @@ def _backward(rules: Rules, found: Any, gradient: tuple[State, Array]) -> Any:
     cell_BC, gates_BGC = back((own.cell_BC, given))
     products = (gates_BGC[:, gate] @ turned_CP[gate] for gate in range(4))
     before = State(cell_BC, functools.reduce(jnp.add, products))
-    passed = zip(before, later, own, strict=True)
-    return State(*(a + b - c for a, b, c in passed)), (gates_BGC, given_BC, product_BP)
+    both = zip(before, later, strict=True)
+    passed = State(*(jnp.where(real_B[:, None], a, b) for a, b in both))
+    return passed, (gates_BGC, given_BC, product_BP)
 
   last, hidden_TBP = gradient
   first, (wanted_TBGC, given_TBC, product_TBP) = jax.lax.scan(
@@ -182,14 +183,14 @@ def _backward(rules: Rules, found: Any, gradient: tuple[State, Array]) -> Any:
 columns.defvjp(_forward, _backward)
 
 
-def one_text(batch: Batch, model: str) -> Array:
+def one_text(batch: Batch, model: str, tasks: str) -> Array:
   """Returns the weights of the one text of each row, [B]. Raises UserError if rows have several,
-  whose states would go on from one to the next; `model` is named."""
+  whose states would go on from one to the next; `model` is named, and the `tasks` that it has."""
   weight_BG = batch['example_weight_BG']
   if weight_BG.shape[1] > 1:
     raise UserError(
       f'config.model.name={model!r} reads one text a row, got {weight_BG.shape[1]}: expected '
-      "config.data.task.name='classify' or 'tags'"
+      f'config.data.task.name={tasks}'
     )
   return weight_BG[:, 0]
 

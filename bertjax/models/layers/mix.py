@@ -5,6 +5,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.kernels import mesh
 from bertjax.models.layers.basic import param
 
 Array = jax.Array
@@ -21,9 +22,10 @@ def mixed(module: nn.Module, layers_LBTD: Array) -> tuple[Array, Array]:
 
 def normalized(layers_LBTD: Array, real_BT: Array) -> Array:
   """Returns each layer with the mean 0 and the variance 1, taken over the real tokens of the whole
-  batch: rows know of each other."""
+  batch, on all devices: rows know of each other."""
   real_1BT1 = real_BT[None, ..., None]
-  size = jnp.sum(real_BT) * layers_LBTD.shape[-1]
-  mean = lambda x_LBTD: jnp.sum(x_LBTD * real_1BT1, (1, 2, 3), keepdims=True) / size
+  size = mesh.over_rows(jnp.sum(real_BT)) * layers_LBTD.shape[-1]
+  total = lambda x_LBTD: jnp.sum(x_LBTD * real_1BT1, (1, 2, 3), keepdims=True)
+  mean = lambda x_LBTD: mesh.over_rows(total(x_LBTD)) / size
   x_LBTD = layers_LBTD - mean(layers_LBTD)
   return x_LBTD * jax.lax.rsqrt(mean(x_LBTD**2) + 1e-12)

@@ -83,7 +83,8 @@ def pair_of(config: Any, kind: type[Model]) -> Pair:
       f'{KEY}.teacher: expected a model of the kind {kind.__name__} '
       f'(bertjax/models/layers/contracts.py), as BERT is, got {given.name!r}'
     )
-  teacher.require_room(config.length, f'config.length, of the rows of {KEY}.teacher,')
+  what = f'config.length, of the rows of {KEY}.teacher,'
+  teacher.require_room(config.length, what, 'name another teacher')
   return Pair(student, teacher)
 
 

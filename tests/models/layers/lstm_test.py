@@ -244,7 +244,9 @@ def test_a_kernel_is_dropped_once_for_all_rows_and_steps():
 
 
 @mutation('State(*(jnp.where(real_B[:, None], x, 0) for x in later))', 'later')
-@mutation('(a + b - c for a, b, c in passed)', '(a for a, b, c in passed)')
+@mutation(
+  'a, b) for a, b in both))\n    return passed', 'a, a) for a, b in both))\n    return passed'
+)
 @mutation('jax.vjp(clip, given_BC @ weights.project_CP)[1](own.hidden_BP)', '(own.hidden_BP,)')
 @mutation('reverse=not rules.backward', 'reverse=True')
 def test_gradients_are_those_of_the_columns_one_by_one():
@@ -267,3 +269,6 @@ def test_gradients_are_those_of_the_columns_one_by_one():
     plain = lambda *x: lstm._forward(*x)[0]
     found, want = (jax.grad(loss, (1, 2, 3))(read, *given) for read in (lstm.columns, plain))
     chex.assert_trees_all_close(found, want, atol=2e-6, rtol=1e-5)
+  padded = lambda state: lstm.columns(rules, given[0], state, given[2], jnp.zeros((7, 3), bool))[0]
+  endless = jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), given[1])
+  chex.assert_trees_all_equal(jax.vjp(padded, given[1])[1](endless)[0], endless)
