@@ -49,7 +49,7 @@ def main() -> None:
   """Writes the file, or prints neighbours."""
   if use_flags.INPUT.value is None:
     raise UserError('expected --input, a file of texts or -')
-  if _NEIGHBOURS.value:
+  if _NEIGHBOURS.value is not None:
     if given := [f'--{n}' for n in ('output', 'pool', 'normalize') if flags.FLAGS[n].present]:
       raise UserError(f'--neighbours prints what it finds and takes no {", ".join(given)}')
     _print_neighbours()

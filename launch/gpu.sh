@@ -14,6 +14,7 @@ go() { exec "$@"; }
 hosts=() port=8482 pids=()
 for word in "$@"; do
   case "$word" in
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit ;;
     --hosts=*) IFS=, read -ra hosts <<< "${word#*=}" ;;
     --port=*) port=${word#*=} ;;
     --dry-run) go() { printf '%q ' "$@" && echo; } ;;

@@ -76,8 +76,10 @@ def words(lines: Iterable[str]) -> Iterator[list[str]]:
 
 if __name__ == '__main__':
   with door('bertjax.text.fastai'):
-    if sys.argv[1:]:
+    if sys.argv[1:] in (['-h'], ['--help']):
       print(__doc__)
+    elif sys.argv[1:]:
+      raise UserError(f'expected no arguments, the text is read: < TEXT > WORDS; got {sys.argv[1]}')
     else:
       for found in words(sys.stdin):
         print(*found)

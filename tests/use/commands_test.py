@@ -80,6 +80,10 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
     ),
     (('predict', '--text=a', '--step=new'), "--step: expected a number or 'best', got 'new'"),
     (('embed', '--input=-', '--output=out.txt'), '--output: expected a name that ends in .npy'),
+    (
+      ('embed', '--input=-', '--neighbours=', '--output=o.npy'),
+      '--neighbours prints what it finds and takes no --output',
+    ),
   ],
 )
 def test_mistakes_are_one_line(bert, arguments, message):
