@@ -244,7 +244,7 @@ class Features(ELMo, LabelModel, kw_only=True):
 
   @property
   def batch_statistics(self) -> bool:
-    """Whether layers are normalised over the batch."""
+    """True if layers are normalised over the batch."""
     return self.mix_norm
 
   @nn.compact

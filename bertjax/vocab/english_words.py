@@ -109,7 +109,7 @@ def _suffix(part: str) -> int:
 
 
 def _low(letter: str) -> bool:
-  """Whether it is a letter and no capital."""
+  """True for a letter that is no capital."""
   return letter.isalpha() and not letter.isupper()
 
 

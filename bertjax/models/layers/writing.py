@@ -1,4 +1,4 @@
-"""What a GPT and a causal BERT have in common: they go on with their one text from a cache."""
+"""Goes on with the one text of a GPT or a causal BERT from a cache."""
 
 import flax.linen as nn
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What follows from evaluations that are no better: a run ends, or its parameters are averaged.
+"""Ends a run whose evaluations are no better, or averages its parameters.
 
 It ends after `config.best.patience` in a row (early stopping). Averaging begins with the first one
 that is worse than the best of those more than `config.optimizer.average` before it, though a later
