@@ -34,7 +34,7 @@ def _import(source: str, target: pathlib.Path, opened: Opening, started: float) 
   config.name, config.phases = opened.path.name, {}
   config.data.languages = opened.languages or config.data.languages
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  taken = opened.take(model, huggingface.fresh_heads(model.get('init_std', 0.0)))
+  taken = opened.take(model, huggingface.fresh_heads(model))
   pad = vocabulary.special['pad'] if vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
   mine = parity.ours(model, taken.params, inputs)

@@ -10,6 +10,7 @@ import pathlib
 import time
 from typing import Any
 
+from bertjax import models
 from bertjax.errors import UserError, choose, writing
 from bertjax.export import card, receipt
 from bertjax.formats import tables, weights
@@ -29,7 +30,7 @@ def export(
   run = runs.open_run(workdir, step)
   model = run.config.model
   choose(model.name, ORIGINALS, 'the models of --to=original (config.model.name)')
-  if model.labels or model.get('token_labels'):
+  if models.labels_of(model):
     raise UserError(
       f'{workdir} has heads of a task, which the original has no names for: expected the run that '
       'it began with (config.init_from)'

@@ -7,7 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax import models
+from bertjax import models, options
 from bertjax.errors import UserError, writing
 from bertjax.formats import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.formats import family as family_lib
@@ -113,13 +113,16 @@ def max_length(model: Any) -> int:
 
 
 def whole_model(opened: Opening, recipe: Any) -> Any:
-  """`config.model` of an opened model: its fields, and the recipe's where it says nothing."""
+  """Returns `config.model` of an opened model: its fields, and the recipe's where it says nothing.
+  Raises UserError: a field of another type, or a vocabulary that has more ids."""
   model: Any = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
   fields = dict(opened.model)
   if 'generator' in model:
     fields['generator'] = fields.get('generator', 'uniform')  # a discriminator alone
+  known = options.fields_of(models.factory({**model, **fields}).options)
   for key, value in fields.items():
-    model[key] = value
+    kind = known[key].kind if key in known else str
+    model[key] = options.convert(kind, value, f'{opened.path}: config.model.{key}')
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
   check_rows(vocabulary, model.vocab_size, str(opened.path))
   pad_id.fill(model, vocabulary.special['pad'] if vocabulary else None)

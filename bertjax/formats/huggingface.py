@@ -56,16 +56,16 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> 
   return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
 
 
-def fresh_heads(std: float) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
-  """Returns a function that makes absent heads: kernels and tables normal with this standard
-  deviation, biases 0, scales 1; the same each time."""
+def fresh_heads(model: Any) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
+  """Returns a function that makes absent heads: kernels and tables normal with the
+  `init_std` of a `config.model`, biases 0, scales 1; the same each time."""
 
   def make(row: Row, shape: tuple[int, ...]) -> np.ndarray:
     leaf = row.ours.rpartition('/')[2]
     if leaf in ('bias', 'scale'):
       return np.full(shape, float(leaf == 'scale'), np.float32)
     rng = np.random.default_rng(zlib.crc32(row.ours.encode()))
-    return rng.normal(0, std, shape).astype(np.float32)
+    return rng.normal(0, model.init_std, shape).astype(np.float32)
 
   return make
 

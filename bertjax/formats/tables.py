@@ -97,12 +97,11 @@ def names_of(row: Row, model: Any) -> list[str]:
 
 def sizes_of(model: Any) -> dict[str, int]:
   """Returns the letters of a `config.model`."""
-  width, heads = model.width, model.get('heads', 1)
-  head_size = model.head_size if 'head_size' in model else width // heads
-  sizes = dict(
-    V=model.vocab_size, D=width, O=width, N=heads, H=head_size, F=model.get('ffn', 0), S=2, A=1,
-    E=width,
-  )  # fmt: skip
+  width = model.width
+  sizes = dict(V=model.vocab_size, D=width, O=width, S=2, A=1, E=width)
+  if 'heads' in model:
+    head_size = model.head_size if 'head_size' in model else width // model.heads
+    sizes |= dict(N=model.heads, H=head_size, F=model.ffn)
   if 'embedding_width' in model:
     sizes |= dict(
       E=model.embedding_width or width, T=model.positions, S=model.types,

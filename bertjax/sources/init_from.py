@@ -85,7 +85,7 @@ def open_source(name: str, key: str = KEY) -> Source:
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
   def params() -> Any:
-    taken = opened.take(model, huggingface.fresh_heads(model.get('init_std', 0.0)))
+    taken = opened.take(model, huggingface.fresh_heads(model))
     made = {path.partition('/')[0] for path in taken.made}
     return {k: v for k, v in taken.params.items() if k not in made}
 

@@ -22,7 +22,7 @@ def case(request, tmp_path_factory):
   torch_models.save('BertForPreTraining', path, request.param)
   opened = directory.open_directory(path)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
-  params = opened.take(model, huggingface.fresh_heads(0.02)).params
+  params = opened.take(model, huggingface.fresh_heads(model)).params
   return request.param, path, model, params, parity.inputs_of(model, 0)
 
 

@@ -27,7 +27,7 @@ QUICK = ('BertForPreTraining', 'RobertaModel', 'XLNetLMHeadModel to the left')
 def opened(path):
   found = directory.open_directory(path)
   model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
-  return model, found.take(model, huggingface.fresh_heads(0.02))
+  return model, found.take(model, huggingface.fresh_heads(model))
 
 
 @pytest.fixture(scope='module')
@@ -260,10 +260,10 @@ def test_published_files_of_old_are_read(saved, tmp_path):
   _, wanted = opened(saved(case))
   found = directory.open_directory(spoiled(saved, tmp_path, change, case))
   model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
-  taken = found.take(model, huggingface.fresh_heads(0.02))
+  taken = found.take(model, huggingface.fresh_heads(model))
   jax.tree.map(np.testing.assert_array_equal, taken.params, wanted.params)
   model.labels = ()
-  assert 'pooler' not in found.take(model, huggingface.fresh_heads(0.02)).params
+  assert 'pooler' not in found.take(model, huggingface.fresh_heads(model)).params
 
 
 @mutation(

@@ -5,7 +5,7 @@
 Words are read from the one itos*.pkl, a pickled list, beside the file or in ../tmp. Their kinds of
 end, of unknown and of padding (xxbos, xxunk, xxpad) are called <eos>, <unk> and <pad> here. No
 tensor tells the direction, the file's name does: fwd or bwd. A directory that `tensors` made
-(`convert --to=original`) is read too.
+(`convert --to=original`) is read too: it has vocab.txt, and options.json says the direction.
 
   torch has the gates in another order, and the table of words up to three times
 """
@@ -51,23 +51,12 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   path = pathlib.Path(path)
   with original.naming(path):
     if path.is_dir():
-      folder, state = path, dict(weights.read(path))
+      state = dict(weights.read(path))
     else:
-      folder = path.parent
       _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
-    fields = fields_of(state)
+    fields = dict(fields_of(state), backward=_is_backward(path))
     check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
-    vocabulary, said = _vocabulary(folder, fields['vocab_size'], into)
-    direction = [name for name in ('fwd', 'bwd') if name in path.stem]
-    if path.is_dir():
-      fields |= special.json_beside(path / OPTIONS, OPTIONS)
-    elif len(direction) == 1:  # else config.model has the say
-      fields['backward'] = direction == ['bwd']
-    else:
-      said.append(
-        'its name, without fwd or bwd, does not tell the direction: it reads from the start of a '
-        'text, unless config.model.backward=True'
-      )
+    vocabulary, said = _vocabulary(path, fields['vocab_size'], into)
 
   def take(model: Any, absent: Absent) -> Taken:
     del model, absent  # it lacks nothing
@@ -139,6 +128,22 @@ def _of(state: Mapping[str, Any], number: int, name: str) -> np.ndarray:
   return state[found]
 
 
+def _is_backward(path: pathlib.Path) -> bool:
+  """Returns the direction that the name of a file or a directory's options say. UserError: none."""
+  if path.is_dir():
+    found = special.json_beside(path / OPTIONS, OPTIONS).get('backward')
+    if not isinstance(found, bool):
+      raise UserError(f'expected {OPTIONS} with "backward": true or false, got {found!r}: add it')
+    return found
+  said = [name for name in ('fwd', 'bwd') if name in path.stem]
+  if len(said) != 1:
+    raise UserError(
+      'expected a name with fwd or with bwd, which tells from which end the model reads a text: '
+      f'rename it fwd_{path.name} or bwd_{path.name}'
+    )
+  return said == ['bwd']
+
+
 class _Plain(pickle.Unpickler):
   """Reads lists and strings; whatever else a pickle names would be run."""
 
@@ -147,13 +152,14 @@ class _Plain(pickle.Unpickler):
 
 
 def _vocabulary(
-  folder: pathlib.Path, size: int, into: pathlib.Path | None
+  path: pathlib.Path, size: int, into: pathlib.Path | None
 ) -> tuple[pathlib.Path | None, list[str]]:
   """Returns a directory for `load_vocabulary`, or None, and what is taken for granted."""
-  files = [*folder.glob('itos*.pkl'), *(folder.parent / 'tmp').glob('itos*.pkl')]
-  files = [*folder.glob('vocab.txt')] or files
+  folders = (path,) if path.is_dir() else (path.parent, path.parent.parent / 'tmp')
+  wanted = 'vocab.txt' if path.is_dir() else 'itos*.pkl'
+  files = [file for folder in folders for file in folder.glob(wanted)]
   if len(files) != 1:
-    return None, [f'there is not one itos*.pkl beside it but {len(files)}, so no vocabulary']
+    return None, [f'there is not one {wanted} beside it but {len(files)}, so no vocabulary']
   try:
     with files[0].open('rb') as file:
       listed = file.read().decode().split() if files[0].suffix == '.txt' else _Plain(file).load()

@@ -45,13 +45,12 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   with original.naming(path):
     found = weights.read(path) if path.is_dir() else _hdf5(path)
     given = special.json_beside(path / OPTIONS if path.is_dir() else path, _options(path))
-    fields, assumed = fields_of(_named(found, given), given)
-    folder = path if path.is_dir() else path.parent
-    vocabulary = words(folder if path.is_dir() else None, fields['vocab_size'], into)
+    state = _named(found)
+    fields, assumed = fields_of(state, given)
+    vocabulary = words(path if path.is_dir() else None, fields['vocab_size'], into)
 
   def take(model: Any, absent: Absent) -> Taken:
     with original.naming(path):
-      state = _named(found, given)
       (params,), made, left_out = original.take(state, parts(model), set(), absent)
     return Taken(params, made, left_out)
 
@@ -86,9 +85,9 @@ def fields_of(
       f'{OPTIONS} of bilm-tf is to say the sizes of the model, and {error} is not there or has '
       f'another form: expected it beside the weights, got the keys {sorted(given)}'
     ) from error
-  rows = next((n for n in (SOFTMAX[0], f'{SCOPE}embedding') if n in state), None)
-  size = len(MARKS) if rows is None else shape(state, rows)[0]
-  own = dict(vocab_size=size, outputs=0, words=SOFTMAX[0] in state)
+  rows = [shape(state, n)[0] for n in (f'{SCOPE}embedding', SOFTMAX[0]) if n in state]
+  size, outputs = (rows[0], rows[-1]) if rows else (len(MARKS), 0)
+  own = dict(vocab_size=size, words=SOFTMAX[0] in state, outputs=outputs if outputs != size else 0)
   return dict(name='elmo', family='none') | found | own, []
 
 
@@ -152,7 +151,7 @@ def words(folder: pathlib.Path | None, size: int, into: pathlib.Path | None) -> 
     pieces = [dict({UNKNOWN: '<unk>'}).get(piece, piece) for piece in pieces]
     if not len(pieces) == len({*pieces}) == size or not {*MARKS[:3]} <= {*pieces}:
       raise UserError(
-        f'{files[0]} has {len({*pieces})} different words: expected {size}, those of the softmax, '
+        f'{files[0]} has {len({*pieces})} different words: expected {size}, those of the model, '
         f'with <S>, </S> and {UNKNOWN}'
       )
   elif size == len(MARKS):
@@ -172,9 +171,9 @@ def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, n
 
 
 def word_list(pieces: Sequence[str], model: Any) -> str:
-  """Returns the text of vocab.txt, a line for each word of the softmax: others are read by their
-  characters."""
-  pieces = pieces[: model.outputs or None]
+  """Returns the text of vocab.txt, a line for each word: of a model that reads characters, those of
+  the softmax."""
+  pieces = pieces[: model.outputs or None] if model.characters else pieces
   return ''.join(f'{UNKNOWN if piece == "<unk>" else piece}\n' for piece in pieces)
 
 
@@ -202,9 +201,9 @@ def dumped(name: str) -> str:
   return name
 
 
-def _named(state: Mapping[str, Any], given: Mapping[str, Any]) -> View:
+def _named(state: Mapping[str, Any]) -> View:
   """The tensors of an HDF5 file by TensorFlow's names; one that none is called so keeps its own."""
-  layers = range(given.get('lstm', {}).get('n_layers', 0))
+  layers = range(original.count(state, 'RNN_0/RNN/MultiRNNCell/Cell'))
   cells = [f'{SCOPE}RNN_{w}/rnn/multi_rnn_cell/cell_{n}/lstm_cell/' for w in (0, 1) for n in layers]
   leaves = ('kernel', 'bias', 'projection/kernel')
   back = {dumped(cell + leaf): cell + leaf for cell in cells for leaf in leaves}

@@ -70,27 +70,32 @@ def test_what_is_no_list_of_words_or_no_such_model_is_refused(golden, tmp_path):
     awd_lstm_torch.open_checkpoint(path)
 
 
-@mutation("direction == ['bwd']", 'False')
-def test_the_name_of_a_file_tells_its_direction_else_the_config_does(golden, tmp_path):
+@mutation("said == ['bwd']", 'False')
+@mutation('  if len(said) != 1:\n    raise UserError(\n', '  if len(said) != 1:\n    print(\n')
+def test_the_name_of_a_file_tells_its_direction_or_it_is_refused(golden, tmp_path):
   path = saved(golden, tmp_path)
   assert awd_lstm_torch.open_checkpoint(path).model['backward'] is False
   opened = awd_lstm_torch.open_checkpoint(path.rename(path.with_name('bwd_wt103.h5')))
   assert opened.model['backward'] is True
-  opened = awd_lstm_torch.open_checkpoint(
-    path.with_name('bwd_wt103.h5').rename(path.with_name('x'))
-  )
-  assert 'backward' not in opened.model and 'config.model.backward=True' in opened.assumed[-1]
+  path = path.with_name('bwd_wt103.h5').rename(path.with_name('x'))
+  with pytest.raises(UserError, match='rename it fwd_x or bwd_x'):
+    awd_lstm_torch.open_checkpoint(path)
 
 
 @mutation('np.moveaxis(leaf, 0, -1) if leaf.ndim == 3 else leaf', 'np.moveaxis(leaf, 0, -1)')
 @mutation('[GATES.index(gate) for gate in TORCH_GATES]', '[0, 1, 2, 3]')
 @mutation('dict(backward=model.backward)', 'dict(backward=False)')
-@mutation("[*folder.glob('vocab.txt')] or files", 'files')
+@mutation("'vocab.txt' if path.is_dir() else 'itos*.pkl'", "'itos*.pkl'")
+@mutation("'vocab.txt' if path.is_dir() else 'itos*.pkl'", "'vocab.txt'")
+@mutation(
+  'if not isinstance(found, bool):', 'if found is not None and not isinstance(found, bool):'
+)
 def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_path):
   import safetensors.numpy
 
   path = saved(golden, tmp_path)
   path = path.rename(path.with_name('bwd.pth'))
+  path.with_name('vocab.txt').write_text("a stranger's\n")
   importing.import_model(f'fastai:{path}', tmp_path / 'run')
   originals.export(tmp_path / 'run', tmp_path / 'out')
   found = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
@@ -105,3 +110,9 @@ def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_pa
   assert pieces[0] == pieces[1]
   params = [each.take(None, lambda row, shape: None).params for each in (one, other)]
   jax.tree.map(np.testing.assert_array_equal, *params)
+  options = tmp_path / 'out' / 'options.json'
+  options.write_text('{"backward": true, "width": 3}')
+  assert awd_lstm_torch.open_checkpoint(tmp_path / 'out').model == one.model
+  options.unlink()
+  with pytest.raises(UserError, match='options.json with "backward": true or false, got None'):
+    awd_lstm_torch.open_checkpoint(tmp_path / 'out')

@@ -10,10 +10,14 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 import bertjax
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.export import importing, originals
+from bertjax.formats import directory, tables
 from bertjax.formats.originals import bilm, tf1
 from bertjax.sources import runs
+from bertjax.vocab.vocabulary import load_vocabulary
+from configs import elmo
 
 
 @pytest.fixture(scope='module')
@@ -82,6 +86,30 @@ def test_a_checkpoint_of_tensorflow_has_the_softmax_and_the_words(golden, tmp_pa
     tf1.open_checkpoint(tmp_path)
 
 
+@mutation('if model.characters else pieces', '')
+@mutation(
+  "for n in (f'{SCOPE}embedding', SOFTMAX[0])", "for n in (SOFTMAX[0], f'{SCOPE}embedding')"
+)
+@mutation('outputs=outputs if outputs != size else 0', 'outputs=0')
+def test_words_that_are_read_and_never_scored_come_back(tmp_path):
+  config = elmo.get_config('test')
+  config.model.update(dict(vocab_size=9, outputs=5, characters=0))
+  sections.complete(config)
+  (part,) = bilm.parts(config.model)
+  shapes = tables.their_shapes(part.rows, config.model)
+  state = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+  (tmp_path / 'vocab.txt').write_text('\n'.join(['<S>', '</S>', '<UNK>', *'abcdef']))
+  vocabulary = load_vocabulary(bilm.words(tmp_path, 9, None))
+  params = tables.to_ours(state, part.rows, config.model)
+  (tmp_path / 'run').mkdir()
+  runs.write_run(tmp_path / 'run', config, params, vocabulary, {})
+  originals.export(tmp_path / 'run', tmp_path / 'out')
+  opened = bilm.open_checkpoint(tmp_path / 'out')
+  assert opened.model['vocab_size'] == 9 and opened.model['outputs'] == 5
+  assert load_vocabulary(opened.vocabulary).pieces == vocabulary.pieces
+  opened.take(ConfigDict(dict(config.model, **opened.model)), None)
+
+
 @mutation("    raise UserError(\n      f'{OPTIONS} of", "    return (\n      f'{OPTIONS} of")
 def test_what_is_no_elmo_is_refused(folder, tmp_path):
   for name in ('no.hdf5', 'weights.hdf5'):
@@ -98,6 +126,16 @@ def test_what_is_no_elmo_is_refused(folder, tmp_path):
   opened = bilm.open_checkpoint(tmp_path / 'weights.hdf5')
   with pytest.raises(UserError, match='lm/CNN/W_cnn_1'):
     opened.take(ConfigDict(opened.model), None)
+  given['char_cnn']['filters'] = [[1, 'x']]
+  for wrong, said in (
+    (dict(lstm=3), 'to say the sizes'),
+    (dict(lstm=[]), 'to say the sizes'),
+    (given, r'config.model.filters: expected a tuple of .* got'),
+    (dict(lstm=dict(given['lstm'], n_layers='2')), "config.model.layers: expected int .* got '2'"),
+  ):
+    (tmp_path / 'x_options.json').write_text(json.dumps(wrong))
+    with pytest.raises(UserError, match=f'weights.hdf5: .*{said}'):
+      directory.whole_model(bilm.open_checkpoint(tmp_path / 'weights.hdf5'), elmo.model('test'))
   (tmp_path / 'weights.hdf5').write_bytes(b'no HDF5')
   with pytest.raises(UserError, match='cannot be read as HDF5'):
     bilm.open_checkpoint(tmp_path / 'weights.hdf5')
