@@ -17,15 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError, writing
-from bertjax.vocab import (
-  fastbpe,
-  openai_bpe,
-  patterns,
-  refusals,
-  sentencepiece_model,
-  special,
-  whole_words,
-)
+from bertjax.vocab import fastbpe, openai_bpe, refusals, sentencepiece_model, special, whole_words
 from bertjax.vocab.as_text import Encoding
 from bertjax.vocab.refusals import unique_keys, unique_pieces
 
@@ -218,7 +210,6 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   spec = unique_keys(refusals.text_of(file))
-  patterns.check(spec)
   with refusals.theirs():
     tokenizer = Tokenizer.from_file(str(file))
   tokenizer.no_padding()

@@ -13,8 +13,12 @@ from bertjax.kernels.relative_attention import relative_attention, xla_chunked
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
-mutation('(plan.queries - 1 - line)[:, None] + key', '(plan.queries - 2 - line)[:, None] + key')
-mutation("_clear(out['band_NBTR'], line, plan)", 'pass')
+mutation('plan.down(plan.queries - 1 - line)', 'plan.down(plan.queries - 2 - line)')
+mutation("jnp.zeros(out['band_NBTR'].shape", "jnp.ones(out['band_NBTR'].shape")
+mutation(
+  'jnp.where(tile_lib.differ(x, plan, t0, s0), slope',
+  'jnp.where(tile_lib.differ(x, plan, t0, s0 + 1), slope',
+)
 mutation(
   'kept, grow = tile_lib.kept(x, plan, t0, s0),', 'kept, grow = tile_lib.kept(x, plan, t0, s0 + 1),'
 )

@@ -2,14 +2,14 @@
 
 Three kernels, none with an atomic addition, so that a gradient is the same to the bit each time:
 
-  queries    a block of queries walks over its keys: dq, dband, dsegment
-  keys       a block of keys walks over its queries: dk, dv
+  keys       a block of keys walks over its queries: dk, dv, and dband, which holds the slope of
+             every score
+  queries    a block of queries walks over its keys: dq, dsegment, from dband where there is one
   diagonals  the tiles on one diagonal meet the same rows of the bias table: dbias of each row of
              the batch and diagonal, which are then added up outside
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,63 +32,48 @@ def _slopes(
   line = t0 + jnp.arange(plan.tile.queries)
   score = tile_lib.scores(x, plan, q, k, t0, s0) * LOG2E
   lse = triton.load(x['lse_BNT'].at[line], mask=line < plan.queries, other=0)
-  prob = jnp.where(tile_lib.seen(x, plan, t0, s0), jnp.exp2(score - lse[:, None]), 0.0)
+  prob = jnp.where(tile_lib.seen(x, plan, t0, s0), jnp.exp2(score - plan.down(lse)), 0.0)
   dy = tile_lib.take(x['dy_BTNH'], line, plan.queries, plan)
   v = tile_lib.keys(x['v_BSNH'], plan, s0)
-  slope = tile_lib.dot(dy, v, (1, 1))
   dropped = prob
   if plan.rules.rate:
     kept, grow = tile_lib.kept(x, plan, t0, s0), 1.0 / (1.0 - plan.rules.rate)
-    dropped, slope = jnp.where(kept, prob * grow, 0.0), jnp.where(kept, slope * grow, 0.0)
+    dropped = jnp.where(kept, prob * grow, 0.0)
   delta = triton.load(x['delta_BNT'].at[line], mask=line < plan.queries, other=0)
-  return dropped, prob * (slope - delta[:, None]), dy
+  # `kept` is used once: Triton draws it again for each arrangement of registers that needs it.
+  slope = dropped * plan.product(dy, v) - prob * plan.down(delta)
+  return dropped, slope, dy
 
 
 def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
   t0 = pl.program_id(0) * plan.tile.queries
   line, q = tile_lib.queries(x, plan, t0)
-  if 'band_NBTR' in x:
-    _clear(out['band_NBTR'], line, plan)
 
   def step(visit: Array, carry: Refs) -> Refs:
     s0 = x['list_BXJ'][visit] * plan.tile.keys
     k = tile_lib.keys(x['k_BSNH'], plan, s0)
-    _, slope, _ = _slopes(x, plan, q, k, t0, s0)
-    add = {'q': tile_lib.dot(slope.astype(k.dtype), k, (1, 0))}
-    if 'band_NBTR' in x:
-      key = s0 + jnp.arange(plan.tile.keys)
-      at = tile_lib.shifted(out['band_NBTR'], plan, line, key)
-      inside = (line < plan.queries)[:, None] & (key < plan.keys)[None]
-      triton.store(at, slope.astype(k.dtype), mask=inside)
-    if 'segment_BNT2' in x:
-      other = tile_lib.differ(x, plan, t0, s0)
-      add['other'] = jnp.sum(jnp.where(other, slope, 0.0), axis=1)
-      add['same'] = jnp.sum(jnp.where(other, 0.0, slope), axis=1)
+    if 'slope_NBTR' in x:
+      slope = tile_lib.load(*tile_lib.shifted(x['slope_NBTR'], plan, t0, s0))
+    else:
+      _, slope, _ = _slopes(x, plan, q, k, t0, s0)
+    slope = slope.astype(k.dtype)
+    add = {'q': tile_lib.dot(slope, k, (1, 0))}
+    if 'segment_BNT2' in x:  # sums over keys as products, which need no exchange between threads
+      ones = jnp.ones((plan.tile.keys, 16), k.dtype)
+      other = jnp.where(tile_lib.differ(x, plan, t0, s0), slope, jnp.zeros_like(slope))
+      add['all'], add['other'] = (tile_lib.dot(part, ones, (1, 0)) for part in (slope, other))
     return {name: carry[name] + add[name] for name in carry}
 
   carry = {'q': jnp.zeros((plan.tile.queries, plan.padded), jnp.float32)}
   if 'segment_BNT2' in x:
-    carry['other'] = carry['same'] = jnp.zeros((plan.tile.queries,), jnp.float32)
+    carry['all'] = carry['other'] = jnp.zeros((plan.tile.queries, 16), jnp.float32)
   carry = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
   tile_lib.put(out['q_BTNH'], t0, carry['q'], plan.queries, plan)
   if 'segment_BNT2' in x:
-    for which, name in enumerate(('same', 'other')):
+    every, other = (jnp.max(carry[name], axis=1) for name in ('all', 'other'))  # 16 times each
+    for which, sums in enumerate((every - other, other)):
       at = out['segment_BNT2'].at[line, which]
-      triton.store(at, carry[name], mask=line < plan.queries)
-
-
-def _clear(ref: Any, line: Array, plan: Plan) -> None:
-  """Writes zeros into lines of a band: what no tile visits has no slope."""
-  width, count = ref.shape[-1], plan.tile.keys
-
-  def step(n: Array, _: None) -> None:
-    column = (n * count + jnp.arange(count))[None]
-    inside = (line < plan.queries)[:, None] & (column < width)
-    zeros = jnp.zeros(inside.shape, ref.dtype)
-    triton.store(ref.at[line[:, None], column], zeros, mask=inside)
-
-  jax.lax.fori_loop(0, pl.cdiv(width, count), step, None)
-  tile_lib.barrier(plan)
+      triton.store(at, sums, mask=line < plan.queries)
 
 
 def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
@@ -99,8 +84,11 @@ def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
     t0 = x['list_BXI'][visit] * plan.tile.queries
     _, q = tile_lib.queries(x, plan, t0)
     prob, slope, dy = _slopes(x, plan, q, k, t0, s0)
-    dk = tile_lib.dot(slope.astype(q.dtype), q, (0, 0))
-    dv = tile_lib.dot(prob.astype(dy.dtype), dy, (0, 0))
+    if 'band_NBTR' in out:
+      at, inside = tile_lib.shifted(out['band_NBTR'], plan, t0, s0)
+      triton.store(at, slope.astype(q.dtype), mask=inside)
+    dk = tile_lib.dot(slope.astype(q.dtype), q, (1, 0))
+    dv = tile_lib.dot(prob.astype(dy.dtype), dy, (1, 0))
     return carry[0] + dk, carry[1] + dv
 
   zeros = jnp.zeros((plan.tile.keys, plan.padded), jnp.float32)
@@ -169,7 +157,7 @@ def backward(
   delta_BTN = jnp.sum(dy.astype(jnp.float32) * y_BTNH.astype(jnp.float32), axis=-1)
   x = tile_lib.named(folded, vectors)
   x |= dict(lse_BNT=lse_BNT, delta_BNT=jnp.swapaxes(delta_BTN, 1, 2), dy_BTNH=dy)
-  plan = lambda name: tile_lib.plan(folded, rules, tiles[name], interpret)
+  plan = lambda name: tile_lib.plan(folded, rules, tiles[name], interpret, name == 'keys')
   seen = lambda plan: layout.seen(vectors, rules, plan.tile.queries, plan.tile.keys)
   like = lambda *names: {n: jax.ShapeDtypeStruct(x[n].shape, x[n].dtype) for n in names if n in x}
 
@@ -178,12 +166,14 @@ def backward(
     operands = x | {name: order_BXY, 'count_BX': count_BX}
     return tile_lib.call(kernel, plan, seen_BXY.shape[1], operands, out, buffer)
 
-  mine = plan('queries')
-  out = like('q_BTNH', 'band_NBTR', 'segment_BNT2')
-  grads = run(_queries, mine, 'list_BXJ', seen(mine), out)
   mine = plan('keys')
   seen_BJI = jnp.swapaxes(seen(mine), 1, 2)
-  grads |= run(_keys, mine, 'list_BXI', seen_BJI, like('k_BSNH', 'v_BSNH'))
+  out = like('k_BSNH', 'v_BSNH', 'band_NBTR')
+  grads = run(_keys, mine, 'list_BXI', seen_BJI, out)
+  if 'band_NBTR' in grads:
+    x['slope_NBTR'] = grads['band_NBTR']
+  mine = plan('queries')
+  grads |= run(_queries, mine, 'list_BXJ', seen(mine), like('q_BTNH', 'segment_BNT2'))
   if folded.bias_NR is not None:
     mine = plan('diagonals')
     assert mine.tile.queries == mine.tile.keys, 'diagonals are of squares'

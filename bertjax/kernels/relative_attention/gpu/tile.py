@@ -32,7 +32,8 @@ LEAST = -1e30  # below every score; finite, so that differences of two of them a
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Sizes of the operands, and the tile; `rows` is R of the bias table, 0 without one."""
+  """Sizes of the operands, and the tile; `rows` is R of the bias table, 0 without one. A tile is
+  [block_q, block_k], or [block_k, block_q] where it is turned."""
 
   queries: int
   keys: int
@@ -41,6 +42,19 @@ class Plan:
   tile: Tile
   rules: Rules
   interpret: bool
+  turned: bool = False
+
+  def down(self, x: Array) -> Array:
+    """Returns a vector of a tile's queries, with the axis of its keys."""
+    return x[None] if self.turned else x[:, None]
+
+  def across(self, x: Array) -> Array:
+    """Returns a vector of a tile's keys, with the axis of its queries."""
+    return x[:, None] if self.turned else x[None]
+
+  def product(self, mine: Array, theirs: Array) -> Array:
+    """Returns the products of a tile's queries, [block_q, H], and keys, [block_k, H]."""
+    return dot(theirs, mine, (1, 1)) if self.turned else dot(mine, theirs, (1, 1))
 
   @property
   def padded(self) -> int:
@@ -53,11 +67,11 @@ class Plan:
     return pl.cdiv(self.tile.queries + self.tile.keys - 1, self.tile.keys)
 
 
-def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
+def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool, turned: bool = False) -> Plan:
   """Returns the plan of a kernel."""
   _, queries, _, size = folded.q_BTNH.shape
   rows = 0 if folded.bias_NR is None else folded.bias_NR.shape[1]
-  return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret)
+  return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret, turned)
 
 
 def named(folded: Folded, vectors: Vectors) -> Refs:
@@ -70,7 +84,7 @@ def call(
 ) -> Refs:
   """Runs a kernel over the grid (X, N, B) with the references of operands and outputs: of these
   axes a program has its own entry, of others everything. The buffer is an output that nobody reads,
-  whose rows are longer than a tile's (`_skewed`)."""
+  whose rows are longer than a tile's (`_skewed`). A band among the outputs begins as zeros."""
 
   def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
     axes = name.rsplit('_', 1)[-1]
@@ -84,6 +98,10 @@ def call(
   if buffer:
     shape = (batch, heads, programs, tile.queries, tile.keys + 4)
     out = out | {'buffer_BNXQK': jax.ShapeDtypeStruct(shape, jnp.float32)}
+  aliases = {}
+  if 'band_NBTR' in out:
+    x = x | {'zeros_NBTR': jnp.zeros(out['band_NBTR'].shape, out['band_NBTR'].dtype)}
+    aliases = {sorted(x).index('zeros_NBTR'): sorted(out).index('band_NBTR')}
   return pl.pallas_call(
     functools.partial(kernel, plan=plan),
     out_shape=out,
@@ -95,6 +113,7 @@ def call(
       # Loads of the buffer must not be moved to an earlier step, before the stores they wait for.
       num_stages=1 if buffer else tile.stages,
     ),
+    input_output_aliases=aliases,
     interpret=plan.interpret,
     name=kernel.__name__.strip('_'),
   )(x)
@@ -148,16 +167,24 @@ def put(ref: Any, first: Array | int, x: Array, limit: int, plan: Plan) -> None:
 
 
 def _distance(plan: Plan, t0: Array, s0: Array) -> Array:
-  """Distances of a tile, int32 [block_q, block_k]."""
+  """Distances of a tile, int32."""
   first = plan.keys - plan.queries + t0 - s0
-  return (first + jnp.arange(plan.tile.queries))[:, None] - jnp.arange(plan.tile.keys)[None]
+  line, key = jnp.arange(plan.tile.queries), jnp.arange(plan.tile.keys)
+  return plan.down(first + line) - plan.across(key)
+
+
+def _mine(x: Refs, plan: Plan, t0: Array, name: str) -> Array:
+  return plan.down(vector(x[f'{name}_q_BT'], t0, plan.tile.queries, plan.queries))
+
+
+def _theirs(x: Refs, plan: Plan, s0: Array, name: str) -> Array:
+  return plan.across(vector(x[f'{name}_k_BS'], s0, plan.tile.keys, plan.keys))
 
 
 def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
-  """Returns the mask of a tile, bool [block_q, block_k]; `reference.visible`."""
+  """Returns the mask of a tile, bool; `reference.visible`."""
   rules = plan.rules
-  mine = lambda name: vector(x[f'{name}_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
-  theirs = lambda name: vector(x[f'{name}_k_BS'], s0, plan.tile.keys, plan.keys)[None]
+  mine, theirs = (functools.partial(_mine, x, plan, t0), functools.partial(_theirs, x, plan, s0))
   distance = _distance(plan, t0, s0)
   example = mine('example')
   out = jnp.where(example > 0, example, -1) == theirs('example')
@@ -177,10 +204,10 @@ def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
 
 
 def kept(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
-  """Returns bool [block_q, block_k], True if dropout keeps the entry: see `reference._drop`."""
+  """Returns bool of a tile, True if dropout keeps the entry: see `reference._drop`."""
   query = x['head_N'][...] * plan.queries + (t0 + jnp.arange(plan.tile.queries)).astype(jnp.uint32)
   key = (s0 + jnp.arange(plan.tile.keys)).astype(jnp.uint32)
-  index = (query * plan.keys)[:, None] + key[None]
+  index = plan.down(query * plan.keys) + plan.across(key)
   bits = dropout_lib.mix(x['word_B2'][0] + index, x['word_B2'][1])
   return bits >= round(plan.rules.rate * 2**32)
 
@@ -204,9 +231,19 @@ def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Arr
   return jnp.where(inside, s, outside) if plan.interpret else s, inside
 
 
-def shifted(ref: Any, plan: Plan, line: Array, key: Array) -> Any:
-  """Returns the entries of a band for lines of queries and keys, [block_q, block_k]."""
-  return ref.at[line[:, None], (plan.queries - 1 - line)[:, None] + key[None]]
+def shifted(ref: Any, plan: Plan, t0: Array, s0: Array) -> tuple[Any, Array | None]:
+  """Returns a tile's entries of a band, and which of them exist; None: all do in every tile."""
+  line, key = t0 + jnp.arange(plan.tile.queries), s0 + jnp.arange(plan.tile.keys)
+  at = ref.at[plan.down(line), plan.down(plan.queries - 1 - line) + plan.across(key)]
+  if plan.queries % plan.tile.queries == 0 and plan.keys % plan.tile.keys == 0:
+    return at, None
+  return at, plan.down(line < plan.queries) & plan.across(key < plan.keys)
+
+
+def load(at: Any, inside: Array | None) -> Array:
+  """Loads entries as float32; 0 where there is none."""
+  other = None if inside is None else 0
+  return triton.load(at, mask=inside, other=other).astype(jnp.float32)
 
 
 def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> Iterator[Array]:
@@ -222,13 +259,10 @@ def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> It
 
 
 def scores(x: Refs, plan: Plan, q: Array, k: Array, t0: Array, s0: Array) -> Array:
-  """float32 [block_q, block_k], before the mask."""
-  out = dot(q, k, (1, 1))
+  """Returns the scores of a tile before the mask, float32."""
+  out = plan.product(q, k)
   if 'band_NBTR' in x:
-    # Nobody sees what is outside, so anything will do there.
-    line = jnp.minimum(t0 + jnp.arange(plan.tile.queries), plan.queries - 1)
-    key = jnp.minimum(s0 + jnp.arange(plan.tile.keys), plan.keys - 1)
-    out = out + triton.load(shifted(x['band_NBTR'], plan, line, key)).astype(jnp.float32)
+    out = out + load(*shifted(x['band_NBTR'], plan, t0, s0))
   if 'bias_NR' in x:
     row = _row(x, plan, _distance(plan, t0, s0))
     inside = (row >= 0) & (row < plan.rows)
@@ -237,7 +271,7 @@ def scores(x: Refs, plan: Plan, q: Array, k: Array, t0: Array, s0: Array) -> Arr
     other = differ(x, plan, t0, s0)
     line = t0 + jnp.arange(plan.tile.queries)
     either = [
-      triton.load(x['segment_BNT2'].at[line, which], mask=line < plan.queries, other=0)[:, None]
+      plan.down(triton.load(x['segment_BNT2'].at[line, which], mask=line < plan.queries, other=0))
       for which in (0, 1)
     ]
     out = out + jnp.where(other, either[1], either[0])
@@ -245,6 +279,5 @@ def scores(x: Refs, plan: Plan, q: Array, k: Array, t0: Array, s0: Array) -> Arr
 
 
 def differ(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
-  """Returns bool [block_q, block_k], True if query and key have different segments."""
-  mine = vector(x['segment_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
-  return mine != vector(x['segment_k_BS'], s0, plan.tile.keys, plan.keys)[None]
+  """Returns bool of a tile, True if query and key have different segments."""
+  return _mine(x, plan, t0, 'segment') != _theirs(x, plan, s0, 'segment')

@@ -137,9 +137,7 @@ class ELMo(torch.nn.Module):
 
 def make(config: Any) -> torch.nn.Module:
   """Returns the rival of a run's config, a module whose output has `loss`. Raises UserError as
-  `net_of`, or for a model that computes in another dtype."""
-  if config.model.dtype != 'float32':
-    raise UserError(f"--against needs config.model.dtype='float32', got {config.model.dtype!r}")
+  `net_of`."""
   own = dict(electra=Electra, xlnet=XLNet, elmo=ELMo).get(config.model.name)
   return own(config) if own else net_of(config.model)
 
@@ -185,7 +183,10 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
   """Returns their train step as a call that runs it once on its own state and returns the loss
   before it: 'transformers' as it ships, 'gathered' with the logits of the targets alone, or
   'compiled' by torch.compile, gathered where the family lets it. Raises UserError if the model has
-  no counterpart, or none with the targets alone."""
+  no counterpart, or none with the targets alone. It runs on a GPU where there is one, in bfloat16 by
+  autocast where the run's model computes in it."""
+  device = 'cuda' if torch.cuda.is_available() else 'cpu'
+  torch.set_default_device(device)
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   torch.manual_seed(config.seed)
   family = config.model.family
@@ -213,12 +214,15 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
     optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
 
   def call() -> torch.Tensor:
-    loss = run(**inputs).loss
+    with torch.autocast(device, torch.bfloat16, enabled=config.model.dtype == 'bfloat16'):
+      loss = run(**inputs).loss
     loss.backward()
     if o.clip:
       torch.nn.utils.clip_grad_norm_(model.parameters(), o.clip)
     optimizer.step()
     optimizer.zero_grad()
+    if device == 'cuda':
+      torch.cuda.synchronize()
     return loss.detach()
 
   return call
