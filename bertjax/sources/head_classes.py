@@ -33,6 +33,14 @@ def of_task(config: Any) -> tuple[str, ...]:
   return tuple(task['classes']) if 'classes' in task else ()
 
 
+def moved(theirs: Classes, path: str, to: str) -> dict[str, tuple[str, ...]]:
+  """Returns the classes of the heads under `path` ('params', 'params/label') by their names once it
+  stands at `to`."""
+  heads = {f'params/{head}': names for head, names in theirs.items()}
+  inside = {head: names for head, names in heads.items() if f'{head}/'.startswith(f'{path}/')}
+  return {f'{to}{h.removeprefix(path)}'.removeprefix('params/'): n for h, n in inside.items()}
+
+
 def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
   """Returns the heads whose classes are not ours: they have other names, or another order. Foreign
   ones may have names of their own for the same classes (NEGATIVE for 0): then only our names in
