@@ -37,7 +37,7 @@ from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.text.sentences import BLANK
 from bertjax.use import flags as use_flags
-from bertjax.use.answers import together
+from bertjax.use.answers import check_beside, together
 from bertjax.use.flags import Part
 
 _TEXT = flags.DEFINE_multi_string('text', None, 'A text; may be given several times.')
@@ -280,6 +280,7 @@ def main() -> None:
       if not mode:
         mode = _mode(model, part.texts)
         _check_read(model, mode)
+        check_beside(model.task, zip(_BESIDE.value, beside, strict=True))
         if _GLUE.value:
           print('index\tprediction')
       found = answers(model, mode, part, beside)

@@ -44,13 +44,16 @@ class Disk:
 
 
 def full_for_people(bench: Bench) -> None:
-  """TensorBoard is on a full disk from the first to the last step."""
+  """TensorBoard and curves.png are on full disks from the first to the last step."""
   workdir = bench.folder / 'run'
-  Disk(bench, workdir / 'tensorboard', 4).fill()
+  for folder in (workdir / 'tensorboard', bench.folder / 'full'):
+    Disk(bench, folder, 4).fill()
+  (workdir / 'curves.png').symlink_to(bench.folder / 'full/curves.png')
   done = processes.run(bench.store, workdir)
   said = done.stdout + done.stderr
   assert done.returncode == 0 and 'Traceback' not in said, said
-  assert 'TensorBoard gets no more' in said, said
+  for told in ('TensorBoard gets no more', 'curves.png was not drawn'):
+    assert told in said, (told, said)
   bit_equal(workdir, bench.shared.straight)
 
 
@@ -121,7 +124,7 @@ def partly(name: str, said: str) -> Case:
 
 
 CASES = [
-  Case('full disks', 'TensorBoard all along', full_for_people),
+  Case('full disks', 'TensorBoard and curves.png all along', full_for_people),
   partly('checkpoints', 'could not be written to'),
   partly('', 'lines are kept and written later'),
   Case('full disks', 'checkpoints to the end', full_until_the_end),

@@ -1,4 +1,4 @@
-"""Logs: exact, cut back on resume, honest about time; the ledger."""
+"""Logs: exact, cut back on resume, honest about time; the ledger, the curves."""
 
 import errno
 import json
