@@ -86,6 +86,9 @@ def parameters_of(theirs, prefix, model):
 
 
 @mutation('factor = self.width**-0.5 if self.tied else 1.0', 'factor = 1.0')
+@mutation('h_BPD * self.factor', 'h_BPD')
+@mutation('FURTHEST, not causal)', 'FURTHEST, True)')
+@mutation('relative or Relative(), scale=self.scale)', 'relative or Relative(), scale=None)')
 @mutation('self.dropped(norm(x_BTD), fork', 'self.dropped(x_BTD, fork')
 def test_t5_is_that_of_transformers(case):
   theirs, model, batch = case
@@ -108,6 +111,19 @@ def test_t5_is_that_of_transformers(case):
   np.testing.assert_allclose(found, theirs['loss'], rtol=1e-6)
   wanted = parameters_of(theirs, 'grad/', model)
   chex.assert_trees_all_close(jax.tree.map(np.asarray, gradient), wanted, atol=1e-4, rtol=1e-4)
+
+
+@mutation(
+  'Mask(mine_BU, theirs_BT)', 'Mask((mine_BU > 0).astype(int), (theirs_BT > 0).astype(int))'
+)
+def test_texts_that_share_a_row_do_not_see_each_other(case):
+  theirs, model, batch = case
+  apart, number_B1 = {key: x[:2] for key, x in batch.items()}, jnp.array([[1], [2]])
+  ours = {key: x * number_B1 if 'example' in key else x for key, x in apart.items()}
+  packed = {key: x.reshape(1, -1) for key, x in ours.items()}
+  variables = dict(params=parameters_of(theirs, 'param/', model))
+  one, two = (jax.jit(model.apply)(variables, each)['out_last_BUD'] for each in (packed, apart))
+  np.testing.assert_allclose(one.reshape(two.shape), two, atol=1e-5)
 
 
 @mutation('distance_S = place - jnp.arange(columns)', 'distance_S = jnp.arange(columns)')
