@@ -35,10 +35,9 @@ def of_task(config: Any) -> tuple[str, ...]:
 
 def moved(theirs: Classes, path: str, to: str) -> dict[str, tuple[str, ...]]:
   """Returns the classes of the heads under `path` ('params', 'params/label') by their names once it
-  stands at `to`."""
-  heads = {f'params/{head}': names for head, names in theirs.items()}
-  inside = {head: names for head, names in heads.items() if f'{head}/'.startswith(f'{path}/')}
-  return {f'{to}{h.removeprefix(path)}'.removeprefix('params/'): n for h, n in inside.items()}
+  stands at `to`; of others under names that no head has."""
+  name = lambda head: f'{to}{f"params/{head}".removeprefix(path)}'.removeprefix('params/')
+  return {name(head): names for head, names in theirs.items()}
 
 
 def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
