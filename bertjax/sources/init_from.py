@@ -124,7 +124,7 @@ def brought(config: Any) -> Brought:
 
 
 def _origin(name: str) -> Source:
-  """Opens what subtrees are taken from, without parameters; with the model {} where none is said."""
+  """Opens what subtrees are taken from, without parameters; its model is {} where none is said."""
   if sources.is_source(name):
     return open_source(name)
   checkpoint = reading.newest(*mirror.opened(name))

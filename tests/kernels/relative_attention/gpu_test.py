@@ -83,7 +83,11 @@ def test_kernels_are_pipelined_but_those_that_read_what_they_stored(name, ahead)
   assert [int(n) for n in re.findall(r'num_stages = (\d+)', text)] == ahead
 
 
-@mutation("device.platform != 'gpu'", 'False')
+@mutation(
+  "if device.platform != 'gpu':\n      return",
+  'if False:\n      return',
+  file='bertjax/kernels/relative_attention/gpu/forward.py',
+)
 @mutation("if kind is None and target.platform() != 'tpu':", 'if False:')
 def test_refuses_by_name_and_says_what_takes_the_operands():
   def attend(size=32, dtype=jnp.float32, impl='gpu'):
