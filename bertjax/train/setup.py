@@ -75,7 +75,9 @@ def make_run(
   whatever in the config or the store cannot work, before anything is compiled."""
   spec = given if isinstance(given, resolve.RunSpec) else resolve.resolve(given)
   store = readers.of(spec.config.data).open(store_path)
-  spec = resolve.with_store(spec, spec.facts.of_store(store))
+  ids, pad = store.vocabulary_size, store.special['pad']
+  own = dict(store=str(store.path), ids=ids, pad=pad, languages=tuple(store.languages))
+  spec = resolve.with_store(spec, spec.facts._replace(**own))
   config, timeline = spec.config, spec.timeline
   _check_store(store, config.data, config.model)
   mesh = sharding.make_mesh(config.mesh, devices)

@@ -211,8 +211,8 @@ def changed(name: str, changes) -> ConfigDict:
   case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",
 )
 @mutation(
-  'for name, axes in rules:',
-  'for name, axes in rules[:0]:',
+  'for name, axes in config.sharding_rules:',
+  'for name, axes in config.sharding_rules[:0]:',
   case="bert-{'sharding_rules': (('embed', ('fsdp', 'slices')),)}-of data, fsdp, .*'slices'",
 )
 @mutation(

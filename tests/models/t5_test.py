@@ -87,6 +87,7 @@ def parameters_of(theirs, prefix, model):
 
 @mutation('factor = self.width**-0.5 if self.tied else 1.0', 'factor = 1.0')
 @mutation('h_BPD * self.factor', 'h_BPD')
+@mutation('(BUCKETS, heads), init)[bucket_R].T', '(BUCKETS, heads), init)[bucket_R[::-1]].T')
 @mutation('FURTHEST, not causal)', 'FURTHEST, True)')
 @mutation('relative or Relative(), scale=self.scale)', 'relative or Relative(), scale=None)')
 @mutation('self.dropped(norm(x_BTD), fork', 'self.dropped(x_BTD, fork')
