@@ -125,7 +125,7 @@ def test_what_the_flags_lack_is_one_line(arguments, line):
   assert len(error.splitlines()) == 1 and re.search(line, error), error
 
 
-@mutation("'optimizer.schedule.peak':", "'optimizer.peak':")
+@mutation("'optimizer.schedule.peak':", "'optimizer.peak':", file='bertjax/synonyms.py')
 def test_what_others_call_a_key_leads_to_one_that_there_is():
   files = ('bert.py:test', 'finetune/text.py', 'finetune/squad.py')
   configs = [command_line.load(f'configs/{name}') for name in files]
