@@ -288,7 +288,8 @@ def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
 
 
 @mutation(
-  "turned(batch['token_BT'][..., None])[..., 0]\n    embedded", "batch['token_BT']\n    embedded"
+  "self._pieces(turned(batch['token_BT'][..., None])[..., 0], real_BT",
+  "self._pieces(batch['token_BT'], real_BT",
 )
 @mutation('(dict(hidden_LBTD=out[', '(dict(hidden_LBTD=2 * out[')
 @mutation("turned(out[key]) for key in ('last_BTD', ", "out[key] for key in ('last_BTD', ")
