@@ -38,9 +38,9 @@ from typing import Any
 
 from absl import app, flags
 
+from bertjax import text_flags
 from bertjax.config import command_line
 from bertjax.errors import UserError, door
-from bertjax.examples.seqio_tasks import flags as text_flags
 from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
 from bertjax.store import encode, shards, summary

@@ -76,6 +76,9 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
     raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')
   registry.note_elsewhere(found, str(path))
   config = removed.without(found['config'])
+  if version == 10:  # it had every set, those without sentences or examples too
+    sets = config['evals'].items()
+    config['evals'] = {k: s for k, s in sets if s.get('sentences', k) and s.get('train', k)}
   brought = found.get('facts', {}).get('vocabulary')
   if brought or found.get('given', {}).get('data.vocab') == '':  # it came with a model
     config['data']['vocab'] = str(path.with_name(VOCAB))  # the workdir may have moved
