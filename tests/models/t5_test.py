@@ -9,13 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from mutation import mutation
 from tiers import in_tiers
 
+from bertjax.formats import tables
+from bertjax.formats.families import t5 as family
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.models import t5
 from bertjax.models.layers import decoding
-from bertjax.models.layers.basic import padded_rows
 from bertjax.tools.preflight.compiled_step import kernels
 
 
@@ -41,48 +43,10 @@ def case(request, shared):
 
 def parameters_of(theirs, prefix, model):
   """The parameters of transformers' class, or their gradients, as ours."""
-  at = lambda name: theirs[f'{prefix}{name}.weight']
-  heads = (model.heads, model.head_size)
-
-  def attention(name):
-    found = {
-      ours: dict(kernel=at(f'{name}.{ours[0]}').T.reshape(model.width, *heads))
-      for ours in ('query', 'key', 'value')
-    }
-    return dict(found, out=dict(kernel=at(f'{name}.o').T.reshape(*heads, model.width)))
-
-  def layer(stack, number):
-    block, cross = f'{stack}.block.{number}.layer', stack == 'decoder'
-    last = 1 + cross
-    found = dict(
-      attention=attention(f'{block}.0.SelfAttention'),
-      attention_norm=dict(scale=at(f'{block}.0.layer_norm')),
-      ffn_norm=dict(scale=at(f'{block}.{last}.layer_norm')),
-      ffn_down=dict(kernel=at(f'{block}.{last}.DenseReluDense.wo').T),
-    )
-    names = dict(ffn_up='wi_0', ffn_gate='wi_1') if model.gated else dict(ffn_up='wi')
-    for ours, name in names.items():
-      found[ours] = dict(kernel=at(f'{block}.{last}.DenseReluDense.{name}').T)
-    if cross:
-      found['cross_attention'] = attention(f'{block}.1.EncDecAttention')
-      found['cross_attention_norm'] = dict(scale=at(f'{block}.1.layer_norm'))
-    return found
-
-  def padded(table):
-    return np.pad(table, ((0, padded_rows(len(table)) - len(table)), (0, 0)))
-
-  params = dict(word=padded(at('shared')))
-  if not model.tied:
-    params['out'] = padded(at('lm_head'))
-  for stack in ('encoder', 'decoder'):
-    each = [layer(stack, number) for number in range(model.layers)]
-    bias = at(f'{stack}.block.0.layer.0.SelfAttention.relative_attention_bias')
-    params |= {
-      stack: dict(layers=jax.tree.map(lambda *x: np.stack(x), *each)),
-      f'{stack}_bias': dict(buckets=bias),
-      f'{stack}_norm': dict(scale=at(f'{stack}.final_layer_norm')),
-    }  # fmt: skip
-  return params
+  names = 'vocab_size layers width heads head_size ffn gated tied'.split()
+  config = ConfigDict({name: getattr(model, name) for name in names})
+  state = {k.removeprefix(prefix): x for k, x in theirs.items() if k.startswith(prefix)}
+  return tables.to_ours(state, family.layout(config).rows, config)
 
 
 @mutation('factor = self.width**-0.5 if self.tied else 1.0', 'factor = 1.0')
