@@ -155,8 +155,8 @@ def _rust(
 
 def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   # Not splitlines(): some pieces are line separators of Unicode. ERNIE's files say the number of
-  # each piece after a TAB. A blank line is an id that no text gets, as is that of a piece that comes
-  # again later: google-research/bert, tokenization.py:load_vocab.
+  # each piece after a TAB. A blank line is an id that no text gets, as is that of a piece that
+  # comes again later: google-research/bert, tokenization.py:load_vocab.
   lines = refusals.text_of(file, 'utf-8-sig').split('\n')  # without a BOM
   pieces = [line.partition('\t')[0].strip(' ') for line in lines]
   index = {piece: i for i, piece in enumerate(pieces) if piece}
