@@ -72,7 +72,9 @@ def choose_own(config: Any, given: Collection[str], environ: Mapping[str, str]) 
   if config.preset or 'preset' in given or not (plugin and meant and DRIVER.exists()):
     return []
   config.preset = 'gpu'
-  return ['Preset gpu: this machine has an NVIDIA GPU; --config.preset= leaves all as it is written']
+  return [
+    'Preset gpu: this machine has an NVIDIA GPU; --config.preset= leaves all as it is written'
+  ]
 
 
 def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]) -> list[str]:
