@@ -37,7 +37,7 @@ from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.text.sentences import BLANK
 from bertjax.use import flags as use_flags
-from bertjax.use.answers import together
+from bertjax.use.answers import check_beside, together
 from bertjax.use.flags import Part
 
 _TEXT = flags.DEFINE_multi_string('text', None, 'A text; may be given several times.')
@@ -50,9 +50,7 @@ _MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose', 'answer']
 _MODE = flags.DEFINE_enum('mode', None, _MODES, 'Prediction to make. Default: by model, text.')
 _QUESTION = flags.DEFINE_multi_string('question', [], 'A question on each --text, or on one.')
 _LONGEST = flags.DEFINE_integer('longest', None, "Tokens of an answer at most; the run's own.", 1)
-_THRESHOLD = flags.DEFINE_float(
-  'threshold', None, "Odds above which a question has no answer; the run's own."
-)
+_THRESHOLD = flags.DEFINE_float('threshold', None, "Odds above which none answers; the run's own.")
 _PREDICTIONS = flags.DEFINE_string('predictions', None, 'File for the answers, by the ids.')
 _NULL_ODDS = flags.DEFINE_string('null_odds', None, 'File for the odds of no answer, by the ids.')
 _SOFT_LABELS = flags.DEFINE_string('soft_labels', None, 'File for what a student is to learn.')
@@ -64,16 +62,11 @@ _AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024, choos
 # config.data.task.name -> mode
 _OF_TASK = dict(classify='label', tags='tag', choice='choose', spans='answer')
 
-# Flags that some modes alone read.
+# Flags that one mode alone reads.
 _READ_BY = dict(
-  top=('fill',),
-  second=('label',),
-  beside=('label',),
-  question=('answer',),
-  longest=('answer',),
-  threshold=('answer',),
-  cut=tuple(mode for mode in _MODES if mode != 'answer'),
-)
+  top='fill', second='label', beside='label', soft_labels='label', question='answer',
+  longest='answer', threshold='answer', predictions='answer', null_odds='answer',
+)  # fmt: skip
 
 
 def _check_flags() -> None:
@@ -108,11 +101,9 @@ def _parts(model: Any) -> Iterator[Part]:
   if mode and _MODE.value in (None, mode):
     # The field of the task that says how its files look, which a model from elsewhere does not.
     named = dict(
-      label=('text', use_flags.table_parts),
-      tag=('words', use_flags.word_parts),
-      choose=('form', use_flags.question_parts),
-      answer=('name', use_flags.span_parts),
-    )
+      label=('text', use_flags.table_parts), tag=('words', use_flags.word_parts),
+      choose=('form', use_flags.question_parts), answer=('name', use_flags.span_parts),
+    )  # fmt: skip
     field, read = named[mode]
     if model.task.get(field):
       return read(model.task, _AT_ONCE[mode])
@@ -233,17 +224,17 @@ def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
 
 def _check_read(model: Any, mode: str) -> None:
   """Refuses flags that this mode does not read, and files that have nothing to hold."""
-  for name, readers in _READ_BY.items():
-    if flags.FLAGS[name].present and mode not in readers:
-      raise UserError(f'--{name} is for --mode={" or ".join(readers)}, got {mode}: leave it out')
+  for name, reader in _READ_BY.items():
+    if flags.FLAGS[name].present and mode != reader:
+      raise UserError(f'--{name} is for --mode={reader}, got {mode}: leave it out')
+  if use_flags.CUT.value and mode == 'answer':
+    raise UserError('--cut: --mode=answer reads long texts in windows: leave it out')
   table = use_flags.INPUT.value is not None and model.task.get('text')
-  if _SOFT_LABELS.value and (mode != 'label' or not table):
+  if _SOFT_LABELS.value and not table:
     raise UserError(
-      f'--soft_labels is for --mode=label and a table, got {mode}: expected --input=FILE and a run '
-      'that was fine-tuned on classes or numbers'
+      '--soft_labels is of a table: expected --input=FILE and a run that was fine-tuned on classes '
+      'or numbers'
     )
-  if (_PREDICTIONS.value or _NULL_ODDS.value) and mode != 'answer':
-    raise UserError(f'--predictions and --null_odds are for --mode=answer, got {mode}')
   if _NULL_ODDS.value and not model.task.get('no_answer'):
     raise UserError(
       '--null_odds: the model learned that every question has an answer; expected a run of '
@@ -280,6 +271,7 @@ def main() -> None:
       if not mode:
         mode = _mode(model, part.texts)
         _check_read(model, mode)
+        check_beside(model.task, zip(_BESIDE.value, beside, strict=True))
         if _GLUE.value:
           print('index\tprediction')
       found = answers(model, mode, part, beside)

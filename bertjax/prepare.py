@@ -4,7 +4,6 @@
                                     CSV and TSV with a header, Parquet; .gz, .xz, .bz2, .zst
   --input='en=a/*.txt,de=b/*.txt'   the same, each with its language
   --input='en-de=a.en.gz+a.de.gz'   parallel text: two files of as many lines, or one .tsv
-  --input=ernie1:demo_train_set.gz  records of ERNIE 1.0, which hold ids and units
   --input=tfds:wikipedia/20230601.de   a TFDS builder
   --input=python_docs               a registered seqio Task or Mixture; yours with --module=my_tasks
 
@@ -39,19 +38,19 @@ from typing import Any
 
 from absl import app, flags
 
+from bertjax import text_flags
 from bertjax.config import command_line
 from bertjax.errors import UserError, door
-from bertjax.examples.seqio_tasks import flags as text_flags
 from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
-from bertjax.store import encode, ernie_records, shards, summary
+from bertjax.store import encode, shards, summary
 from bertjax.store.builder import Kind, Partial
 from bertjax.store.reader import open_store
 from bertjax.store.unfinished import is_finished, owned, refuse_foreign
 from bertjax.store.verify import faults, plan_faults
 from bertjax.text import phrases, sentence_split
 from bertjax.text.files import find_files
-from bertjax.text.left_out import NAMED, LeftOut
+from bertjax.text.left_out import NAMED
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 _VOCAB = flags.DEFINE_string(
@@ -88,9 +87,9 @@ _SEGMENTER = flags.DEFINE_string(
   'Instead of a lexicon: MODULE:FUNCTION, text to pieces or (start, end) pairs, e.g. jieba:lcut; '
   'or capitals, runs of capitalised words.',
 )
-# Flags that records of ERNIE 1.0 have no use for.
-_OF_TEXT = (
+_MAKING = (
   'split', 'errors', 'documents', 'module', 'field', 'columns', 'languages', 'lexicon', 'segmenter',
+  'lowercase', 'skip_bad', 'holdout', 'workers', 'part_mb', 'runner',
 )  # fmt: skip
 
 
@@ -99,8 +98,7 @@ def _check_flags() -> None:
   if len(given) != (0 if _VERIFY.value else 2):
     said = ', '.join(f'--{name}' for name in given) or 'neither'
     raise UserError(f'expected --input and --vocab, or --verify without both, got {said}')
-  making = (*_OF_TEXT, 'lowercase', 'skip_bad', 'holdout', 'workers', 'part_mb', 'runner')
-  beside = [name for name in making if flags.FLAGS[name].present]
+  beside = [name for name in _MAKING if flags.FLAGS[name].present]
   if _VERIFY.value and beside:
     raise UserError(f'--verify reads what is there, with --output alone, got --{beside[0]}')
 
@@ -120,7 +118,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
   vocab = copies.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
-  corpus = _open(vocabulary)
+  corpus = text_flags.open_corpus()
   given = text_flags.SPLIT.value
   split = corpus.detect() if given == sentence_split.AUTO else given
   kind = _kind(corpus, vocabulary)._replace(split=split)
@@ -160,8 +158,6 @@ def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Parti
     on_beam.make(divided, beam)
     corpus = dataclasses.replace(corpus, files=None, left_out=shards.left_out(divided))
     found = shards.joined(divided, stats.documents)
-  elif isinstance(corpus, ernie_records.Records):
-    found = corpus.encoded(stats.documents)
   else:
     workers = _WORKERS.value or len(os.sched_getaffinity(0))
     found = encode.encode_all(corpus.batches(stats.documents), options, workers)
@@ -188,26 +184,12 @@ def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Parti
   return rate
 
 
-def _open(vocabulary: Vocabulary):
-  name = str(text_flags.INPUT.value)
-  if not name.startswith(ernie_records.PREFIX):
-    return text_flags.open_corpus()
-  for flag in (flags.FLAGS[key] for key in _OF_TEXT):
-    if flag.value != flag.default:
-      raise UserError(
-        f'--{flag.name} is of text, and {name} is of records, which hold ids and units already: '
-        'leave it out'
-      )
-  paths = find_files(name.removeprefix(ernie_records.PREFIX))
-  return ernie_records.Records(paths, vocabulary, LeftOut(text_flags.SKIP_BAD.value))
-
-
 def _kind(corpus, vocabulary: Vocabulary) -> Kind:
   """Returns the parts of the store besides tokens; meets mistakes before anything is written."""
-  finder = 'the records' if isinstance(corpus, ernie_records.Records) else ''
+  finder = _LEXICON.value and f'--lexicon={_LEXICON.value}'
+  finder = finder or (_SEGMENTER.value and f'--segmenter={_SEGMENTER.value}')
   if phrases.finder(_LEXICON.value, _SEGMENTER.value):
     vocabulary.encode_spans([])
-    finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
   if twice := sorted({name for name in _LANGUAGES.value if _LANGUAGES.value.count(name) > 1}):
     raise UserError(f'--languages: {twice[0]!r} is there twice: expected each name once')
   languages = _LANGUAGES.value or corpus.languages

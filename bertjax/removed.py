@@ -22,6 +22,7 @@ REMOVED: dict[str, tuple[Any, str]] = {
   'data.plan.rejoin': (True, 'a later sentence that fits joins the first segment, as by default'),
   'data.plan.keep_block': (False, 'a block before too long sentences is lost, as in the original'),
   'data.plan.share': ('sentences', 'languages count by sentences, as in the original'),
+  'fresh_layers': (0, 'a list of subtrees in init_from leaves out those to make anew'),
   'objective.disallow_correct': (False, 'the original word may be drawn, as by default before'),
   'optimizer.trust': ('decayed', 'the ratio is of the tensors whose optimizer.decay is not 0'),
   'optimizer.trust_rules': ([], 'the ratio is of the tensors whose optimizer.decay is not 0'),

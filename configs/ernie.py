@@ -9,9 +9,6 @@ Sizes: those of configs/bert.py; base is the paper's. SIZE_dialogues is the dial
 takes JSON lines, a dialogue each, {"text": "turn\\nturn", "role": [0, 1]}, and goes on from a model
 without dialogues by config.init_from; bertjax/examples/plans/dialogues.py says what is ours in it.
 
-The authors' own records are read with --config.data.input=ernie1:demo_train_set.gz; their ids
-belong to the vocabulary of ERNIE 1.0, 17,964 pieces of which the released model makes 18,000 rows.
-
 The other arm of the paper's comparison is --config.data.mask.word_prob=0, characters alone.
 """
 

@@ -9,7 +9,7 @@
 set -euo pipefail
 here=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
-run=("${PYTHON:-$(command -v python || echo python3)}" -m bertjax.main)
+run=("${PYTHON:-$(command -v python || command -v python3)}" -m bertjax.main)
 go() { exec "$@"; }
 hosts=() port=8482 pids=()
 for word in "$@"; do

@@ -64,8 +64,8 @@ def test_the_page_has_what_it_says():
 
 
 @mutation(
-  'models.build(config.model).require_room(max(lengths), what)',
-  'assert max(lengths) <= config.model.positions - config.model.position_offset, what',
+  "models.build(config.model).require_room(max(lengths), 'config.length or that of an evaluation')",
+  'assert max(lengths) <= config.model.positions - config.model.position_offset',
   case='model',
 )
 @pytest.mark.parametrize('piece', PIECES)

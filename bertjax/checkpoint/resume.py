@@ -76,7 +76,11 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
     raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')
   registry.note_elsewhere(found, str(path))
   config = removed.without(found['config'])
-  if brought_vocabulary(found):
+  if version == 10:  # it had every set, those without sentences or examples too
+    sets = config['evals'].items()
+    config['evals'] = {k: s for k, s in sets if s.get('sentences', k) and s.get('train', k)}
+  brought = found.get('facts', {}).get('vocabulary')
+  if brought or found.get('given', {}).get('data.vocab') == '':  # it came with a model
     config['data']['vocab'] = str(path.with_name(VOCAB))  # the workdir may have moved
   return dict(found, config=_completed(config))
 
@@ -89,13 +93,6 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
   except UserError:
     return config  # a choice that is not here or not trusted is refused where it is resolved
   return _as_json(whole)
-
-
-def brought_vocabulary(found: Mapping[str, Any]) -> bool:
-  """Returns whether the vocabulary of the run of a config.json came with a model."""
-  return (
-    bool(found.get('facts', {}).get('vocabulary')) or found.get('given', {}).get('data.vocab') == ''
-  )
 
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:

@@ -39,8 +39,8 @@ class _Parser(ConfigFileFlagParser):
     if not isinstance(config, ConfigDict):
       return config
     config = config if isinstance(config, Recipe) else Recipe(config)
-    asked = [found[1] for argument in sys.argv if (found := _KEY.match(argument))]
-    sections.complete(config, asked)
+    arguments = flags.FLAGS.read_flags_from_files(sys.argv)
+    sections.complete(config, [found[1] for each in arguments if (found := _KEY.match(each))])
     config.lock()
     return config
 

@@ -65,7 +65,6 @@ class Run(NamedTuple):
     skip_steps: steps, or (first, last) of them, whose batches are left out.
     spike: a loss or gradient norm so many standard deviations above its mean is recorded; 0: none.
     model, objective, optimizer: what is trained, on what, and how.
-    fresh_layers: so many of the last layers, and then the pooler too, are not taken from init_from.
     temperature: T of phases that are drawn: one of n examples with a probability ~ n^(1/T).
   """
 
@@ -100,7 +99,6 @@ class Run(NamedTuple):
   skip_nonfinite: Natural = 0
   skip_steps: tuple[Count | tuple[Count, Count], ...] = ()
   spike: NonNegative = 0.0
-  fresh_layers: Natural = 0
   temperature: Positive = 1.0
 
 

@@ -94,7 +94,7 @@ LASTS = dict(share=Positive, turns=Count, **KINDS)  # how long a phase lasts
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
-  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'fresh_layers', 'profile',
+  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile',
   'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature', 'preset', 'trackers',
   'remap_vocab',
 )  # fmt: skip

@@ -59,7 +59,7 @@ class ColumnStream:
     rank_m = first_n[owner_m] + offset_m
     start_m = np.maximum(order.place_D[rank_m], begin_n[owner_m])
     stop_m = np.minimum(order.place_D[rank_m + 1], (begin_n + length_n)[owner_m])
-    end_m = self._text_end(order, rank_m)
+    end_m = order.place_D[rank_m + 1] - (self.ends is not None)
     from_m = self._first_token(order, rank_m) + start_m - order.place_D[rank_m]
     closed_m = stop_m > end_m
     at_m = np.cumsum(stop_m - start_m) - 1
@@ -97,9 +97,6 @@ class ColumnStream:
 
   def _last_sentence(self, order, rank_n):
     return self.store.documents[order.document_D[rank_n] + 1]
-
-  def _text_end(self, order, rank_n):
-    return order.place_D[rank_n + 1] - (self.ends is not None)
 
 
 def _touched(order, begin_n, end_n):

@@ -113,18 +113,13 @@ def span_mask(rows: Rows, rate: float, mean: float, sites: tuple[int, int]) -> n
   return mask_n[place_n < rows.length_E[example_n]]
 
 
-def run_starts(rows: Rows, mask_n: np.ndarray) -> np.ndarray:
-  """Returns where a run of the mask begins, bool [n]; runs end with their example."""
-  follows_n = np.append(False, mask_n[:-1]) & (rows.position_n > 0)
-  return mask_n & ~follows_n
-
-
 def collapsed(
   rows: Rows, mask_n: np.ndarray, sentinel_k: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Puts a sentinel in place of each run of the mask, in their order; of one alone every run is
   that one. Returns ids of the text, and the token of `rows` that each stands for."""
-  first_n = run_starts(rows, mask_n)
+  follows_n = np.append(False, mask_n[:-1]) & (rows.position_n > 0)  # runs end with their example
+  first_n = mask_n & ~follows_n
   number_n = np.cumsum(first_n)
   number_n = number_n - (number_n - first_n)[starts(rows.length_E)][rows.example_n] - 1
   number_n = np.minimum(number_n, len(sentinel_k) - 1)

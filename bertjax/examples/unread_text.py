@@ -11,7 +11,6 @@ from bertjax.errors import UserError
 from bertjax.examples import plan_and_mask
 from bertjax.examples.plan_and_mask import Recipe
 from bertjax.examples.seqio_tasks import names
-from bertjax.store import ernie_records
 from bertjax.text import corpus, files
 from bertjax.vocab.vocabulary import read_vocabulary
 
@@ -43,8 +42,7 @@ def _special(vocab: str, lowercase: bool | None) -> Mapping[str, int | None]:
 
 
 def _check_units(recipe: Recipe, data: Any) -> None:
-  found = data.lexicon or data.segmenter or data.input.startswith(ernie_records.PREFIX)
-  if recipe.masking.units(recipe.mask_options) and not found:
+  if recipe.masking.units(recipe.mask_options) and not (data.lexicon or data.segmenter):
     raise UserError(
       f'config.data.mask {recipe.mask_name!r} hides phrases and entities as a whole, and nothing '
       'finds them: expected config.data.lexicon=FILES or config.data.segmenter=MODULE:FUNCTION '

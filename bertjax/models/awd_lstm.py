@@ -6,6 +6,7 @@ one to the next, and their output, the same at all columns of a row; the kernels
 a step. Two penalties hold the last layer's activations small and slow.
 """
 
+import itertools
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -91,14 +92,10 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   @nn.compact
   def __call__(
-    self,
-    batch: Batch,
-    carry: tuple[State, ...] = (),
-    noise: Noise | None = None,
-    hidden: bool = False,
+    self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ):
-    """Runs the model, see `StreamModel`. Reads token and example; hidden_LBTD is the last layer's
-    output alone, for the others are wider. With noise the dict has penalties, name -> Term."""
+    """Runs the model, see `StreamModel`; hidden_LBTD is the last layer's output alone, for the
+    others are wider."""
     real_BT = batch['example_BT'] > 0
     states = carry or self.carry(len(real_BT))
     word_VD = self._table()
@@ -138,8 +135,8 @@ class AWDLSTM(StreamModel, kw_only=True):
       )
 
   def _table(self) -> Array:
-    """The words, float32 [V, D]."""
-    return word_table(self, 'word', self.vocab_size, self.width, _uniform(self.init_std * 3**0.5))
+    init = _uniform(self.init_std * 3**0.5)
+    return word_table(self, 'word', self.vocab_size, self.width, init)
 
   def _run(
     self, word_VD: Array, token_BT: Array, real_BT: Array, states: Any, noise: Noise | None
@@ -216,11 +213,9 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   @nn.nowrap
   def _layer_flops(self, batch: Batch) -> float:
-    real, inputs, count = float(np.sum(np.asarray(batch['example_BT']) > 0)), self.width, 0.0
-    for number in range(self.layers):
-      count += flops_lib.lstm_flops(real, inputs, self._size(number))
-      inputs = self._size(number)
-    return count
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    sizes = itertools.pairwise([self.width, *map(self._size, range(self.layers))])
+    return sum(flops_lib.lstm_flops(real, *each) for each in sizes)
 
 
 class Labelled(AWDLSTM, LabelModel, kw_only=True):
@@ -230,12 +225,10 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """Runs the model, see `LabelModel`. Reads token and example; with noise example_weight too, and
-    the dict has penalties, and updates, the running statistics of the heads' norms."""
+    """Runs the model, see `LabelModel`; updates are the running statistics of the heads' norms."""
     real_BT = batch['example_BT'] > 0
     turned = lambda x_BTD: turn(x_BTD, real_BT) if self.backward else x_BTD
-    token_BT = turned(batch['token_BT'][..., None])[..., 0]
-    embedded_BTD, x_BTD = self._pieces(token_BT, real_BT, noise)
+    embedded_BTD, x_BTD = self._pieces(turned(batch['token_BT'][..., None])[..., 0], real_BT, noise)
     start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
     first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
     kept_BT = real_BT & (start_T[None] >= first_B[:, None])

@@ -4,9 +4,6 @@ Peters et al. 2018; allenai/bilm-tf, bilm/training.py:LanguageModel. In training
 reads a text of its own, which goes on where it stopped, and keeps its state. A text that is read
 for its vectors alone is read by both; labels of texts and of words are read off the weighted layers
 (bilm/elmo.py:weight_layers), which stay as they are.
-
-Difference from the original: a direction draws other dropout for each layer and step, as there, but
-from counters.
 """
 
 from typing import Any
@@ -20,10 +17,9 @@ from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, NonNegative
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
+from bertjax.models.layers import char_cnn, mix
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers import mix
 from bertjax.models.layers.basic import Dropout, Dtype, given_fields, options_of, word_table
-from bertjax.models.layers.char_cnn import FILTERS, CharCNN
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.heads import Head, WordHead, declared, label_heads, pool
 from bertjax.models.layers.lstm import LSTM, State, one_text
@@ -84,7 +80,7 @@ class ELMo(Model):
   outputs: Natural = 0
   characters: Natural = 0
   character_width: Count = 16
-  filters: tuple[tuple[Count, Count], ...] = FILTERS
+  filters: tuple[tuple[Count, Count], ...] = char_cnn.FILTERS
   highways: Natural = 2
   segment: Natural = 0
   words: bool = True
@@ -102,7 +98,8 @@ class ELMo(Model):
     normal = jax.nn.initializers.normal(self.width**-0.5)
     dtype = jnp.dtype(self.dtype)
     if self.characters:
-      self.spelled = CharCNN(self.width, self.character_width, self.filters, self.highways, dtype)
+      own = self.character_width, self.filters, self.highways
+      self.spelled = char_cnn.CharCNN(self.width, *own, dtype)
     else:
       self.word = word_table(self, 'word', self.vocab_size, self.width, uniform)
     self.forwards = [self._layer() for _ in range(self.layers)]
@@ -128,14 +125,9 @@ class ELMo(Model):
   def __call__(
     self, batch: Batch, carry: States | tuple[()] = (), noise: Noise | None = None
   ) -> dict[str, Any]:
-    """Runs both directions, each on its own text. Returns dict with word and out_word, `Scores` at
-    every column of the text that is read forwards and of the other one; and carry.
-
-    Args:
-      batch: see types.py; reads token or character, and example, of both texts.
-      carry: what the batch before this one left; (): this is the first one.
-      noise: keys of the dropout; None in evaluation.
-    """
+    """Runs both directions, each on its own text: reads token or character, and example, of both;
+    arguments as of `StreamModel`. Returns dict with word and out_word, `Scores` at every column of
+    the text that is read forwards and of the other one; and carry."""
     states = carry or self.carry(len(batch['token_BT']))
     scores, after = {}, ()
     for way, prefix, letter in ((0, '', 'T'), (1, 'out_', 'U')):
@@ -152,10 +144,8 @@ class ELMo(Model):
     2 * width], forwards first; with hidden also hidden_LBTD of the layers, and embedded_BTD, the
     words twice."""
     layers_LBTD, _ = self.both(batch, self.carry(len(batch['token_BT'])))
-    out = dict(last_BTD=layers_LBTD[-1])
-    if hidden:
-      out |= dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
-    return out
+    more = dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
+    return dict(last_BTD=layers_LBTD[-1]) | (more if hidden else {})
 
   def word_scores(self, batch: Batch) -> Any:
     """Raises UserError: each direction scores the words of a text of its own."""
@@ -230,12 +220,9 @@ class ELMo(Model):
 
   @property
   def _spelling(self) -> int:
-    """Entries of the matrices that a word meets before the layers, filters at all their places."""
-    if not self.characters:
-      return 0
-    size = sum(count for _, count in self.filters)
-    places = sum((self.characters - length + 1) * length * count for length, count in self.filters)
-    return places * self.character_width + size * (2 * self.highways * size + self.width)
+    """Entries of the matrices that a word meets before the layers."""
+    own = self.character_width, self.filters, self.highways, self.width
+    return char_cnn.entries(self.characters, *own) if self.characters else 0
 
 
 class Features(ELMo, LabelModel, kw_only=True):

@@ -18,12 +18,6 @@ LABEL = 'label'
 SOFT_LABELS = 'soft_labels'  # the objective
 
 
-def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
-  """Returns the squared error of the numbers, `label_BG` of the batch."""
-  error_BG = jnp.square(found_BG - batch[f'{LABEL}_BG'])
-  return {LABEL: Term.mean(error_BG, batch['example_weight_BG'], 1.0)}
-
-
 def classes_of(config) -> int:
   """Returns the number of classes of the one label of `config.model`; 1: the label is a number.
   Raises UserError: other labels, a head for words, or soft labels that the objective does not
@@ -59,7 +53,8 @@ def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
       'teacher says'
     )
   if logits_BGC.shape[-1] == 1:
-    return number_terms(logits_BGC[..., 0], batch)
+    error_BG = jnp.square(logits_BGC[..., 0] - batch[f'{LABEL}_BG'])
+    return {LABEL: Term.mean(error_BG, batch['example_weight_BG'], 1.0)}
   return label_terms(LABEL, logits_BGC, batch)
 
 

@@ -13,6 +13,7 @@ its attention gets no gradient. The relations are made some columns at a time, a
 backward pass.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -46,14 +47,6 @@ class Options(NamedTuple):
   layer: Natural | None = None
 
 
-def relation_error(
-  teacher: tuple[Array, Array], student: tuple[Array, Array], example_BT: Array
-) -> Array:
-  """KL(teacher || student) of a relation at each token, float32 [B, T]; see `teaching.compared`."""
-  error = lambda wanted_BNTS, found_BNTS: teaching.divergence(wanted_BNTS, found_BNTS, 1.0)
-  return teaching.compared(error, teacher, student, example_BT, unseen=-jnp.inf)
-
-
 def make(config) -> Objective:
   """Builds the objective from a run's config, whose teacher has been opened. Raises UserError: see
   `teaching.pair_of`; a student with heads that learn nothing here, or a student and a teacher whose
@@ -78,11 +71,10 @@ def make(config) -> Objective:
     found = projected(student, teaching.own(variables), out, student.layers - 1)
     wanted = projected(teacher, teaching.frozen(variables), theirs, layer)
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
-    terms = {}
+    diverge, terms = functools.partial(teaching.divergence, temperature=1.0), {}
     for one, other in relations:
-      error_BT = relation_error(
-        (wanted[one], wanted[other]), (found[one], found[other]), batch['example_BT']
-      )
+      pairs = (wanted[one], wanted[other]), (found[one], found[other])
+      error_BT = teaching.compared(diverge, *pairs, batch['example_BT'], unseen=-jnp.inf)
       terms[f'{one}_{other}'] = Term.mean(error_BT, real_BT, 1.0)
     return Out(terms, carry)
 

@@ -33,6 +33,13 @@ def of_task(config: Any) -> tuple[str, ...]:
   return tuple(task['classes']) if 'classes' in task else ()
 
 
+def moved(theirs: Classes, path: str, to: str) -> dict[str, tuple[str, ...]]:
+  """Returns the classes of the heads under `path` ('params', 'params/label') by their names once it
+  stands at `to`; of others under names that no head has."""
+  name = lambda head: f'{to}{f"params/{head}".removeprefix(path)}'.removeprefix('params/')
+  return {name(head): names for head, names in theirs.items()}
+
+
 def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
   """Returns the heads whose classes are not ours: they have other names, or another order. Foreign
   ones may have names of their own for the same classes (NEGATIVE for 0): then only our names in

@@ -109,8 +109,10 @@ def brought(config: Any) -> Brought:
   `config.model.name`."""
   name = whole(config.init_from)
   if not name:
-    fields, said = model_fields.of_parts(config.init_from, _fields)
-    return Brought(fields, said=said)
+    origins = {entry[0]: _origin(entry[0]) for entry in config.init_from}
+    notes = _heads_of_parts(origins, config)
+    fields, said = model_fields.of_parts(config.init_from, lambda name: origins[name].model)
+    return Brought(fields, said=[*notes, *said])
   source = _for_run(name, config)
   theirs, ours = source.model['name'], config.model.name
   if config.data.reader != 'labelled' and theirs != ours:
@@ -121,16 +123,34 @@ def brought(config: Any) -> Brought:
   return Brought(dict(source.model), source.languages, other_names(source, config), source)
 
 
-def _fields(name: str) -> Mapping[str, Any]:
-  """Returns `config.model` of what subtrees are taken from; {} where it lies without a config."""
+def _origin(name: str) -> Source:
+  """Opens what subtrees are taken from, without parameters; its model is {} where none is said."""
   if sources.is_source(name):
-    return open_source(name).model
+    return open_source(name)
   checkpoint = reading.newest(*mirror.opened(name))
   path = checkpoint.parent.parent / resume.NAME
   found = json.loads(path.read_bytes()) if path.is_file() else {}
   if found.get('format') in resume.READS and checkpoint.name.isdecimal():
-    return dict(runs.model_at(resume.stored_config(path.parent), int(checkpoint.name)))
-  return found.get('config', {}).get('model', {})  # of an older format
+    config = resume.stored_config(path.parent)
+    imported = runs.Run(path.parent, checkpoint, config, None).imported_classes
+    model = dict(runs.model_at(config, int(checkpoint.name)))
+    classes = imported or head_classes.of(config)
+    return Source(name, model, None, dict, classes=classes, foreign=bool(imported))
+  return Source(name, found.get('config', {}).get('model', {}), None, dict)  # of an older format
+
+
+def _heads_of_parts(origins: Mapping[str, Source], config: Any) -> list[str]:
+  """Returns the notes of `other_names` on heads in subtrees. UserError: heads of other classes."""
+  notes = []
+  for name, path, to, *_ in config.init_from:
+    part = origins[name]._replace(classes=head_classes.moved(origins[name].classes, path, to))
+    for head in other_classes(part, config):
+      theirs, ours = part.classes[head], head_classes.of(config)[head]
+      raise UserError(
+        f'{KEY}: {name}:{path} has classes {theirs} of {head!r}, the run {ours}: leave the head out'
+      )
+    notes += other_names(part, config)
+  return notes
 
 
 def _for_run(name: str, config: Any) -> Source:

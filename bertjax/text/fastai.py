@@ -81,5 +81,8 @@ if __name__ == '__main__':
     elif sys.argv[1:]:
       raise UserError(f'expected no arguments, the text is read: < TEXT > WORDS; got {sys.argv[1]}')
     else:
-      for found in words(sys.stdin):
-        print(*found)
+      try:
+        for found in words(open(0, encoding='utf-8', closefd=False)):
+          print(*found)
+      except UnicodeDecodeError as error:
+        raise UserError(f'expected a text in UTF-8: {error}') from error

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from bertjax.checkpoint import resume
 from bertjax.checkpoint.may_differ import covers
 from bertjax.sources import init_from, model_fields, teacher
-from bertjax.store.reader import Store
 
 
 class Facts(NamedTuple):
@@ -34,13 +33,6 @@ class Facts(NamedTuple):
   def kept(self) -> dict[str, Any]:
     """Returns what config.json keeps."""
     return {name: value for name, value in self._asdict().items() if name != 'given'}
-
-  def of_store(self, store: Store) -> 'Facts':
-    """Returns these facts with those of the training store."""
-    return self._replace(
-      store=str(store.path), ids=store.vocabulary_size, pad=store.special['pad'],
-      languages=tuple(store.languages),
-    )  # fmt: skip
 
 
 NONE = Facts()

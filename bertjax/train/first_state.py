@@ -14,7 +14,7 @@ from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
 from bertjax.optim import averaging, schedules
 from bertjax.sources import init_from, teacher
-from bertjax.train import fresh_layers, resolve, setup
+from bertjax.train import resolve, setup
 from bertjax.train.step import State
 from bertjax.types import TEACHER
 
@@ -24,14 +24,9 @@ def initial_state(
 ) -> State:
   """Makes variables from the seed, then of `config.init_from`, opened as `source` if it was, then a
   fresh optimizer state and carries. UserError: what it names does not fit the run."""
-  config = run.config
-  fresh_layers.check(config.fresh_layers, config.init_from, run.abstract.variables['params'])
-  load = init_from.loader(config, run.vocabulary, source)
-  made = _from_seed(run)
-  loaded, said = load(made)
-  variables, also = fresh_layers.kept(made, loaded, config.fresh_layers)
-  del made, loaded
-  for line in (*said, *also):
+  load = init_from.loader(run.config, run.vocabulary, source)
+  variables, said = load(_from_seed(run))
+  for line in said:
     say(line)
   return _before_training(run, variables)
 

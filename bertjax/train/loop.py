@@ -132,8 +132,7 @@ class Session:
     done, last = self._start, self._start == self._config.total_steps
     if not done:
       return
-    scores = self._checkpoints.scores(done)
-    if scores is None:
+    if (scores := self._checkpoints.scores(done)) is None:
       if evaluation.due(self._run.evals(done), done, last):
         self._evaluate(done, last)
       return

@@ -52,7 +52,9 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
     config.objective.teacher.update(
       model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
     )
-  _vocabulary(config.data, facts)
+  data = config.data
+  if facts.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
+    data.vocab = facts.vocabulary  # the one that a model brought
   line = schema.check_complete(config)
   config = config.copy_and_resolve_references()
   spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data)))
@@ -181,12 +183,6 @@ def _source(config: Any, facts: Facts) -> list[str]:
     config.data.languages = config.data.languages or facts.named_languages
   which = f'{init_from.KEY}={name}' if name else init_from.KEY
   return [f'{which} sets config.model: {", ".join(changed)}'] if changed else []
-
-
-def _vocabulary(data: Any, facts: Facts) -> None:
-  """Names the vocabulary that a model brought, where the config names no other one."""
-  if facts.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
-    data.vocab = facts.vocabulary
 
 
 def _store(model: Any, languages: Any, facts: Facts) -> None:

@@ -75,22 +75,25 @@ def make_run(
   whatever in the config or the store cannot work, before anything is compiled."""
   spec = given if isinstance(given, resolve.RunSpec) else resolve.resolve(given)
   store = readers.of(spec.config.data).open(store_path)
-  spec = resolve.with_store(spec, spec.facts.of_store(store))
+  ids, pad = store.vocabulary_size, store.special['pad']
+  own = dict(store=str(store.path), ids=ids, pad=pad, languages=tuple(store.languages))
+  spec = resolve.with_store(spec, spec.facts._replace(**own))
   config, timeline = spec.config, spec.timeline
   _check_store(store, config.data, config.model)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
+  held_out, objectives, parts = _held_out(store), {}, {}
   for part in timeline.parts:
-    _check(part, mesh)
-  held_out = _held_out(store)
-  objectives = {p.name: _factory(p.config.objective.name).make(p.config) for p in timeline.parts}
+    with timeline_lib.named(part):
+      _check(part, mesh)
+      objectives[part.name] = _factory(part.config.objective.name).make(part.config)
   if timeline.drawn:
     heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
     objectives = over_all(objectives, heads)
-  parts = {
-    p.name: _phase(p, objectives[p.name], store, held_out, placed, timeline.side_by_side, fallback)
-    for p in timeline.parts
-  }
+  for part in timeline.parts:
+    own = timeline.side_by_side, fallback
+    with timeline_lib.named(part):
+      parts[part.name] = _phase(part, objectives[part.name], store, held_out, placed, *own)
   _check_best(config, [each for part in parts.values() for each in part.evals])
   _check_average(config, timeline.parts)
   phases = tuple(
@@ -163,8 +166,7 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   # An evaluation with a model of its own is checked by its objective.
   alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]
   lengths = [config.length, *(s.length for s in alike)]
-  what = f'config.length of phase {phase.name!r} or of one of its evaluations'
-  models.build(config.model).require_room(max(lengths), what)
+  models.build(config.model).require_room(max(lengths), 'config.length or that of an evaluation')
 
 
 def _check_columns(model: Any, length: int, unit: int, ways: int) -> None:
@@ -221,9 +223,8 @@ def _phase(
   fallback: str | None,
 ) -> Phase:
   config = given.config
-  with timeline_lib.named(given):
-    examples, stream = readers.of(config.data).rows(config, store, fallback)
-    row = examples.template()
+  examples, stream = readers.of(config.data).rows(config, store, fallback)
+  row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
   _check_labels(config.model, config.data, template)
   variables, axes = abstract_state.variables_of(objective, template)
@@ -248,8 +249,7 @@ def _phase(
     put=devices.put_global,
     shared={},
   )
-  with timeline_lib.named(given):
-    evals = evaluation.make(subject, given.name if side_by_side else '')
+  evals = evaluation.make(subject, given.name if side_by_side else '')
   rules = optimizer.describe(config.optimizer, variables['params'], axes)
   batches = loader.Batches(examples, config.batch_size)
   return Phase(given.name, subject, batches, tx, schedule, devices, axes, evals, rules)

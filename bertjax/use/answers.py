@@ -1,6 +1,6 @@
 """Arguments and results of `bertjax.Model`, and logits of heads as answers with probabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -81,15 +81,23 @@ def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
   return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))
 
 
+def check_beside(task: Mapping[str, Any], beside: Iterable[tuple[str, Any]]) -> None:
+  """Compares the task of a model with those of some `bertjax.Model`s, each behind its path. Raises
+  UserError: one has another task or other classes, in whatever order."""
+  of = lambda task: (task.get('name', 'none'), {*task.get('classes', ())})
+  for path, other in beside:
+    if of(other.task) != of(task):
+      shown = ', --workdir '.join(f'{a} {sorted(b)}' for a, b in map(of, (other.task, task)))
+      raise UserError(f'--beside={path} has the task {shown}: expected the same classes in both')
+
+
 def together(found: Sequence[Label]) -> Label:
-  """Returns what several models say of a text: the mean of their probabilities, or numbers. Raises
-  UserError: they were trained on other classes."""
-  names = [[*each.probabilities] for each in found]
-  if any(other != names[0] for other in names):
-    raise UserError(f'expected models of the same classes, got {" and ".join(map(str, names))}')
-  if not names[0]:
+  """Returns what several models of the same classes say of a text: the mean of their probabilities,
+  or numbers."""
+  names = found[0].probabilities
+  if not names:
     return Label(float(np.mean([float(each.label) for each in found])), {})
-  mean = {name: float(np.mean([each.probabilities[name] for each in found])) for name in names[0]}
+  mean = {name: float(np.mean([each.probabilities[name] for each in found])) for name in names}
   return Label(max(mean, key=mean.__getitem__), mean)
 
 

@@ -35,10 +35,13 @@ def nearest(
       f"expected one word between asterisks, as in 'a *play* of light', got {asked!r}"
     )
   before, text = found[1] + found[2], ''.join(found.groups())
-  columns, _ = _columns(model, [found[1].rstrip(), before, text], True)
-  own_n = columns[2][len(columns[0]) : len(columns[1])]
+  columns, _ = _columns(model, [text, found[1].rstrip(), before], cut)
+  own_n = columns[0][len(columns[1]) : len(columns[2])]
   if not len(own_n):
-    raise UserError(f'the vocabulary makes no token of {found[2]!r}: expected another word')
+    raise UserError(
+      f'{found[2]!r} has no token, or stands behind those that the model takes: expected another '
+      'word, or a shorter text'
+    )
   query_D = model.embed([text], 'none', layer, cut)[0][own_n].mean(0)
   query_D = vectors.normalized(query_D)
   best: list[tuple[float, int, int, list[str]]] = []

@@ -26,10 +26,10 @@ from absl import flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax import text_flags
 from bertjax.config import command_line
 from bertjax.config.keys import LEAST_PIECES
 from bertjax.errors import UserError, door
-from bertjax.examples.seqio_tasks import flags as text_flags
 from bertjax.machine import copies
 from bertjax.metrics.progress import Bar
 from bertjax.text import sentence_split

@@ -17,15 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError, writing
-from bertjax.vocab import (
-  fastbpe,
-  openai_bpe,
-  patterns,
-  refusals,
-  sentencepiece_model,
-  special,
-  whole_words,
-)
+from bertjax.vocab import fastbpe, openai_bpe, refusals, sentencepiece_model, special, whole_words
 from bertjax.vocab.as_text import Encoding
 from bertjax.vocab.refusals import unique_keys, unique_pieces
 
@@ -218,11 +210,13 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   spec = unique_keys(refusals.text_of(file))
-  patterns.check(spec)
   with refusals.theirs():
     tokenizer = Tokenizer.from_file(str(file))
   tokenizer.no_padding()
   tokenizer.no_truncation()
+  of_words = file.with_name('vocab.json')
+  if openai_bpe.MARK in tokenizer.get_vocab() and of_words.is_file():
+    return _read_bpe(of_words, lowercase)  # the other file leaves their cleaning out
   if isinstance(spec['model']['vocab'], list):
     unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
   normalizer = json.dumps(spec.get('normalizer'))

@@ -68,6 +68,11 @@ OPTIMIZER = [
   ('bert', {'optimizer.decay': (('norm', 0.0), ('.*', 1.0))}, "'norm' matches none"),
   ('bert', {'optimizer.decay': (('.*bias', 0.0),)}, "end it with a rule for '.*'"),
   ('bert', {'optimizer.freeze': ('(',)}, 'is not a regular expression'),
+  (
+    'bert',
+    {'phases.phase2.optimizer': dict(freeze=('x',))},
+    "'phase2': .*freeze: 'x' matches none",
+  ),
   ('albert', {'optimizer.layer_decay': 0.9}, 'layer_decay=0.9 .*set it to 1.0'),
   ('bert', {'optimizer.schedule': ABSENT}, 'config.optimizer'),
   ('bert', {'optimizer.schedule.name': 'linea'}, "did you mean 'linear'"),
@@ -211,8 +216,8 @@ def changed(name: str, changes) -> ConfigDict:
   case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",
 )
 @mutation(
-  'for name, axes in rules:',
-  'for name, axes in rules[:0]:',
+  'for name, axes in config.sharding_rules:',
+  'for name, axes in config.sharding_rules[:0]:',
   case="bert-{'sharding_rules': (('embed', ('fsdp', 'slices')),)}-of data, fsdp, .*'slices'",
 )
 @mutation(
@@ -224,6 +229,11 @@ def changed(name: str, changes) -> ConfigDict:
   'not line.drawn:',
   'False:',
   case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
+)
+@mutation(
+  'with timeline_lib.named(part):\n      parts[',
+  'if True:\n      parts[',
+  case="bert-{'phases.phase2.optimizer': {'freeze': ('x',)}}-'phase2': .*freeze: 'x' matches none",
 )
 def test_what_cannot_work_is_refused_by_name(name, changes, message, store):
   config = changed(name, changes)

@@ -131,6 +131,18 @@ def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
   assert done.stderr == f'bertjax.{module}: expected flags alone, got stray\n'
 
 
+@mutation('flags.FLAGS.read_flags_from_files(sys.argv)', 'sys.argv')
+def test_a_file_of_flags_takes_the_same_keys(tmp_path):
+  flags = ('--config=configs/bert.py:test', '--config.evals.loss.every=7', '--config.seed=5')
+  (tmp_path / 'flags').write_text('\n'.join(flags))
+  given = (flags, (f'--flagfile={tmp_path}/flags',))
+  one, other = (
+    forks.run('bertjax.recipe', *each, cwd=command_line.FOLDER.parent) for each in given
+  )
+  assert one.returncode == other.returncode == 0 and one.stdout == other.stdout, other.stderr
+  assert '--config.evals.loss.every=7' in one.stdout
+
+
 def test_a_config_file_that_returns_no_config_is_named(tmp_path):
   (tmp_path / 'mine.py').write_text('def get_config():\n  return 3\n')
   error = said(f'--config={tmp_path}/mine.py')

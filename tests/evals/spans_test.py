@@ -259,7 +259,7 @@ def test_an_answer_has_the_best_of_its_scores():
   assert scores.judge(found, None) == dict(exact=0.5, f1=(1 + 2 / 3) / 2)
 
 
-@mutation('return f1(gold, text) if words(gold) else 0.0', 'return f1(gold, text)')
+@mutation('f1(gold, text) if words(gold) else 0.0', 'f1(gold, text)')
 def test_where_all_questions_have_an_answer_one_without_words_is_judged_as_in_version_1():
   """Its program compares what is left, gives no f1 where no word is common, leaves no gold out."""
   found = [scores.Answered(('The', 'cat'), 'a', 0.0)]

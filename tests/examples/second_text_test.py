@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from mutation import mutation
 from slow_imports import windows
-from toy_noises import infilling, sentinels
 from toy_store import SPECIAL, VOCABULARY, WHOLE_DOCUMENTS, on_disk, recipe
 
 from bertjax.data_contracts import Labelled, sizes
@@ -16,12 +15,16 @@ from bertjax.evals.held_out import rows as held_out_rows
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.examples.labelled.common.rows import Rows
+from bertjax.examples.noise import bart_infilling, t5_spans
 from bertjax.sharding import Devices, make_mesh
 from bertjax.train import phase, step
 
 LENGTH = 64
-SENTINELS = dict(name='toy_noises.sentinels', rate=0.15, mean=3.0, static=False)
-INFILLING = dict(name='toy_noises.infilling', rate=0.3, mean=3.0, static=False)
+SENTINELS = dict(name='t5_spans', rate=0.15, mean_span=3.0, numbered=True, static=False)
+INFILLING = dict(
+  name='bart_infilling', rate=0.3, mean_span=3.0, permuted=0.0, random_share=0.0,
+  whole_words=False, static=False,
+)  # fmt: skip
 RECIPES = {
   'sentinels': recipe(WHOLE_DOCUMENTS, SENTINELS),
   'sentinels, packed': recipe(WHOLE_DOCUMENTS, SENTINELS, pack=4),
@@ -37,11 +40,17 @@ ROWS = 8
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  found = on_disk(tmp_path_factory.mktemp('second') / 'store', documents=80, sentences=4)
-  # The last ids are sentinels alone.
-  return dataclasses.replace(
-    found, parts=tuple(np.minimum(x, VOCABULARY - 51) for x in found.parts)
+  return with_sentinels(
+    on_disk(tmp_path_factory.mktemp('second') / 'store', documents=80, sentences=4)
   )
+
+
+def with_sentinels(store):
+  """The same store, whose last ids are sentinels alone."""
+  marks = [*range(VOCABULARY - 1, VOCABULARY - 51, -1)]
+  parts = tuple(np.minimum(x, VOCABULARY - 51) for x in store.parts)
+  meta = dict(store.meta, vocabulary=dict(store.meta['vocabulary'], sentinels=marks))
+  return dataclasses.replace(store, parts=parts, meta=meta)
 
 
 def opened(store, config, seed=1):
@@ -49,10 +58,10 @@ def opened(store, config, seed=1):
 
 
 def test_the_sizes_are_those_of_the_originals():
-  options = sentinels.Options(0.15, 3.0, False)
-  assert sentinels.raw(options, 512) == 568 and sentinels.raw(options, 128) == 141
-  assert sentinels.sizes(options, 568) == dict(T=512, U=114)
-  assert sentinels.sizes(options, 141) == dict(T=128, U=29)
+  options = t5_spans.Options(0.15, 3.0, True, False)
+  assert t5_spans.raw(options, 512) == 568 and t5_spans.raw(options, 128) == 141
+  assert t5_spans.sizes(options, 568) == dict(T=512, U=114)
+  assert t5_spans.sizes(options, 141) == dict(T=128, U=29)
 
 
 def rebuilt(token, target):
@@ -79,7 +88,7 @@ def test_two_texts_of_every_example_have_its_number(store, name):
   before = examples_lib.make_examples(
     store, recipe(RECIPES[name].plan, recipes.CAUSAL_MASK), examples.length, 1, rows=ROWS
   )
-  noise = infilling if 'infilling' in name else sentinels
+  noise = bart_infilling.MASKING if 'infilling' in name else t5_spans.MASKING
   options = examples.recipe.mask_options
   wanted = noise.sizes(options, noise.raw(options, LENGTH)) | dict(T=LENGTH)
   row_n = np.arange(min(examples.rows, 40)) // ROWS * ROWS + np.arange(40) % ROWS
@@ -104,11 +113,12 @@ def test_two_texts_of_every_example_have_its_number(store, name):
       assert batch['position_BT'][row][at].tolist() == list(range(at.sum()))
       assert batch['out_position_BU'][row][out].tolist() == list(range(out.sum()))
       assert read[1:].tolist() == target[:-1].tolist() and batch['weight_BU'][row][out].all()
-      if noise is sentinels:
+      if noise is t5_spans.MASKING:
         assert read[0] == 0 and rebuilt(batch['token_BT'][row][at], target) == original
       else:
-        assert read[0] == SPECIAL['sep'] and target.tolist() == original
-        kept = [x for x in batch['token_BT'][row][at].tolist() if x != SPECIAL['mask']]
+        framed = [SPECIAL['cls'], *original, SPECIAL['sep']]
+        assert read[0] == SPECIAL['sep'] and target.tolist() == framed
+        kept = [x for x in batch['token_BT'][row][at].tolist() if x != SPECIAL['mask']][1:-1]
         rest = iter(original)
         assert all(x in rest for x in kept)  # in this order
       if 'next_BG' in batch:
@@ -163,7 +173,7 @@ def test_rows_follow_from_their_numbers(store, name):
 
 
 def test_what_the_noise_makes_is_part_of_a_packed_plan(tmp_path):
-  store = on_disk(tmp_path / 'store')
+  store = with_sentinels(on_disk(tmp_path / 'store'))
   plans = lambda: len(list((tmp_path / 'store' / 'plans').iterdir()))
   for rate, count in ((0.15, 1), (0.15, 1), (0.3, 2)):
     opened(store, recipe(WHOLE_DOCUMENTS, SENTINELS | dict(rate=rate), pack=4))
@@ -171,8 +181,10 @@ def test_what_the_noise_makes_is_part_of_a_packed_plan(tmp_path):
 
 
 @mutation('  if most > columns or not length_E.all():', '  if not length_E.all():')
-def test_sizes_that_are_wrong_are_refused(store):
-  examples = opened(store, recipe(WHOLE_DOCUMENTS, SENTINELS | dict(short=2)))
+def test_sizes_that_are_wrong_are_refused(store, monkeypatch):
+  sizes = lambda options, tokens: t5_spans.sizes(options, tokens) | dict(U=10)
+  monkeypatch.setattr(t5_spans, 'MASKING', t5_spans.MASKING._replace(sizes=sizes))
+  examples = opened(store, recipe(WHOLE_DOCUMENTS, SENTINELS))
   with pytest.raises(ValueError, match='columns U of the examples of a row.*expected at most'):
     examples.batch(np.arange(40), shuffle=False)
 

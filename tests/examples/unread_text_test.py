@@ -58,7 +58,6 @@ def test_what_the_text_will_not_have_is_named(config, changes, message):
   [
     (ernie.get_config('test'), {'data.lexicon': 'words.txt'}),
     (ernie.get_config('test'), {'data.segmenter': 'capitals'}),
-    (ernie.get_config('test'), {'data.input': 'ernie1:records.gz'}),
     (ernie.get_config('test'), {'data.mask.word_prob': 0.0}),
     (ernie.get_config('test'), {'data.store': 'a/store'}),
     (spanbert.get_config('test'), {}),

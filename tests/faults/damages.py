@@ -26,12 +26,13 @@ def rerun(bench: Bench, damage: Callable[[pathlib.Path], None], said: tuple[str,
 
 
 def several(workdir: pathlib.Path) -> None:
-  """The newest checkpoint, the scores of the one before it, and a line that a kill has
-  torn."""
+  """The newest checkpoint, the scores of the one before it, a line that a kill has torn, and the
+  picture."""
   flip(max(workdir.glob('checkpoints/40/state/d/*')))
   (workdir / 'checkpoints/36/scores.json').write_text('{"scores": {"eval/mlm": ')
   with open(workdir / 'metrics.jsonl', 'a') as file:
     file.write('{"step": 41, "lo')
+  (workdir / 'curves.png').write_bytes(b'')
 
 
 def no_checkpoint_but(workdir: pathlib.Path) -> None:
@@ -53,7 +54,7 @@ def run_over_damage(bench: Bench) -> None:
 
 CASES = [
   Case('damage', 'to a store that a run reads', run_over_damage),
-  Case('damage', 'to checkpoint, scores, and last line of a run',
+  Case('damage', 'to checkpoint, scores, last line and picture of a run',
        functools.partial(
          rerun, damage=several, said=('Falling back to checkpoint', '40 is damaged'))),
   Case('damage', 'that took the newest two checkpoints', functools.partial(

@@ -5,7 +5,6 @@ A full disk is a small file system in memory, mounted for the case; that needs r
 
 import functools
 import pathlib
-import shutil
 import signal
 import subprocess
 
@@ -45,13 +44,16 @@ class Disk:
 
 
 def full_for_people(bench: Bench) -> None:
-  """TensorBoard is on a full disk from the first to the last step."""
+  """TensorBoard and curves.png are on full disks from the first to the last step."""
   workdir = bench.folder / 'run'
-  Disk(bench, workdir / 'tensorboard', 4).fill()
+  for folder in (workdir / 'tensorboard', bench.folder / 'full'):
+    Disk(bench, folder, 4).fill()
+  (workdir / 'curves.png').symlink_to(bench.folder / 'full/curves.png')
   done = processes.run(bench.store, workdir)
   said = done.stdout + done.stderr
   assert done.returncode == 0 and 'Traceback' not in said, said
-  assert 'TensorBoard gets no more' in said, said
+  for told in ('TensorBoard gets no more', 'curves.png was not drawn'):
+    assert told in said, (told, said)
   bit_equal(workdir, bench.shared.straight)
 
 
@@ -99,34 +101,6 @@ def full_from_the_start(bench: Bench) -> None:
   bit_equal(workdir, bench.shared.straight)
 
 
-def full_plans(bench: Bench, both: bool) -> None:
-  """The plan goes to the workdir, or stays in memory."""
-  store = pathlib.Path(shutil.copytree(bench.store, bench.folder / 'store'))
-  shutil.rmtree(store / 'plans', ignore_errors=True)
-  workdir = bench.folder / 'run'
-  for path in (store / 'plans', *([workdir / 'plans'] if both else ())):
-    Disk(bench, path, 8).fill()
-  done = processes.run(store, workdir)
-  said = done.stdout + done.stderr
-  assert done.returncode == 0 and 'no plan can be kept in' in said, said
-  assert ('kept in memory' in said) == both, said
-  bit_equal(workdir, bench.shared.straight)
-
-
-def full_for_prepare(bench: Bench, kib: int) -> None:
-  """The store is made on a disk that is full after some parts."""
-  text = small.text(bench.folder, 3000)
-  whole, place = bench.folder / 'whole', bench.folder / 'disk'
-  assert small.prepare(text, whole).returncode == 0
-  disk = Disk(bench, place, kib)
-  done = small.prepare(text, place / 'store')
-  assert done.returncode == 1 and 'the disk is full' in done.stderr, done.stderr
-  assert 'Traceback' not in done.stderr and not (place / 'store').exists(), done.stderr
-  disk.free()
-  assert small.prepare(text, place / 'store').returncode == 0
-  small.same_files(whole, place / 'store')
-
-
 def full_for_prepare_of_a_run(bench: Bench) -> None:
   """The run makes its store in a workdir that has no room for it."""
   text = small.text(bench.folder, 3000)
@@ -150,15 +124,10 @@ def partly(name: str, said: str) -> Case:
 
 
 CASES = [
-  Case('full disks', 'TensorBoard all along', full_for_people),
+  Case('full disks', 'TensorBoard and curves.png all along', full_for_people),
   partly('checkpoints', 'could not be written to'),
   partly('', 'lines are kept and written later'),
   Case('full disks', 'checkpoints to the end', full_until_the_end),
   Case('full disks', 'the workdir from the start', full_from_the_start),
-  Case('full disks', 'plans beside the store', functools.partial(full_plans, both=False)),
-  Case('full disks', 'plans beside the store and in the workdir',
-       functools.partial(full_plans, both=True)),
-  Case('full disks', 'prepare, in its first part', functools.partial(full_for_prepare, kib=8)),
-  Case('full disks', 'prepare, after some parts', functools.partial(full_for_prepare, kib=150)),
   Case('full disks', 'prepare of a run', full_for_prepare_of_a_run),
 ]  # fmt: skip

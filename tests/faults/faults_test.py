@@ -36,6 +36,11 @@ def shared(tmp_path_factory) -> bench.Shared:
   "written later', self._path, reason)\n        self._lines.clear()",
   case='full disks: the whole workdir for some steps',
 )
+@mutation(
+  "    except OSError as error:\n      self._progress.note(f'curves",
+  "    except ValueError as error:\n      self._progress.note(f'curves",
+  case='full disks: TensorBoard and curves.png all along',
+)
 @pytest.mark.full
 @pytest.mark.parametrize('case', CASES, ids=lambda case: f'{case.group}: {case.name}')
 def test_all_goes_as_promised(case, tmp_path, shared):

@@ -141,21 +141,6 @@ def prepare_lives(bench: Bench, numbers: list[signal.Signals]) -> None:
   small.same_files(whole, output)
 
 
-def plan_lives(bench: Bench, numbers: list[signal.Signals]) -> None:
-  """Ends the building of a plan after each of its first pieces."""
-  store = small.plan_store(bench.folder / 'store')
-  for number in numbers:
-    (process,) = bench.watch(small.start_plan(store, seconds=30))
-    small.until_building(store, process)
-    process.send_signal(number)
-    ended(process, 60)
-  (process,) = bench.watch(small.start_plan(store))
-  assert ended(process) == 0
-  small.right_plan(store)
-  left = [p.name for p in (store / 'plans').iterdir() if p.name.startswith('.') or p.suffix]
-  assert not left, f'left behind: {left}'
-
-
 def in_prepare_of_a_run(bench: Bench) -> None:
   """The run makes its vocabulary and its store first; that is where it is hit."""
   text = small.text(bench.folder, 3000)
@@ -201,6 +186,4 @@ CASES = [
   Case('kill -9 and signals, in prepare', 'TERM, INT, HUP at random moments',
        lambda bench: prepare_lives(bench, [TERM, INT, HUP])),
   Case('kill -9 and signals, in prepare', 'of a run', in_prepare_of_a_run),
-  Case('kill -9 and signals, plan building', '5 kills, TERM',
-       lambda bench: plan_lives(bench, [KILL] * 5 + [TERM])),
 ]  # fmt: skip

@@ -107,6 +107,8 @@ def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
 
 
 @mutation('"${hosts[0]##*@}:$port"', '"${hosts[0]}:$port"')
+@mutation("trap 'kill ", "trap ': ")
+@mutation('do wait -n; done', 'do wait; done', file='launch/gpu.sh')
 @mutation('$(printf \' %q\' "${run[@]}"', '$(printf \' %s\' "${run[@]}"')
 def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   stand_in('ssh', """
@@ -118,7 +120,7 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
     number = sys.argv[-1].partition('=')[2]
     open(number + '.json', 'w').write(json.dumps(sys.argv[1:]))
     if '--config.name=fails' in sys.argv:
-      sys.exit(7) if number == '1' else time.sleep(60)
+      sys.exit(7) if number == '1' else time.sleep(600)
   """)  # fmt: skip
   monkeypatch.setenv('PYTHON', str(tmp_path / 'bin' / 'recorder'))
   folder = tmp_path / "fol der's"
@@ -133,6 +135,16 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   assert not list(tmp_path.rglob('pwned'))
   done = run('gpu.sh', '--hosts=one,two', *FLAGS, '--config.name=fails', folder=folder)
   assert done.returncode == 7
+
+
+@mutation('|| command -v python3)', '|| echo python3)')
+def test_gpu_hosts_get_the_interpreter_by_its_whole_path(tmp_path, monkeypatch):
+  for name, program in dict(python3=sys.executable, bash='bash', dirname='dirname').items():
+    (tmp_path / name).symlink_to(str(shutil.which(program)))
+  monkeypatch.delenv('PYTHON', raising=False)
+  words = ('--hosts=one', '--dry-run', '--workdir=w')
+  done = run('gpu.sh', *words, folder=tmp_path, PATH=str(tmp_path))
+  assert done.returncode == 0 and f'exec\\ {tmp_path}/python3' in done.stdout, done.stderr
 
 
 def manifest(*edit) -> dict:

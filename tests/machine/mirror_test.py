@@ -63,7 +63,7 @@ def test_a_checkpoint_has_no_file_of_a_run_that_was_taken_over(there, tmp_path):
 
 
 SENT = {  # before the first checkpoint, by a start that was killed
-  'config.json': b'{}', 'starts/00001.json': b'theirs', 'vocab/vocab.json': b'theirs',
+  'config.json': b'{}', 'trackers.json': b'theirs', 'vocab/vocab.json': b'theirs',
   'made_of.json': b'theirs', 'store/heldout/store.json': b'theirs',
 }  # fmt: skip
 LEFT = {'made_of.json': b'ours', 'store.partial/progress.json': b'ours'}  # here, of prepare
@@ -76,7 +76,7 @@ LEFT = {'made_of.json': b'ours', 'store.partial/progress.json': b'ours'}  # here
   'there_too, fetched',
   [
     (None, {}),
-    ({}, {'starts/00001.json'}),
+    ({}, {'trackers.json'}),
     ({'store/store.json': b'{}'}, {*SENT, 'store/store.json'} - {'config.json'}),
     (
       {'checkpoints/5/manifest.json': b'{}'},

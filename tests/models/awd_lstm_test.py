@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.errors import UserError
+from bertjax.formats.originals import awd_lstm_torch
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models import awd_lstm
@@ -28,26 +29,13 @@ def golden(shared):
 
 def ours(theirs, prefix):
   """The parameters of fastai's model, or their gradients, as ours."""
-  params = encoder(theirs, f'{prefix}0.')
-  return params | dict(head=dict(bias=padded(theirs[f'{prefix}1.decoder.bias'])))
+  state = {k.removeprefix(prefix): x for k, x in theirs.items() if k.startswith(prefix)}
+  return jax.tree.map(jnp.asarray, awd_lstm_torch.params_of(state))
 
 
-def padded(leaf):
-  return jnp.pad(leaf, [(0, 128 - len(leaf)), *[(0, 0)] * (leaf.ndim - 1)])
-
-
-def encoder(theirs, prefix, state='weight_hh_l0_raw'):
+def encoder(theirs, prefix):
   """The parameters of the layers and the words."""
-  gates = lambda leaf: leaf.reshape(4, -1, *leaf.shape[1:])[np.array([0, 2, 1, 3])]  # i, f, g, o
-  kernel = lambda leaf: np.moveaxis(gates(leaf), -1, 0)
-  params: dict = dict(word=padded(theirs[f'{prefix}encoder.weight']))
-  for number in range(3):
-    at = lambda name, n=number: theirs[f'{prefix}rnns.{n}.{name}']
-    params[f'lstm_{number}'] = dict(
-      input=kernel(at('module.weight_ih_l0')), state=kernel(at(state)),
-      bias=gates(at('module.bias_ih_l0')), state_bias=gates(at('module.bias_hh_l0')),
-    )  # fmt: skip
-  return params
+  return ours({f'0.{k.removeprefix(prefix)}': theirs[k] for k in theirs if prefix in k}, '')
 
 
 def config_of(golden):
@@ -111,6 +99,7 @@ def test_segments_have_the_scores_and_states_of_fastai(golden):
 
 
 @mutation("dropped_BTD if self.ar_of == 'dropped' else x_BTD", 'x_BTD')
+@mutation("Out(terms | out.get('penalties', {}), out['carry'])", 'Out(terms, carry)')
 @mutation('word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
 @mutation('self.hidden_dropout, noise, f', '0.0, None, f')
 def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
@@ -278,7 +267,7 @@ def test_the_first_program_pools_what_one_column_less_pools(golden, monkeypatch)
 
 def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
   token_BT = golden['old_clas/input_TB'].T
-  params = encoder(golden, 'old_clas/param/0.', 'module.weight_hh_l0')
+  params = encoder(golden, 'old_clas/param/0.')
   params['label'] = head_of(lambda name: golden[f'old_clas/param/1.layers.{name}'], 'bn', 'lin')
   variables = dict(params=params, batch_stats=dict(label=fresh()))
   batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
@@ -287,7 +276,8 @@ def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
 
 
 @mutation(
-  "turned(batch['token_BT'][..., None])[..., 0]\n    embedded", "batch['token_BT']\n    embedded"
+  "self._pieces(turned(batch['token_BT'][..., None])[..., 0], real_BT",
+  "self._pieces(batch['token_BT'], real_BT",
 )
 @mutation('(dict(hidden_LBTD=out[', '(dict(hidden_LBTD=2 * out[')
 @mutation("turned(out[key]) for key in ('last_BTD', ", "out[key] for key in ('last_BTD', ")

@@ -177,14 +177,6 @@ def test_odd_shapes_equal_transformers():
   compare(c, generator, judge, cases.batch([[17], [45], [], [9]], 45, types=3))
 
 
-@pytest.mark.parametrize('fault', [dict(activation='gelu_tanh')], ids=str)
-def test_a_wrong_model_is_caught(fault):
-  c, *rest = make_case()
-  c.model.update(fault)
-  with pytest.raises(AssertionError, match='is off by'):
-    compare(c, *rest)
-
-
 def test_generator_and_discriminator_are_written_for_their_classes():
   c, generator, judge, _ = make_case()
   state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}

@@ -94,6 +94,10 @@ def run_both(c, rows, std: float = 0.1):
   "rotary(jax.lax.broadcasted_iota('int32', batch['position_BT'].shape, 1) * 2,",
 )
 @mutation('number + i, self.kinds[lead + i])', 'number + i, self.kinds[i])')
+@mutation(
+  'first, second = jnp.split(x_BTNH.astype(jnp.float32), 2, -1)',
+  'x = x_BTNH.astype(jnp.float32)\n  first, second = x[..., ::2], x[..., 1::2]',
+)
 @mutation('normed_stream=True', 'normed_stream=False')
 def test_equals_transformers(rows, model):
   """Hidden states, logits, loss and every leaf's gradient; packed rows as if they were apart."""

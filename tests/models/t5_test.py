@@ -9,13 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from mutation import mutation
 from tiers import in_tiers
 
+from bertjax.formats import tables
+from bertjax.formats.families import t5 as family
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.models import t5
 from bertjax.models.layers import decoding
-from bertjax.models.layers.basic import padded_rows
 from bertjax.tools.preflight.compiled_step import kernels
 
 
@@ -41,51 +43,17 @@ def case(request, shared):
 
 def parameters_of(theirs, prefix, model):
   """The parameters of transformers' class, or their gradients, as ours."""
-  at = lambda name: theirs[f'{prefix}{name}.weight']
-  heads = (model.heads, model.head_size)
-
-  def attention(name):
-    found = {
-      ours: dict(kernel=at(f'{name}.{ours[0]}').T.reshape(model.width, *heads))
-      for ours in ('query', 'key', 'value')
-    }
-    return dict(found, out=dict(kernel=at(f'{name}.o').T.reshape(*heads, model.width)))
-
-  def layer(stack, number):
-    block, cross = f'{stack}.block.{number}.layer', stack == 'decoder'
-    last = 1 + cross
-    found = dict(
-      attention=attention(f'{block}.0.SelfAttention'),
-      attention_norm=dict(scale=at(f'{block}.0.layer_norm')),
-      ffn_norm=dict(scale=at(f'{block}.{last}.layer_norm')),
-      ffn_down=dict(kernel=at(f'{block}.{last}.DenseReluDense.wo').T),
-    )
-    names = dict(ffn_up='wi_0', ffn_gate='wi_1') if model.gated else dict(ffn_up='wi')
-    for ours, name in names.items():
-      found[ours] = dict(kernel=at(f'{block}.{last}.DenseReluDense.{name}').T)
-    if cross:
-      found['cross_attention'] = attention(f'{block}.1.EncDecAttention')
-      found['cross_attention_norm'] = dict(scale=at(f'{block}.1.layer_norm'))
-    return found
-
-  def padded(table):
-    return np.pad(table, ((0, padded_rows(len(table)) - len(table)), (0, 0)))
-
-  params = dict(word=padded(at('shared')))
-  if not model.tied:
-    params['out'] = padded(at('lm_head'))
-  for stack in ('encoder', 'decoder'):
-    each = [layer(stack, number) for number in range(model.layers)]
-    bias = at(f'{stack}.block.0.layer.0.SelfAttention.relative_attention_bias')
-    params |= {
-      stack: dict(layers=jax.tree.map(lambda *x: np.stack(x), *each)),
-      f'{stack}_bias': dict(buckets=bias),
-      f'{stack}_norm': dict(scale=at(f'{stack}.final_layer_norm')),
-    }  # fmt: skip
-  return params
+  names = 'vocab_size layers width heads head_size ffn gated tied'.split()
+  config = ConfigDict({name: getattr(model, name) for name in names})
+  state = {k.removeprefix(prefix): x for k, x in theirs.items() if k.startswith(prefix)}
+  return tables.to_ours(state, family.layout(config).rows, config)
 
 
 @mutation('factor = self.width**-0.5 if self.tied else 1.0', 'factor = 1.0')
+@mutation('h_BPD * self.factor', 'h_BPD')
+@mutation('(BUCKETS, heads), init)[bucket_R].T', '(BUCKETS, heads), init)[bucket_R[::-1]].T')
+@mutation('FURTHEST, not causal)', 'FURTHEST, True)')
+@mutation('relative or Relative(), scale=self.scale)', 'relative or Relative(), scale=None)')
 @mutation('self.dropped(norm(x_BTD), fork', 'self.dropped(x_BTD, fork')
 def test_t5_is_that_of_transformers(case):
   theirs, model, batch = case
@@ -108,6 +76,19 @@ def test_t5_is_that_of_transformers(case):
   np.testing.assert_allclose(found, theirs['loss'], rtol=1e-6)
   wanted = parameters_of(theirs, 'grad/', model)
   chex.assert_trees_all_close(jax.tree.map(np.asarray, gradient), wanted, atol=1e-4, rtol=1e-4)
+
+
+@mutation(
+  'Mask(mine_BU, theirs_BT)', 'Mask((mine_BU > 0).astype(int), (theirs_BT > 0).astype(int))'
+)
+def test_texts_that_share_a_row_do_not_see_each_other(case):
+  theirs, model, batch = case
+  apart, number_B1 = {key: x[:2] for key, x in batch.items()}, jnp.array([[1], [2]])
+  ours = {key: x * number_B1 if 'example' in key else x for key, x in apart.items()}
+  packed = {key: x.reshape(1, -1) for key, x in ours.items()}
+  variables = dict(params=parameters_of(theirs, 'param/', model))
+  one, two = (jax.jit(model.apply)(variables, each)['out_last_BUD'] for each in (packed, apart))
+  np.testing.assert_allclose(one.reshape(two.shape), two, atol=1e-5)
 
 
 @mutation('distance_S = place - jnp.arange(columns)', 'distance_S = jnp.arange(columns)')

@@ -198,6 +198,10 @@ def formula(model, params, token_BT, memory):
   ids=lambda fields: fields.get('attention', 'relative'),
 )
 @mutation("embed(batch['token_BT']) * self.width**0.5", "embed(batch['token_BT'])")
+@mutation(
+  'np.arange(mask.example_k_BS.shape[1] - 1, -1, -1)',
+  'np.arange(mask.example_k_BS.shape[1], 0, -1)',
+)
 @mutation('bias_RN[place_R].T * self.head_size**-0.5', 'bias_RN[place_R].T')
 @mutation('table[None, self.learned_positions - x_BTD.shape[1] :]', 'table[None, : x_BTD.shape[1]]')
 @mutation(

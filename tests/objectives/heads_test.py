@@ -33,7 +33,7 @@ from bertjax.objectives import classify, mlm, spans
 
 
 @pytest.mark.parametrize(('family', 'head', 'pooling', 'lengths'), CASES)
-@mutation('error_BG = jnp.square(found_BG', 'error_BG = jnp.abs(found_BG', case='bert-label-1')
+@mutation('error_BG = jnp.square(logits', 'error_BG = jnp.abs(logits', case='bert-label-1')
 @mutation(
   'return POOLERS[activation](dense(read_BGD))', 'return dense(read_BGD)', case='bert-label-2'
 )

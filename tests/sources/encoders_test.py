@@ -1,6 +1,7 @@
 """init_from of fine-tuning: the encoder of a model of another kind than the config's."""
 
 import json
+from contextlib import nullcontext
 
 import jax
 import numpy as np
@@ -116,6 +117,9 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
   assert any('for other classes: label' in line for line in said) == anew
 
 
+@mutation("""f"params/{head}".removeprefix(path)""", "''")
+@mutation('notes = _heads_of_parts(origins, config)', 'notes = []')
+@mutation('config, None).imported_classes', 'config, None).imported_classes and {}')
 @mutation('imported = run.imported_classes', 'imported = {}')
 @mutation('or next(iter(run.imported_classes.values()), ())', 'or ()')
 def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
@@ -129,5 +133,11 @@ def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
     adopted, _, source = adopt(c, tmp_path / 'next')
     _, said = init_from.loader(adopted, None, source)(first_variables(adopted))
     assert any('for other classes: label' in line for line in said) == anew
+    for source in (f'hf:{tmp_path}/hf', str(tmp_path / 'run')):
+      for part, refused in (('pooler', False), ('label', anew), ('', anew)):
+        part = f'params/{part}'.rstrip('/')
+        c.init_from = ((source, part, part, ()),)
+        with pytest.raises(UserError, match='leave the head out') if refused else nullcontext():
+          adopt(c, tmp_path / 'next')
   exporting.export(tmp_path / 'run', tmp_path / 'again')
   assert json.loads((tmp_path / 'again/config.json').read_text())['id2label'] == names

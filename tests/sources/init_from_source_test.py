@@ -189,7 +189,7 @@ def parts_of(*named):
   return tuple((name, f'params/{path}', f'params/{path}', ()) for name, path in named)
 
 
-@mutation('return Brought(fields, said=said)', 'return Brought({}, said=said)')
+@mutation('return Brought(fields, said=[', 'return Brought({}, said=[')
 def test_subtrees_say_what_their_model_says(tmp_path):
   """The states of a BertModel with ReLU and another eps, taken in two parts."""
   name = odd(tmp_path / 'odd', 'BertModel', hidden_act='relu', layer_norm_eps=1e-2)

@@ -33,7 +33,7 @@ def write_vocabulary(path: pathlib.Path, first: tuple[str, ...]) -> None:
   """Words w5, w6, .. whose ids are their numbers, behind the special ones."""
   path.mkdir(parents=True)
   pieces = [*first, *(f'w{n}' for n in range(len(first), cases.VOCAB))]
-  if first is BERT:
+  if first[: len(BERT)] == BERT:
     (path / 'vocab.txt').write_text('\n'.join(pieces))
     return
   index = {piece: number for number, piece in enumerate(pieces)}
@@ -50,7 +50,7 @@ def make(path: pathlib.Path, recipe: str, twin: str = '', first=BERT, **model) -
     path: of its workdir, and of the directory of its twin.
     recipe: module of `configs`.
     twin: class of transformers that loads what the run exports, if any.
-    first: the special tokens of the vocabulary.
+    first: the special tokens of the vocabulary, and more behind BERT's.
     **model: fields of `config.model`.
   """
   config = cases.config(recipe, **model).copy_and_resolve_references()

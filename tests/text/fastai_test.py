@@ -1,7 +1,11 @@
 """fastai's rules for texts, each alone and together, and its words where spaCy is there."""
 
 import json
+import os
+import subprocess
+import sys
 
+import processes
 import pytest
 from mutation import mutation
 
@@ -33,6 +37,39 @@ def test_words_are_those_of_fastai(golden):
   lines = golden['lines']
   for line, found in zip(lines, fastai.words(line['text'] for line in lines), strict=True):
     assert found == [word for word in line['tokens2'][1:] if word.strip(' \n\t▁')]
+
+
+SPACY = """
+class blank:
+  def __init__(self, language): self.tokenizer = self
+  def add_special_case(self, mark, parts): pass
+  def __call__(self, text): return [Word(word) for word in text.split()]
+class Word:
+  is_space = False
+  def __init__(self, text): self.text = text
+"""
+
+
+@mutation('elif sys.argv[1:]:', 'elif False:')
+@mutation('except UnicodeDecodeError', 'except RuntimeError', file='bertjax/text/fastai.py')
+@mutation("open(0, encoding='utf-8', closefd=False)", 'sys.stdin')
+def test_the_command_reads_utf_8_and_takes_no_arguments(tmp_path):
+  (tmp_path / 'spacy').mkdir()
+  (tmp_path / 'spacy/__init__.py').write_text(SPACY)
+  (tmp_path / 'spacy/symbols.py').write_text('ORTH = 1')
+  env = processes.environment()
+  env = dict(env, PYTHONPATH=f'{tmp_path}{os.pathsep}{env["PYTHONPATH"]}')
+  for arguments, given, code, out, said in (
+    ([], 'The é\n', 0, 'xxmaj the é\n', ''),
+    (['text.txt'], '', 1, '', 'expected no arguments, the text is read: < TEXT > WORDS; got text'),
+    ([], b'\xe9\n', 1, '', "expected a text in UTF-8: 'utf-8' codec can't decode byte 0xe9"),
+    (['--help'], '', 0, fastai.__doc__, ''),
+  ):
+    given = given if isinstance(given, bytes) else given.encode()
+    command = [sys.executable, '-m', 'bertjax.text.fastai', *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, env=env, check=False)
+    assert done.returncode == code and done.stdout.decode().strip() == out.strip(), done.stderr
+    assert said in done.stderr.decode() and b'Traceback' not in done.stderr
 
 
 def test_words_without_spacy_are_refused_with_the_remedy(monkeypatch):

@@ -112,12 +112,6 @@ def test_an_exported_xlnet_answers_the_same_in_transformers(tuned, tmp_path):
   assert ours.odds == pytest.approx(float(out.cls_logits[0]), abs=1e-4)
 
 
-def test_a_kill_and_a_resume_change_no_bit(files, xlnet, tuned, tmp_path):
-  arguments = of_xlnet(files, xlnet, tmp_path)
-  said = finetune_runs.check_kill_and_resume(arguments, tuned[0], tmp_path, 60)
-  assert 'Resuming after step 50' in said
-
-
 @pytest.mark.parametrize('recipe', ['v2,electra', 'v2,albert'])
 def test_other_encoders_learn_with_these_heads(recipe, files, tmp_path):
   size = {f'model.{key}': value for key, value in finetune_runs.SIZE.items()}

@@ -35,6 +35,8 @@ def test_a_config_is_resolved_without_being_changed_and_once(name):
   ]
 
 
+@mutation("and s.get('train', k)", '')
+@mutation("if s.get('sentences', k)", 'if True')
 @mutation('  return _as_json(whole)\n', '  return config\n')
 @mutation("pad = model['position_offset'] - 1 if filled else model.get('zero_row')", 'pad = None')
 @pytest.mark.parametrize('name', ['bert', 'roberta', 'xlm'])
@@ -44,6 +46,8 @@ def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
   told = {key: value for key, value in plain(given).items() if whole.get(key) != value}
   lacking = ('temperature', 'optimizer.schedule.start', 'data.language')  # younger than the run
   older = dotted.nested({key: value for key, value in whole.items() if key not in lacking})
+  older['evals'] |= dict(fill_mask=dict(type='fill_mask', sentences=[], language='', every=0))
+  older['evals'] |= dict(linear_probe=dict(type='linear_probe', train='', dev='', every=9))
   record = dict(format=10, config=older, given=told)
   (tmp_path / resume.NAME).write_text(json.dumps(record))
   found = resume.stored(tmp_path)

@@ -110,7 +110,7 @@ def read(path: pathlib.Path) -> bytes:
   'return jax.device_put(array, sharding)',
 )
 def test_two_processes_begin_with_the_model_of_a_run(rich_store, straight, tmp_path):
-  given = (f'--config.init_from={straight}', '--config.fresh_layers=1', '--config.total_steps=10')
+  given = (f'--config.init_from={straight}', '--config.total_steps=10')
   assert run(rich_store, tmp_path / 'one', *given, devices=4).returncode == 0
   both = start_pair(rich_store, tmp_path / 'two', *given)
   assert [p.wait(200) for p in both] == [0, 0], said(tmp_path / 'two', 1)

@@ -1,6 +1,7 @@
 """`predict` and `embed` as a user calls them."""
 
 import os
+import types
 
 import forks
 import numpy as np
@@ -11,7 +12,8 @@ from mutation import mutation
 
 import bertjax
 from bertjax.errors import UserError
-from bertjax.use import answers
+from bertjax.use import answers, neighbours
+from bertjax.use.flags import Part
 
 
 @pytest.fixture(scope='module')
@@ -93,6 +95,30 @@ def test_mistakes_are_one_line(bert, arguments, message):
   assert len(done.stderr.splitlines()) == 1
 
 
+@mutation(
+  "embed([text], 'none', layer, cut)[0][own_n].mean(0)",
+  "embed([text], 'none', layer, cut)[0][own_n[0]]",
+)
+@mutation('[text, found[1].rstrip(), before], cut)', '[text, found[1].rstrip(), before], True)')
+def test_neighbours_of_a_word_of_several_pieces(tmp_path):
+  pair = used_models.make(tmp_path, 'bert', first=(*used_models.BERT, 'w', '##x'))
+  model, texts = bertjax.Model.load(pair.workdir), ['w9 wx w10', 'wx']
+  found = neighbours.nearest(model, 'w9 *wx* w11', iter([Part(texts, 1, 1.0)]), -1, False)
+  assert model.tokens(texts[:1]) == [['[CLS]', 'w9', 'w', '##x', 'w10', '[SEP]']]
+  asked, *vectors = model.embed(['w9 wx w11', *texts], 'none')
+  query = asked[2:4].mean(0)
+  said = [(1, '*w9* w ##x w10'), (1, 'w9 *w* ##x w10'), (1, 'w9 w *##x* w10')]
+  said += [(1, 'w9 w ##x *w10*'), (2, '*w* ##x'), (2, 'w *##x*')]
+  near = [x @ query / np.linalg.norm(x) / np.linalg.norm(query) for v in vectors for x in v[1:-1]]
+  wanted = sorted(((x, *each) for x, each in zip(near, said, strict=True)), reverse=True)
+  assert [each[1:] for each in found] == [each[1:] for each in wanted]
+  np.testing.assert_allclose([each[0] for each in found], [each[0] for each in wanted], atol=1e-5)
+  long = f'{"w9 " * 99}*wx*'
+  for cut, message in ((False, 'text 1 has 103 tokens'), (True, 'behind those that the model')):
+    with pytest.raises(UserError, match=message):
+      neighbours.nearest(model, long, iter([]), -1, cut)
+
+
 @mutation('np.mean([each.probabilities[name] for each in found])', 'found[0].probabilities[name]')
 def test_labels_of_models_beside_each_other_have_the_mean_of_the_probabilities():
   of = lambda *p: answers.Label('', dict(zip('ab', p, strict=True)))
@@ -101,5 +127,14 @@ def test_labels_of_models_beside_each_other_have_the_mean_of_the_probabilities()
   assert answers.together([of(0.4, 0.6), of(0.2, 0.8)]).label == 'b'
   number = answers.together([answers.Label(1.0, {}), answers.Label(2.0, {})])
   assert number == answers.Label(1.5, {})
-  with pytest.raises(UserError, match='models of the same classes'):
-    answers.together([answers.Label('a', dict(a=1.0)), answers.Label('b', dict(b=1.0))])
+
+
+@mutation("{*task.get('classes', ())}", "task.get('classes', ())")
+@mutation("(task.get('name', 'none'), {", "('', {")
+def test_a_model_of_other_classes_beside_one_is_refused_by_its_path():
+  task = lambda *classes, name='classify': dict(name=name, classes=classes)
+  beside = lambda task: types.SimpleNamespace(task=task)
+  answers.check_beside(task('a', 'b'), [('one', beside(task('b', 'a')))])
+  for other in (task('a'), task(), task('a', 'b', name='tags'), {}):
+    with pytest.raises(UserError, match='--beside=two has the task .* --workdir classify'):
+      answers.check_beside(task('a', 'b'), [('two', beside(other))])

@@ -56,7 +56,7 @@ def test_words_that_no_vocabulary_has_are_read_by_their_characters(made):
 
 
 @mutation('if own.strip() == text.strip():', 'if False:')
-@mutation('[len(columns[0]) : len(columns[1])]', '[:1]')
+@mutation('[len(columns[1]) : len(columns[2])]', '[:1]')
 def test_the_nearest_tokens_of_a_word_in_its_context(made, tmp_path):
   """Those of the command, beside all cosines."""
   pair, model = made

@@ -157,6 +157,7 @@ def test_blanks_are_filled(made, family):
 
 @pytest.mark.full
 @mutation('classes=run.imported_classes', 'classes={}')
+@mutation('        check_beside(', '        dict(', file='bertjax/predict.py')
 @mutation('for one in (model, *beside)', 'for one in (model,)')
 def test_converted_runs_answer_the_same_and_so_does_the_command_by_their_mean(made, tmp_path):
   theirs = []
@@ -176,3 +177,11 @@ def test_converted_runs_answer_the_same_and_so_does_the_command_by_their_mean(ma
     mean = {name: (one[name] + other[name]) / 2 for name in CLASSES}
     assert line['probabilities'] == pytest.approx(mean, abs=1e-5)
     assert line['label'] == max(mean, key=mean.__getitem__)
+  other, _ = made('bert', 'token-classification')
+  refused = forks.run(
+    'bertjax.predict', given[0], f'--beside={other}', '--text=a', cwd=processes.ROOT,
+    env=processes.environment(),
+  )  # fmt: skip
+  assert refused.stderr.splitlines()[-1].startswith(
+    f'bertjax.predict: --beside={other} has the task'
+  )

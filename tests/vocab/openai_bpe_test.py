@@ -63,6 +63,10 @@ def test_ids_are_those_of_the_original(lines, shared, tmp_path):
   vocabulary = load_vocabulary(tmp_path)
   assert vocabulary.size == 40_478
   assert [ids.tolist() for ids in vocabulary.encode_batch(lines['lines'])] == lines['ids']
+  settings = json.dumps(dict(tokenizer_class='OpenAIGPTTokenizer'))
+  (tmp_path / 'tokenizer_config.json').write_text(settings)
+  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))(lines['lines'])['input_ids']
+  assert sum(a != b for a, b in zip(theirs, lines['ids'], strict=True)) == 175  # docs/generate.md
 
 
 def test_a_saved_vocabulary_is_the_same(toy, tmp_path):
@@ -76,6 +80,8 @@ def test_a_saved_vocabulary_is_the_same(toy, tmp_path):
   assert load_vocabulary(tmp_path / 'copy').meta == vocabulary.meta
 
 
+@mutation('openai_bpe.MARK in tokenizer.get_vocab() and of_words.is_file()', 'False')
+@mutation(' and of_words.is_file()', '')
 def test_an_export_says_that_transformers_has_other_words(toy, tmp_path):
   vocabulary, out = load_vocabulary(toy), tmp_path / 'out'
   tokenizer.write(vocabulary, out, 'openai_gpt', 64)
@@ -86,6 +92,10 @@ def test_an_export_says_that_transformers_has_other_words(toy, tmp_path):
   assert theirs("don't")['input_ids'] != vocabulary.encode_batch(["don't"])[0].tolist()
   assert 'cuts words as BERT does' in receipt.compared_ids(out, vocabulary)['skipped']
   assert load_vocabulary(out).meta == vocabulary.meta
+  for name in ('out', 'alone'):
+    theirs.save_pretrained(tmp_path / name)  # tokenizer.json
+  assert load_vocabulary(out).meta == vocabulary.meta
+  assert load_vocabulary(tmp_path / 'alone').type == 'bpe'
 
 
 def test_what_cannot_be_done_is_refused(toy, monkeypatch):

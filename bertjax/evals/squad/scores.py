@@ -46,29 +46,21 @@ def f1(gold: str, text: str) -> float:
   return 2 * same / (len(theirs) + len(ours))
 
 
-def f1_where_all_have_one(gold: str, text: str) -> float:
-  """`f1` of version 1.1: 0 where no word is in both, even where neither has any."""
-  return f1(gold, text) if words(gold) else 0.0
-
-
-def best_of(score, golds: Sequence[str], text: str) -> float:
-  """Returns the best score against one of the golds; without any, against ''."""
-  return max(score(gold, text) for gold in [g for g in golds if words(g)] or [''])
-
-
 def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
   """Returns the scores of some answers, from 0 to 1: exact and f1. With a threshold of the odds,
   above which there is no answer (None: all have one, SQuAD 1.1), also these two of the questions
   that have an answer (has_answer_..), the share of the others that get none (no_answer), and
   best_exact and best_f1, which other thresholds reach, with the thresholds."""
   if threshold is None:
-    kinds = dict(exact=exact, f1=f1_where_all_have_one)
+    # `f1` of version 1.1: 0 where no word is in both, even where neither has any.
+    kinds = dict(exact=exact, f1=lambda gold, text: f1(gold, text) if words(gold) else 0.0)
     best = lambda score, each: max((score(g, each.text) for g in each.golds), default=0.0)
     return {name: float(np.mean([best(s, each) for each in found])) for name, s in kinds.items()}
   kinds = dict(exact=exact, f1=f1)
   has_n = np.array([bool(each.golds) for each in found])
+  asked = [([g for g in each.golds if words(g)] or [''], each) for each in found]
   raw = {
-    name: np.array([best_of(score, each.golds, each.text) for each in found])
+    name: np.array([max(score(gold, each.text) for gold in golds) for golds, each in asked])
     for name, score in kinds.items()
   }
   odds_n = np.array([each.odds for each in found])

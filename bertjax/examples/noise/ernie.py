@@ -53,7 +53,10 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   limit = slots(options, rows.shape[1])
   candidate_c = targets.not_special(rows, store)
   p_c = counter_rng.uniform(targets.at_tokens(rows, _PICK, candidate_c))
-  by_unit_B = _coins(rows, options)
+  # Whole blocks of rows are masked by units, or by characters.
+  coin = counter_rng.root(rows.seed, 'words or characters')
+  key_B = counter_rng.fold(coin, rows.number_B // options.block)
+  by_unit_B = counter_rng.uniform(counter_rng.fold(key_B, 0)) < options.word_prob
   lead_c = np.arange(len(candidate_c))
   if by_unit_B.any():
     begins_c = layout.units(rows, store)[candidate_c] > 0
@@ -76,14 +79,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   shown_n = np.where(random_n, random_id_n, rows.token_n[index_n])
   shown_n = np.where(masked_n, store.special['mask'], shown_n)
   return targets.emit(rows, limit, store, index_n, (shown_n, masked_n), dropped_E)
-
-
-def _coins(rows: Rows, options: Options) -> np.ndarray:
-  """Returns bool [B], whether a row is masked by units."""
-  key_B = counter_rng.fold(
-    counter_rng.root(rows.seed, 'words or characters'), rows.number_B // options.block
-  )
-  return counter_rng.uniform(counter_rng.fold(key_B, 0)) < options.word_prob
 
 
 MASKING = Masking(

@@ -129,7 +129,9 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   column = lambda at_n: rows.cell_n[texts.candidate_c[np.where(paired_n, at_n, 0)]] % rows.shape[1]
 
   decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n
-  random_id_n = corpus_ids(rows, store, index_n)
+  until_V = np.cumsum(store.counts)  # a random id is that of any token of the corpus
+  u_n = counter_rng.uniform(targets.at_tokens(rows, targets.ID, index_n))
+  random_id_n = np.searchsorted(until_V, np.floor(u_n * until_V[-1]), 'right')
   shown = targets.show(rows, options, store, index_n, decide_n, random_id_n)
   return targets.emit(
     rows, limit, store, index_n, shown,
@@ -139,13 +141,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
     offset=(offset_n * paired_n).astype(np.int32),
     pair_weight=paired_n.astype(np.float32),
   )  # fmt: skip
-
-
-def corpus_ids(rows: Rows, store, index_n: np.ndarray) -> np.ndarray:
-  """Draws an id per token as a uniform choice among the tokens of the corpus, int64."""
-  until_V = np.cumsum(store.counts)
-  u_n = counter_rng.uniform(targets.at_tokens(rows, targets.ID, index_n))
-  return np.searchsorted(until_V, np.floor(u_n * until_V[-1]), 'right')
 
 
 def _texts(rows, store) -> _Texts:

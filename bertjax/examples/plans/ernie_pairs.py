@@ -111,27 +111,20 @@ def _made(positive, usable, seed, number, count):
 def _negatives(positive, usable, order_n):
   """Pairs neighbours of the shuffled buffers; returns them and which ones fit."""
   # Item i + 1 of its own buffer: the last one's is the first.
-  following_n = order_n[_cyclic(len(order_n))]
-  pick = lambda item_n, room_n: _first_or_second(positive, item_n, room_n)
+  next_n = np.arange(len(order_n)) + 1
+  last_n = (next_n % BUFFER == 0) | (next_n == len(order_n))
+  following_n = order_n[np.where(last_n, np.arange(len(order_n)) // BUFFER * BUFFER, next_n)]
+
+  def pick(item_n, room_n):  # the first segment if it has room, else the second
+    first_n, part = positive['a_length'][item_n] <= room_n, ('start', 'length')
+    each = ((positive[f'a_{name}'][item_n], positive[f'b_{name}'][item_n]) for name in part)
+    return [np.where(first_n, a_n, b_n) for a_n, b_n in each]
+
   a_start_n, a_n = pick(order_n, np.full(len(order_n), usable // 2))
   b_start_n, b_n = pick(following_n, usable - a_n)
   negative = dict(a_start=a_start_n, a_length=a_n, b_start=b_start_n, b_length=b_n)
   # A buffer of one item has no other.
   return negative, (a_n + b_n <= usable) & (following_n != order_n)
-
-
-def _first_or_second(positive, item_n, room_n):
-  """Returns start and length of an item's first segment if it has room, else of its second."""
-  first_n = positive['a_length'][item_n] <= room_n
-  start_n = np.where(first_n, positive['a_start'][item_n], positive['b_start'][item_n])
-  return start_n, np.where(first_n, positive['a_length'][item_n], positive['b_length'][item_n])
-
-
-def _cyclic(items: int) -> np.ndarray:
-  """Returns i + 1 for each i, within buffers."""
-  next_n = np.arange(items) + 1
-  last_n = (next_n % BUFFER == 0) | (next_n == items)
-  return np.where(last_n, np.arange(items) // BUFFER * BUFFER, next_n)
 
 
 def _shuffled(seed: int, buffer_n: np.ndarray, site: int) -> np.ndarray:

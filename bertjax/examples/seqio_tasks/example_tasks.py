@@ -235,16 +235,13 @@ def read_rows(
   try:
     for batch in dataset.as_numpy_iterator():
       rows = {batch_name(name, value.ndim - 1): value for name, value in batch.items()}
-      yield {key: _as_schema(value) for key, value in rows.items()}
+      floats = lambda value: np.issubdtype(value.dtype, np.floating)
+      yield {k: x.astype(np.float32 if floats(x) else np.int32) for k, x in rows.items()}
   except failure as error:
     found = (getattr(task.source, 'failure', None) for task in seqio.get_subtasks(provider))
     raise next(
       filter(None, found), ValueError(f'{provider.name} cannot be read: {error}')
     ) from error
-
-
-def _as_schema(value: np.ndarray) -> np.ndarray:
-  return value.astype(np.float32 if np.issubdtype(value.dtype, np.floating) else np.int32)
 
 
 def registered_examples(data: Any) -> Provider | None:

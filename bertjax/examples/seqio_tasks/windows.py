@@ -66,7 +66,8 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
   recipe (`config.data`). Raises UserError: a plan, masking or length that does not work."""
   length_S, size_D = np.full(8, max(length // 2, 1)), np.full(2, 4)
   token_n = np.full(int(length_S.sum()), 1 << 14, np.int32)
-  vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL)
+  marks = [*range((1 << 15) - 1, 1 << 14, -1)]  # as many sentinels as any row may ask for
+  vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL, sentinels=marks)
   starts = np.ones(1 << 15, bool)
   store = _in_memory('made-up text', token_n, length_S, size_D, vocabulary, starts)
   columns = {name: np.zeros(len(length_S), np.uint8) for name in COLUMNS}

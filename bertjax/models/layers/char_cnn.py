@@ -61,6 +61,16 @@ class CharCNN(nn.Module):
     return dense('projection', self.width, normal(size**-0.5))(x_BTF)
 
 
+def entries(
+  characters: int, embedding: int, filters: Sequence[tuple[int, int]], highways: int, width: int
+) -> int:
+  """Returns the number of entries of the matrices that a word of so many characters meets, filters
+  at all their places; other arguments are the fields of `CharCNN`."""
+  size = sum(count for _, count in filters)
+  places = sum((characters - length + 1) * length * count for length, count in filters)
+  return places * embedding + size * (2 * highways * size + width)
+
+
 class Carry(nn.Module):
   """The gate of a highway layer, whose bias begins at -2: at first what enters goes on."""
 

@@ -141,7 +141,9 @@ class Encoder(nn.Module):
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
     run = lambda params, *args: layer.apply({'params': params}, *args)
     apply = remat_lib.function(run, self.remat, turns(self.layers) == 1)
-    group_L, outputs = layer_groups(self.layers, self.groups), []
+    # Exact, where the original's int(l / layers * groups) and transformers' int(l / (layers /
+    # groups)) are rounded otherwise in some odd cases, first at 22 layers in 22 groups, 18 in 14.
+    group_L, outputs = np.arange(self.layers) * self.groups // self.layers, []
     for group in range(self.groups):
       inner = blocks[group * self.inner_groups :][: self.inner_groups]
       first = jnp.asarray(np.flatnonzero(group_L == group) * self.inner_groups)
@@ -209,13 +211,6 @@ def pattern(kinds: Sequence[int], least: int = 0) -> tuple[int, int]:
     and all(kinds[i] == kinds[i + period] for i in range(lead, count - period))
   ]
   return min(fitting)[1:] if fitting else (count, 1)
-
-
-def layer_groups(layers: int, groups: int) -> np.ndarray:
-  """Returns the group that each layer visits, int64 [layers]. The quotient is exact. The original's
-  int(l / layers * groups) and transformers' int(l / (layers / groups)) are rounded otherwise in
-  some odd cases, first at 22 layers in 22 groups and at 18 in 14."""
-  return np.arange(layers) * groups // layers
 
 
 def check_sharing(sharing: str, layers: int, groups: int, inner_groups: int) -> None:

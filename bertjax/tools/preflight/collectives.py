@@ -44,7 +44,8 @@ def collectives(text: str, mesh: dict[str, int]) -> list[Collective]:
     axes, ways = _axes(x, mesh)
     if ways == 1:
       continue
-    key = kind, axes, ways, _dtype(x)
+    dtypes = '+'.join(sorted({array.dtype for array in _arrays(x)})) or 'scalars'
+    key = kind, axes, ways, dtypes
     counts[key] += times
     sizes[key] += times * _whole(x, ways)
   found = [
@@ -76,10 +77,6 @@ def _arrays(x: Instruction) -> list[Sized]:
   if x.opcode.endswith('-start') and x.opcode != 'all-reduce-start':
     return found[len(x.operands) : 2 * len(x.operands)]
   return found
-
-
-def _dtype(x: Instruction) -> str:
-  return '+'.join(sorted({array.dtype for array in _arrays(x)})) or 'scalars'
 
 
 def _whole(x: Instruction, ways: int) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from bertjax import sharding
 from bertjax.kernels import relative_attention, target
@@ -53,10 +52,14 @@ def check(
       raise
     seconds = round(time.perf_counter() - start, 1)
     return dict(fits=False, hbm_bytes=needed, seconds=seconds)
-  said: dict[str, Any] = _memory(compiled)
+  held = topology.memory(compiled)
+  said: dict[str, Any] = dict(
+    hbm_bytes=held['all_bytes'], temporaries_bytes=held['temp_bytes'],
+    arguments_bytes=held['argument_bytes'],
+  )  # fmt: skip
   tokens = config.batch_size * config.length / mesh.size
   moved = traffic.account(text)
-  sent = collectives_lib.collectives(text, _sizes(mesh))
+  sent = collectives_lib.collectives(text, dict(mesh.shape))
   said |= dict(
     bytes_per_token=round(moved.bytes / tokens),
     bytes_per_token_padded=round(moved.padded_bytes / tokens),
@@ -77,18 +80,6 @@ def kernels(impl: str | None, kind: str) -> Iterator[None]:
   that need not be there."""
   with relative_attention.default(impl), target.compiled_for(kind):
     yield
-
-
-def _sizes(mesh: Mesh) -> dict[str, int]:
-  return {axis: int(size) for axis, size in mesh.shape.items()}
-
-
-def _memory(compiled: Any) -> dict[str, int]:
-  found = topology.memory(compiled)
-  return dict(
-    hbm_bytes=found['all_bytes'], temporaries_bytes=found['temp_bytes'],
-    arguments_bytes=found['argument_bytes'],
-  )  # fmt: skip
 
 
 def _roofline(kind: str, flops: float, moved: int, sent: list[Collective]) -> dict[str, Any]:

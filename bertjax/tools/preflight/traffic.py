@@ -204,16 +204,12 @@ def _elements(shape: str) -> int:
   return size(re.sub(r'S\(\d+\)', '', shape))
 
 
-def _users(body: Computation, name: str) -> Iterator[Instruction]:
-  return (x for x in body.values() if name in x.operands)
-
-
 def _read(computations: dict[str, Computation], body: Computation, name: str) -> int:
   """Bytes of a value that a fused computation reads: its slices where it only slices it."""
   if body[name].root:
     return _elements(body[name].shape)
   total = 0
-  for user in _users(body, name):
+  for user in (x for x in body.values() if name in x.operands):
     if user.opcode in ('dynamic-slice', 'slice', 'gather') and user.operands[0] == name:
       total += _elements(user.shape)
     elif user.opcode == 'dynamic-update-slice' and user.operands[0] == name:

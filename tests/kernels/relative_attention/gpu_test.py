@@ -13,6 +13,7 @@ from jax.sharding import AbstractDevice, AbstractMesh
 from mutation import mutation
 
 from bertjax.kernels import relative_attention as ra
+from bertjax.kernels import target
 from bertjax.kernels.relative_attention import arg_specs
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.operands import Operands
@@ -26,7 +27,8 @@ def for_cuda(function, *arguments, **options) -> str:
   fields = dict(device_kind='NVIDIA H100 80GB HBM3', num_cores=None, platform='gpu')
   known = inspect.signature(AbstractDevice.__init__).parameters
   device = AbstractDevice(**{name: value for name, value in fields.items() if name in known})
-  with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
+  mesh = AbstractMesh((), (), abstract_device=device)
+  with jax.sharding.use_abstract_mesh(mesh), target.compiled_for(fields['device_kind']):
     traced = jax.jit(jax.grad(function, **options)).trace(*arguments)
     return traced.lower(lowering_platforms=('cuda',)).as_text()
 
@@ -81,6 +83,12 @@ def test_kernels_are_pipelined_but_those_that_read_what_they_stored(name, ahead)
   assert [int(n) for n in re.findall(r'num_stages = (\d+)', text)] == ahead
 
 
+@mutation(
+  "if device.platform != 'gpu':\n      return",
+  'if False:\n      return',
+  file='bertjax/kernels/relative_attention/gpu/forward.py',
+)
+@mutation("if kind is None and target.platform() != 'tpu':", 'if False:')
 def test_refuses_by_name_and_says_what_takes_the_operands():
   def attend(size=32, dtype=jnp.float32, impl='gpu'):
     x = jnp.ones((1, 4, 1, size), dtype)
@@ -90,6 +98,10 @@ def test_refuses_by_name_and_says_what_takes_the_operands():
     attend(dtype=jnp.bfloat16)
   with pytest.raises(NotImplementedError, match='at most 128, got 160'):
     attend(size=160)
+  x = jnp.ones((1, 4, 1, 32))
+  for impl, said in dict(gpu="a GPU, got cpu; 'xla'", tpu="a TPU, got cpu; impl='xla'").items():
+    with pytest.raises(NotImplementedError, match=f'expected {said}'):
+      ra.relative_attention(x, x, x, ONES, impl=impl)
 
 
 @pytest.mark.parametrize('capability, taken', [('7.5', False), ('9.0', True), ('gfx90a', False)])
@@ -106,6 +118,7 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
 @mutation('@functools.cache\ndef _say_fallback', 'def _say_fallback')
 def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch, caplog):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  monkeypatch.setattr(gpu_forward, 'INTERPRET', True)
 
   def attend(x):
     if gpu_forward.refusal(x):

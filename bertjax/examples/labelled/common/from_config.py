@@ -48,7 +48,7 @@ def open_rows(
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = rows.with_cls_last(examples)
-  if rows.has_both_orders(config.model):
+  if config.model.get('both_orders', False):
     examples = rows.with_both_orders(examples)
   length, block = config.length * rows.parts_of(examples), config.data.length_block
   last = rows.stands_last(config.model)

@@ -206,11 +206,6 @@ def stands_last(model: Any) -> bool:
   return 'pooling' in model and model.pooling in ('last', 'end')
 
 
-def has_both_orders(model: Any) -> bool:
-  """Returns True if a `config.model` reads pairs of texts in both orders."""
-  return 'both_orders' in model and model.both_orders
-
-
 def with_both_orders(examples: Labelled) -> Labelled:
   """Returns pairs of texts in both orders as two parts: [CLS] a [SEP] b [SEP], and behind it [CLS]
   b [SEP] a [SEP]. Raises UserError: examples of one text."""

@@ -92,7 +92,9 @@ def refusal(x: Operands) -> str | None:
   if x.q_BTNH.shape[-1] > SIZE:
     return f'expected a head size of at most {SIZE}, got {x.q_BTNH.shape[-1]}'
   device = jax.devices()[0]
-  if device.platform == 'gpu' and not target.absent():
+  if not (target.absent() or INTERPRET):
+    if device.platform != 'gpu':
+      return f'expected a GPU, got {device.platform}'
     capability = str(device.compute_capability)  # of AMD's a name such as gfx90a
     if not capability[0].isdigit() or float(capability) < 8.0:
       return f'expected an NVIDIA GPU of compute capability 8.0 or above, got {capability}'

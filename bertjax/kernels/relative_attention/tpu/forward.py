@@ -37,11 +37,14 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
 
   Args:
     x: the operands.
-    kind: the device kind to compile for; None: that of `target`, or one
-      of today's where that is no TPU (a program that is compiled ahead).
+    kind: the device kind to compile for; None: that of `target`, which is to be a TPU.
     interpret: runs without a TPU, slowly.
   """
-  kind = kind or (target.kind() if target.platform() == 'tpu' else 'TPU v5 lite')
+  if kind is None and target.platform() != 'tpu':
+    raise NotImplementedError(
+      f"attention: impl='tpu' expected a TPU, got {target.platform()}; impl='xla' runs anywhere"
+    )
+  kind = kind or target.kind()
   strided = kind not in _NO_STRIDED_ROTATION
   position = x.relative is not None and x.relative.r_RNH is not None
   block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, position))['both'].keys

@@ -22,16 +22,14 @@ def features(examples: Examples, batch_size: int, batches: int) -> list[list[dic
   for first in range(0, batch_size * batches, batch_size):
     batch = plain.batch(np.arange(first, first + batch_size), shuffle=True)
     rows = zip(batch['token_BT'], batch['type_BT'], batch['example_BT'] > 0, strict=True)
-    out.append([_feature(token[real], kind[real], special) for token, kind, real in rows])
+    out.append([
+      dict(
+        input_ids=token[real].tolist(), token_type_ids=kind[real].tolist(),
+        special_tokens_mask=np.isin(token[real], special).astype(int).tolist(),
+      )
+      for token, kind, real in rows
+    ])  # fmt: skip
   return out
-
-
-def _feature(token_T, type_T, special) -> dict[str, list[int]]:
-  return dict(
-    input_ids=token_T.tolist(),
-    token_type_ids=type_T.tolist(),
-    special_tokens_mask=np.isin(token_T, special).astype(int).tolist(),
-  )
 
 
 def collator(store: Any, rate: float, kind: str) -> Callable:

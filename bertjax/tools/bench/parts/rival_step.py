@@ -183,8 +183,8 @@ def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[
   """Returns their train step as a call that runs it once on its own state and returns the loss
   before it: 'transformers' as it ships, 'gathered' with the logits of the targets alone, or
   'compiled' by torch.compile, gathered where the family lets it. Raises UserError if the model has
-  no counterpart, or none with the targets alone. It runs on a GPU where there is one, in bfloat16 by
-  autocast where the run's model computes in it."""
+  no counterpart, or none with the targets alone. It runs on a GPU where there is one, in bfloat16
+  by autocast where the run's model computes in it."""
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   torch.set_default_device(device)
   torch.set_num_threads(len(os.sched_getaffinity(0)))

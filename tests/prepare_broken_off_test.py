@@ -1,0 +1,261 @@
+"""`python -m bertjax.prepare` that is killed, or finds no room, or is not alone."""
+
+import contextlib
+import errno
+import itertools
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from kill_at import killed
+from mutation import mutation
+from no_room import no_room
+from prepare_runs import (
+  assert_same_text,
+  command,
+  contents,
+  goes_on,
+  run,
+  stop_after,
+  write_text,
+  write_vocabulary,
+)  # fmt: skip
+
+from bertjax.machine import durable
+from bertjax.store import encode, unfinished
+from bertjax.store import writer as store_writer
+from bertjax.store.reader import open_store
+from bertjax.text import corpus as corpus_lib
+
+mutation('if not self.train.parts:', 'if False:')
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def vocab(tmp_path):
+  return write_vocabulary(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch):
+  """Many groups of documents from little text."""
+  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
+
+
+def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+  assert run(output=tmp_path / 'whole', **given).meta['parts'] > 5
+  draw, breaks = random.Random(0), 0
+  while not (tmp_path / 's').exists():
+    # The last two notes are the descriptions of the held-out store and of the store itself.
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+      stop_after(patch, draw.randrange(3))
+      breaks += 1
+      run(output=tmp_path / 's', **given)
+  assert breaks > 5
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+  assert not (tmp_path / 's.partial').exists()
+
+
+@pytest.mark.parametrize('module, name', [(store_writer, '_save'), (unfinished, 'give_name')])
+def test_broken_off_in_the_first_part_or_before_its_name_it_goes_on(tmp_path, vocab, module, name):
+  write_text(tmp_path / 'a.txt')
+  stop = lambda patch: patch.setattr(module, name, _interrupt)
+  goes_on(tmp_path, stop, input=tmp_path / 'a.txt', vocab=vocab)
+
+
+def _interrupt(*_):
+  raise KeyboardInterrupt
+
+
+@mutation('os.write(file.fileno(), json.dumps(said).encode())', 'file.write(json.dumps(said))')
+@mutation("<= {f'{PROGRESS}.tmp'}:", '<= set():')
+def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab)
+  run(output=tmp_path / 'whole', **given)
+  for number in itertools.count(1):
+    output = tmp_path / f's{number}'
+    killed(command(output=output, **given), number, output, os.environ)
+    noted = (tmp_path / f's{number}.partial/progress.json').exists()
+    run(output=output, **given)
+    assert contents(tmp_path / 'whole') == contents(output), number
+    if noted:
+      break
+  assert number >= 5  # the lock, the directory, the note beside its place, its name, the first part
+  with no_room(), pytest.raises(OSError, match='while writing a part of the store'):
+    run(output=tmp_path / 's', **given)
+  assert [path.name for path in (tmp_path / 's.partial').iterdir()] == ['progress.json.tmp']
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', part_mb=0.001)
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    stop_after(patch, 2)
+    run(**given)
+  with pytest.raises(ValueError, match='s.partial was begun with something else:\n  options'):
+    run(**(given | dict(split='lines')))
+  vocab.write_text(vocab.read_text() + 'new\n')
+  with pytest.raises(ValueError, match='vocabulary: there .*sha256'):
+    run(**given)
+
+
+@mutation("with writing('a part of the store', self._path):", 'if True:')
+def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
+  full_disk = 'the disk is full.*while writing a part of the store: .*s.partial.*make room and give'
+  write_text(tmp_path / 'a.txt', documents=600)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+
+  def stop(patch):
+    count = itertools.count()
+
+    def full(descriptor):
+      if next(count) == 12:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(store_writer.os, 'fsync', full)
+
+  goes_on(tmp_path, stop, SystemExit, full_disk, **given)
+
+
+def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, vocab, monkeypatch):
+  write_text(tmp_path / 'a.txt')
+  save = durable.write_json
+
+  def full(path, value):
+    if path.name == 'store.json':
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    save(path, value)
+
+  monkeypatch.setattr(durable, 'write_json', full)
+  with pytest.raises(SystemExit, match='the disk is full.*while writing the store: .*s.partial'):
+    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+
+
+@mutation("with Bar('prepare') as bar, contextlib.closing(found):", "with Bar('prepare') as bar:")
+def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
+  write_text(tmp_path / 'a.txt')
+  ended = []
+
+  def encoded(*_):
+    try:
+      yield None
+    finally:
+      ended.append(True)
+
+  monkeypatch.setattr(encode, 'encode_all', encoded)
+  with pytest.raises(AttributeError) as error:  # the batch is none
+    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+  assert ended and error  # which keeps all frames
+
+
+@mutation(
+  "with locks.alone(lock, f'another process is writing {partial}'):",
+  'with contextlib.nullcontext():',
+)
+def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=3000)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+  words = command(output=tmp_path / 's', **given)
+  first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+  first.stdout.close()
+  while not list(tmp_path.glob('s.partial/tokens-*')):
+    assert first.poll() is None
+    time.sleep(0.005)
+  first.send_signal(signal.SIGSTOP)
+  with pytest.raises(ValueError, match=f's.partial: process {first.pid} on .* Wait for it'):
+    run(output=tmp_path / 's', **given)
+  first.kill()
+  first.wait()
+  assert (tmp_path / 's.partial.lock').exists()
+  run(output=tmp_path / 's', **given)
+  run(output=tmp_path / 'whole', **given)
+  # Blocks are small in this process alone, so parts may end elsewhere.
+  for held in ('', 'heldout'):
+    assert_same_text(*(open_store(tmp_path / name / held) for name in ('s', 'whole')))
+  assert not list(tmp_path.glob('*.lock'))
+
+
+@pytest.mark.parametrize(
+  'text', ['', '{"ident', '[]', '{"parts": {"train": [{}], "held_out": []}}']
+)
+def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
+  write_text(tmp_path / 'a.txt')
+  (tmp_path / 's.partial').mkdir()
+  (tmp_path / 's.partial/progress.json').write_text(text)
+  with pytest.raises(
+    ValueError,
+    match=r's.partial.*(torn|older).*remove .*s.partial, to begin anew|older bertjax: remove it',
+  ):
+    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+
+
+@mutation(
+  'signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])',
+  'signal.pthread_sigmask(signal.SIG_BLOCK, [])',
+)
+def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
+  """It comes to all processes at once; workers import for a while before they do anything."""
+  write_text(tmp_path / 'a.txt', documents=3000)
+  words = command(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', workers=2)
+  given = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+  process = subprocess.Popen(words, cwd=ROOT, text=True, **given)
+  while not any(b'--multiprocessing-fork' in line for line in commands_of_children(process.pid)):
+    assert process.poll() is None
+    time.sleep(0.002)
+  time.sleep(0.1)
+  os.killpg(process.pid, signal.SIGINT)
+  said = process.communicate(timeout=60)[1]
+  assert said.endswith('\nbertjax.prepare: interrupted\n') and 'Traceback' not in said, said
+
+
+HEARS = """
+import os, signal, threading, time
+from bertjax.store import encode
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+heard = []
+signal.signal(signal.SIGINT, lambda *given: heard.append(given[0]))
+with encode._unheard():
+  os.kill(os.getpid(), signal.SIGINT)
+  time.sleep(0.1)
+  print(len(heard))
+time.sleep(0.1)
+print(len(heard))
+"""
+
+
+@mutation('is threading.main_thread() and callable(handler)', 'is None')
+def test_a_ctrl_c_waits_until_workers_are_started():
+  done = subprocess.run([sys.executable, '-c', HEARS], cwd=ROOT, capture_output=True, text=True)
+  assert done.stdout == '0\n1\n', done.stderr
+
+
+def commands_of_children(pid: int) -> list[bytes]:
+  """The command lines of the processes that the main thread of a process has started."""
+  children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
+  lines = []
+  for child in children:
+    with contextlib.suppress(OSError):  # it has ended
+      lines.append(pathlib.Path(f'/proc/{child}/cmdline').read_bytes())
+  return lines
+
+
+def test_bad_lines_of_a_run_that_was_broken_off_are_counted_once(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  text = (tmp_path / 'a.txt').read_bytes().split(b'\n')
+  for number in (3, 900, len(text) - 2):
+    text[number] = b'\xff'
+  (tmp_path / 'a.txt').write_bytes(b'\n'.join(text))
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001, skip_bad=True)
+  whole = goes_on(tmp_path, lambda patch: stop_after(patch, 3), **given)
+  assert whole.meta['stats']['bad_lines'] == 3
