@@ -215,8 +215,9 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   tokenizer.no_padding()
   tokenizer.no_truncation()
   of_words = file.with_name('vocab.json')
-  if openai_bpe.MARK in tokenizer.get_vocab() and of_words.is_file():
-    return _read_bpe(of_words, lowercase)  # the other file leaves their cleaning out
+  if openai_bpe.MARK in (index := tokenizer.get_vocab()) and of_words.is_file():
+    if index == unique_keys(refusals.text_of(of_words)):  # with tokens of its own it is another's
+      return _read_bpe(of_words, lowercase)  # the other file leaves their cleaning out
   if isinstance(spec['model']['vocab'], list):
     unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
   normalizer = json.dumps(spec.get('normalizer'))
