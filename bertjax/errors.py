@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from bertjax import children
+from bertjax import children, synonyms
 
 
 class UserError(ValueError):
@@ -36,8 +36,10 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-  """Returns the end of a message about a name that is none of the options: which is spelled most
-  like it; '' where none is."""
+  """Returns the end of a message about a name that is none of the options: our key for it, or which
+  is spelled most like it; '' where there is neither."""
+  if key := synonyms.ours(name):
+    return f'; here it is {key}'
   near = difflib.get_close_matches(name, list(options), 1)
   return f'; did you mean {near[0]!r}?' if near else ''
 

@@ -47,6 +47,12 @@ objective reads, always in these shapes:
   row_B            global row number within the step; added by the train step, keys the dropout
 """
 
+import sys
+
+if __name__ == 'types':  # of `python bertjax/main.py`: that folder's file hides Python's own
+  module = sys.argv[0].rpartition('/')[2].removesuffix('.py')
+  sys.exit(f'{sys.argv[0]}: expected python -m bertjax.{module}')
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

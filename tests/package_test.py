@@ -114,6 +114,13 @@ def test_commands_are_listed_without_heavy_imports(site, tmp_path):
 
 
 @mutation("'vocab', ", '', file='bertjax/__main__.py')
+@mutation("if __name__ == 'types':", 'if False:')
+def test_a_file_that_is_run_by_its_path_names_the_command():
+  path = pathlib.Path(bertjax.__file__).parent / 'main.py'
+  done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+  assert done.stderr == f'{path}: expected python -m bertjax.main\n'
+
+
 def test_every_command_is_in_the_list():
   """A module that is run by itself is a command, but for the benches' and workers' own."""
   found = set()

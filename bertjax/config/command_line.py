@@ -15,10 +15,12 @@ from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 from bertjax import registry, removed
 from bertjax.cited import Recipe
 from bertjax.errors import nearest
+from bertjax.synonyms import ours
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
 _NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
+_NO_FLAG = re.compile("Unknown command line flag '(.+?)'")
 _KEY = re.compile(r'--?(?:no)?config\.([^=]+)')
 _OF_THE_CONFIG = re.compile(r'flag --config=.*?: (?=config\.)')
 # ml_collections has what a config file raises as text alone.
@@ -92,7 +94,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     rest = flags.FLAGS(argv)
   except flags.Error as error:
     # Not absl's own end, which parses again and finds the keys defined twice.
-    sys.exit(f'{program}: {_wrong(str(error))}')
+    sys.exit(f'{program}: {_wrong(str(error), argv)}')
   except (AttributeError, KeyError) as error:
     if _of_the_file(argv, error):
       raise
@@ -113,7 +115,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
   return rest
 
 
-def _wrong(said: str) -> str:
+def _wrong(said: str, argv: list[str]) -> str:
   """Rewrites a message of absl about flags, where our words say more."""
   if found := _NO_INTEGER.match(said):
     return f'{found[1]}: expected an integer such as 1000000, got {found[2]}'
@@ -121,6 +123,10 @@ def _wrong(said: str) -> str:
     return found[1].strip()
   if lacking := _LACKING.findall(said):
     return f'expected {", ".join(f"--{name}" for name in lacking)}: see --help'
+  if (found := _NO_FLAG.match(said)) and (file := _given(argv)):
+    known = not _unknown([f'--config={file}', f'--config.{found[1]}'])
+    key = f'config.{found[1]}' if known else ours(found[1])
+    return f'{found[0]}; here it is --{key}' if key else said
   return _OF_THE_CONFIG.sub('', said.strip())
 
 
@@ -152,7 +158,7 @@ def _unknown(argv: list[str]) -> str:
         removed.refuse(whole)
         known = sorted({key for section in found for key in section})
         made = registry.names_in('bertjax.evals') if above == 'config.evals' else ()
-        hint = nearest(part, [*known, *made])
+        hint = nearest(whole, []) or nearest(part, [*known, *made])
         return f'the config has no key {whole}: {above} has {", ".join(known) or "none"}{hint}'
       found = [section[part] for section in found if part in section]
       if number == 1 and parts[0] == 'phases':

@@ -22,7 +22,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertjax.errors import UserError
 from bertjax.vocab import refusals
-from bertjax.vocab.refusals import unique_pieces
 
 SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
 MASK = '<special1>'
@@ -39,11 +38,15 @@ _CUTTERS: dict[str, tuple[str, str, Callable[[Any, str], Sequence[str]]]] = {
 
 def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
   """Returns the pieces of a vocabulary file, lines of a piece and its count, by id; at most
-  `max_vocab` with the special ones. UserError: no such file, or a piece that comes twice."""
+  `max_vocab` with the special ones. Lines of other kinds and pieces that came before have no id, as
+  in XLM, src/data/dictionary.py:read_vocab. UserError: no such file, or no piece in it."""
   if not vocabulary.is_file():
     raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
-  lines = refusals.text_of(vocabulary).removesuffix('\n').split('\n')
-  words = unique_pieces(line.rsplit(' ', 1)[0] for line in lines)
+  lines = refusals.text_of(vocabulary).split('\n')
+  fields = [line.split() for line in lines if '\u2028' not in line]
+  words = dict.fromkeys(f[0] for f in fields if len(f) == 2 and f[0] not in SPECIAL)
+  if not words:
+    raise UserError(f'{vocabulary}: expected lines of a piece and its count, got {lines[0][:60]!r}')
   return [*SPECIAL, *(w[:-2] if w.endswith('@@') else w + _END for w in words)][:max_vocab]
 
 

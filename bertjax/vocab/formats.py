@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from bertjax.errors import UserError, writing
 from bertjax.vocab import fastbpe, openai_bpe, refusals, sentencepiece_model, special, whole_words
 from bertjax.vocab.as_text import Encoding
-from bertjax.vocab.refusals import unique_keys, unique_pieces
+from bertjax.vocab.refusals import check_unique, unique_keys
 
 CONFIG = special.CONFIG
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
@@ -154,11 +154,12 @@ def _rust(
 
 
 def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
-  # Not splitlines(): some pieces are line separators of Unicode.
-  text = refusals.text_of(file, 'utf-8-sig')  # without a BOM
-  lines = text.removesuffix('\n').split('\n')
-  # ERNIE's files say the number of each piece after a TAB.
-  index = unique_pieces(piece.rstrip('\r').partition('\t')[0] for piece in lines)
+  # Not splitlines(): some pieces are line separators of Unicode. ERNIE's files say the number of
+  # each piece after a TAB. A blank line is an id that no text gets, as is that of a piece that
+  # comes again later: google-research/bert, tokenization.py:load_vocab.
+  lines = refusals.text_of(file, 'utf-8-sig').split('\n')  # without a BOM
+  pieces = [line.partition('\t')[0].strip(' ') for line in lines]
+  index = {piece: i for i, piece in enumerate(pieces) if piece}
   if '[UNK]' not in index:
     raise UserError('expected one piece a line, [UNK] among them')
   lowercase, accents = _case(file, lowercase, index)
@@ -215,10 +216,11 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   tokenizer.no_padding()
   tokenizer.no_truncation()
   of_words = file.with_name('vocab.json')
-  if openai_bpe.MARK in tokenizer.get_vocab() and of_words.is_file():
-    return _read_bpe(of_words, lowercase)  # the other file leaves their cleaning out
+  if openai_bpe.MARK in (index := tokenizer.get_vocab()) and of_words.is_file():
+    if index == unique_keys(refusals.text_of(of_words)):  # with tokens of its own it is another's
+      return _read_bpe(of_words, lowercase)  # the other file leaves their cleaning out
   if isinstance(spec['model']['vocab'], list):
-    unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
+    check_unique(piece for piece, _ in spec['model']['vocab'])
   normalizer = json.dumps(spec.get('normalizer'))
   lowers = '"lowercase": true' in normalizer or '"type": "Lowercase"' in normalizer
   if lowercase is not None and lowercase != lowers:

@@ -40,18 +40,15 @@ def theirs() -> Iterator[None]:
     raise UserError(str(error)) from error
 
 
-def unique_pieces(pieces: Iterable[str], what: str = 'line') -> dict[str, int]:
-  """Returns piece -> its number, from 0. Raises UserError if a piece comes twice; both places, a
-  `what` and its number from 1, are named."""
+def check_unique(pieces: Iterable[str]) -> None:
+  """Raises UserError if a piece comes twice; both entries, counted from 1, are named."""
   index: dict[str, int] = {}
-  for number, piece in enumerate(pieces):
+  for number, piece in enumerate(pieces, 1):
     before = index.setdefault(piece, number)
     if before != number:
       raise UserError(
-        f'the piece {piece!r} is {what} {before + 1} and again {what} {number + 1}: expected every '
-        'piece once. Mend the file, or train a vocabulary with `python -m bertjax.vocab`'
+        f'the piece {piece!r} is entry {before} and again entry {number}: expected every piece once'
       )
-  return index
 
 
 def unique_keys(text: str) -> Any:

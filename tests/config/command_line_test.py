@@ -9,6 +9,7 @@ import forks
 import pytest
 from mutation import mutation
 
+from bertjax import dotted, synonyms
 from bertjax.config import command_line
 
 WRONG = """
@@ -64,6 +65,8 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
     ('phases.phase1.lenght=9', "config.phases.phase1 has batch_size, .*; did you mean 'length'"),
     ('phases.phase1.model.widht=9', "config.phases.phase1.model has .*; did you mean 'width'"),
     ('phases.phase1.evals.x.every=1', 'config.phases.phase1.evals has held_out, pseudo_perplexity'),
+    ('learning_rate=1e-4', 'config has .*; here it is config.optimizer.schedule.peak'),
+    ('phases.phase1.num_hidden_layers=2', '; here it is config.model.layers'),
     ('data.mask.name=xlm', "config.data.mask: expected one of .*, got 'rule'"),
     ('total_steps=1e6', "config.total_steps: expected an integer such as 1000000, got '1e6'"),
   ],
@@ -100,6 +103,14 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
       ('--config=configs/bert.py:test', '--unverifed', '--config.seed=3'),
       "Unknown command line flag 'unverifed'. Did you mean: unverified",
     ),
+    (
+      ('--config=configs/bert.py:test', '--per_device_train_batch_size=8'),
+      "flag 'per_device_train_batch_size'; here it is --config.batch_size, rows of a step over all",
+    ),
+    (
+      ('--config=configs/bert.py:test', '--data.store=x'),
+      "flag 'data.store'; here it is --config.data.store",
+    ),
     ((), 'bertjax.recipe: expected --config: see --help'),
     (('--config=configs/bert.py:test', 'seed=3'), 'expected flags alone, got seed=3'),
   ],
@@ -112,6 +123,14 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
 def test_what_the_flags_lack_is_one_line(arguments, line):
   error = said(*arguments)
   assert len(error.splitlines()) == 1 and re.search(line, error), error
+
+
+@mutation("'optimizer.schedule.peak':", "'optimizer.peak':", file='bertjax/synonyms.py')
+def test_what_others_call_a_key_leads_to_one_that_there_is():
+  files = ('bert.py:test', 'finetune/text.py', 'finetune/squad.py')
+  configs = [command_line.load(f'configs/{name}') for name in files]
+  keys = {key for config in configs for key in dotted.flat(config.to_dict())}
+  assert {ours.partition(',')[0] for ours in synonyms.NAMES} <= keys
 
 
 @mutation('if rest[1:]:', 'if False:')

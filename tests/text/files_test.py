@@ -49,8 +49,11 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
 @pytest.mark.parametrize(
   ('line', 'message'),
   [
-    (b'{"body": "x"}', "line 2: expected a JSON object with a string 'text'.*--field"),
-    (b'{"text": 3}', 'line 2'),
+    (
+      b'{"body": "x"}',
+      "line 2: expected a JSON object with a string 'text'.*fields are 'body'.*--field",
+    ),
+    (b'{"text": 3}', r'line 2: .*\(it is 3\)'),
     (b'["x"]', 'line 2'),
     (b'{"text": "x"', 'line 2'),
     (b'{"text": "\\ud800"}', 'line 2: .* half of a surrogate pair.*--errors=replace'),

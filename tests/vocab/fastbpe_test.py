@@ -36,6 +36,14 @@ def test_ids_are_those_of_the_dictionary(files):
   assert vocabulary.decode(pieces[0][:2]) == 'the cat'
 
 
+@mutation("if '\\u2028' not in line]", ']')
+def test_lines_that_the_original_skips_have_no_id(files):
+  before = load_vocabulary(files).pieces
+  file = files / 'vocab_toy'
+  file.write_text('\n7\nzz\u20283\n' + file.read_text() + 'cat 3\n<s> 2\na\xa0b 2\n\n')
+  assert load_vocabulary(files).pieces == before
+
+
 def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
   (files / 'tokenizer_config.json').write_text('{"max_vocab": 18}')
   vocabulary = load_vocabulary(files)

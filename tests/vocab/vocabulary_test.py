@@ -163,6 +163,26 @@ def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
   assert load_vocabulary(tmp_path).special['pad'] == 0
 
 
+@pytest.mark.parametrize(
+  ('lines', 'size'),
+  [
+    (['', *PIECES[:9]], 10), ([*PIECES[:6], '', '', *PIECES[6:9]], 11), ([*PIECES[:9], '', ''], 9),
+    ([*PIECES[:9], 'the', 'dog'], 11), (['[PAD] ', *PIECES[1:9]], 9), (PIECES[:9], 9),
+  ],
+)  # fmt: skip
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+@mutation("strip(' ') for line", "strip('#') for line")
+@mutation('in enumerate(pieces) if piece}', 'in enumerate(filter(None, pieces))}')
+def test_every_line_of_a_trained_vocabulary_keeps_its_id(tmp_path, lines, size, end):
+  (tmp_path / 'vocab.txt').write_bytes(end.join([*lines, '']).encode())
+  ours = load_vocabulary(tmp_path)
+  theirs = models.WordPiece.from_file(str(tmp_path / 'vocab.txt'), unk_token='[UNK]')
+  ids = [theirs.token_to_id(piece) for piece in ('the', 'cat', '##s', 'é')]
+  assert ours.size == size and ours.encode_batch(['the cats é'])[0].tolist() == ids
+  for role in ('pad', 'unk', 'cls', 'sep', 'mask'):
+    assert ours.special[role] == theirs.token_to_id(f'[{role.upper()}]')
+
+
 @mutation("spec.get('normalizer')", "spec['normalizer']")
 def test_a_tokenizer_json_may_leave_parts_out(tmp_path):
   tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1}, '[UNK]'))

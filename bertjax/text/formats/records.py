@@ -67,19 +67,18 @@ def _object(line: bytes, reading: Reading) -> tuple[bytes | Wrong, Said]:
     what = f'expected text, got half of a surrogate pair, {half!r}, as where an emoji was cut'
     return Wrong(what, 'Mend the line, or take --errors=replace'), {}
   except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-    what = (
-      f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} '
-      f'({type(error).__name__}: {error})'
-    )
+    what = f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} ({error})'
     return Wrong(what, _remedy(line)), {}
 
 
 def _find(value, field: str):
   """Returns the value of a field; where no field is called so, dots lead into the objects in it."""
-  if field in value or '.' not in field:
-    return value[field]
-  for name in field.split('.'):
+  for name in [field] if field in value else field.split('.'):
+    if isinstance(value, dict) and name not in value:
+      raise ValueError(f'the fields are {", ".join(map(repr, value))[:300] or "none"}')
     value = value[name]
+  if not isinstance(value, str):
+    raise TypeError(f'it is {value!r:.60}')
   return value
 
 

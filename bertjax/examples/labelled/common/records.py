@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, nearest
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
 from bertjax.text import compressed, kinds
@@ -29,11 +29,14 @@ class Record(NamedTuple):
   values: Mapping[str, Any]  # column -> what stands there
 
 
-def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:
+def read(
+  path: str, columns: Sequence[str], header: Sequence[str] | None = None
+) -> Iterator[Record]:
   """Yields the records of a file, .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst, or
   of tfds:NAME:SPLIT or seqio:MODULE:NAME:SPLIT; every one has these columns. `header` has the names
-  of the columns of a table whose first line has none; one that has all of `columns` is the header
-  all the same, as GLUE's test files have one where the others do not."""
+  of the columns of a table whose first line has none, None if the config has no key for it; a line
+  that has all of `columns` is the header all the same, as GLUE's test files have one where the
+  others do not."""
   if by_name(path):
     yield from _examples(path, columns)
     return
@@ -136,7 +139,11 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _rows(
-  file: pathlib.Path, lines: Iterator[str], kind: str, columns: Sequence[str], header: Sequence[str]
+  file: pathlib.Path,
+  lines: Iterator[str],
+  kind: str,
+  columns: Sequence[str],
+  header: Sequence[str] | None,
 ) -> Iterator[Record]:
   if kind == kinds.CSV:
     rows = csv_rows(lines, LONGEST)
@@ -154,7 +161,8 @@ def _rows(
       names = row if own else header
       if kind == kinds.CSV and len(names) == 1 and ';' in names[0] and names[0] not in columns:
         raise UserError(f'{place}: expected columns with commas between them, got {names[0]!r}')
-      _check(place, dict.fromkeys(names), columns)
+      remedy = '' if header is None else '; without a header, name them in config.data.task.header'
+      _check(place, dict.fromkeys(names), columns, remedy)
       if twice := [name for name in columns if names.count(name) > 1]:
         raise UserError(f'{place}: the column {twice[0]!r} is there twice: expected it once')
       if own:
@@ -164,6 +172,8 @@ def _rows(
     yield Record(place, dict(zip(names, row, strict=True)))
 
 
-def _check(place: str, found: Mapping[str, Any], columns: Sequence[str]) -> None:
+def _check(place: str, found: Mapping[str, Any], columns: Sequence[str], remedy: str = '') -> None:
   for column in columns:
-    choose(column, found, f'columns of {place}')
+    if column not in found:
+      there = f'{", ".join(map(repr, found))}{nearest(column, found)}{remedy}'
+      raise UserError(f'columns of {place}: expected {column!r} among them, got {there}')

@@ -94,6 +94,13 @@ def test_the_files_of_cola_are_read(shared):
   assert texts['test.tsv'][0] == 'Bill whistled past the house.'
 
 
+@mutation("remedy = '' if header is None else", "remedy = '' if True else")
+def test_a_table_without_a_header_is_told_the_key(tmp_path):
+  (tmp_path / 'a.tsv').write_text('x\t1\n')
+  with pytest.raises(UserError, match="got 'x', '1'; without a header, .* config.data.task.header"):
+    list(records.read(str(tmp_path / 'a.tsv'), ('text', 'label'), ()))
+
+
 def test_a_given_header_without_the_column_is_refused(tmp_path):
   (tmp_path / 'a.tsv').write_text('x\t1\n')
   with pytest.raises(UserError, match="did you mean 'text'"):
