@@ -21,6 +21,13 @@ from typing import Any, NoReturn
 from bertjax import children, synonyms
 
 
+_MEMORY = (
+  'The device has too little memory: take fewer rows at once (--config.microbatches=2 leaves the '
+  'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep less '
+  'of each layer (--config.model.remat=light or full); bertjax.preflight says what a step needs'
+)
+
+
 class UserError(ValueError):
   """A mistake of the user: the message says what was expected, what it got, and the remedy."""
 
@@ -82,6 +89,10 @@ def door(program: str) -> Iterator[None]:
     sys.exit(f'{program}: {error}')
   except KeyboardInterrupt:
     _leave(program)
+  except RuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):  # XLA's word; whatever else it says has a traceback
+      raise
+    sys.exit(f'{program}: {str(error).splitlines()[0]}. {_MEMORY}')
 
 
 @contextlib.contextmanager

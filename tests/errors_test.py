@@ -41,7 +41,18 @@ def test_a_mistake_of_the_user_is_one_line():
   assert process.returncode == 1
 
 
-@pytest.mark.parametrize('error', ['ValueError("of ours")', 'OSError(28, "full", "a.txt")'])
+@mutation("if 'RESOURCE_EXHAUSTED' not in str(error)", "if 'EXHAUSTED!' not in str(error)")
+def test_a_device_that_is_full_is_one_line_with_remedies():
+  process = at_door('import jax; jax.numpy.zeros(1 << 46).block_until_ready()')
+  said = process.communicate()[1]
+  assert said.startswith('prog: RESOURCE_EXHAUSTED: Out of memory allocating') and '\n' not in said[:-1]
+  assert '--config.microbatches=2' in said and 'bertjax.preflight' in said
+  assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+  'error', ['ValueError("of ours")', 'OSError(28, "full", "a.txt")', 'RuntimeError("ours")']
+)
 @mutation('  except UserError as error:', '  except Exception as error:', file='bertjax/errors.py')
 def test_a_mistake_of_ours_keeps_its_traceback(error):
   err = at_door(f'raise {error}').communicate()[1]

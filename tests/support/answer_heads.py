@@ -1,7 +1,5 @@
 """Heads of answers in PyTorch: those of ELECTRA written out, those of transformers' XLNet."""
 
-import copy
-
 import finetuned
 import numpy as np
 import torch
@@ -77,9 +75,7 @@ class Theirs(torch.nn.Module):
   def __init__(self, family, c):
     super().__init__()
     kinds = dict(xlnet='XLNetModel', albert='AlbertModel', electra='ElectraModel')
-    alone = copy.deepcopy(c)  # with heads that a class of transformers has
-    alone.model.update(dict(answers='none', token_labels=(('span', 2),)))
-    self.encoder = finetuned.random_model(kinds[family], alone)
+    self.encoder = finetuned.random_model(kinds[family], c)
     width = c.model.width
     self.head = Electra(width) if family == 'electra' else Xlnet(width, c.model.norm_eps)
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Multiple choice: learned, judged and predicted."""
+"""Multiple choice: learned, judged, predicted, exported; killed and resumed."""
 
 import json
 import random
