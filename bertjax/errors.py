@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 
 from bertjax import children, synonyms
 
-
 _MEMORY = (
   'The device has too little memory: take fewer rows at once (--config.microbatches=2 leaves the '
   'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep less '

@@ -45,7 +45,9 @@ def test_a_mistake_of_the_user_is_one_line():
 def test_a_device_that_is_full_is_one_line_with_remedies():
   process = at_door('import jax; jax.numpy.zeros(1 << 46).block_until_ready()')
   said = process.communicate()[1]
-  assert said.startswith('prog: RESOURCE_EXHAUSTED: Out of memory allocating') and '\n' not in said[:-1]
+  assert (
+    said.startswith('prog: RESOURCE_EXHAUSTED: Out of memory allocating') and '\n' not in said[:-1]
+  )
   assert '--config.microbatches=2' in said and 'bertjax.preflight' in said
   assert process.returncode == 1
 
