@@ -22,8 +22,8 @@ from bertjax import children, synonyms
 
 _MEMORY = (
   'The device has too little memory: take fewer rows at once (--config.microbatches=2 leaves the '
-  'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep less '
-  'of each layer (--config.model.remat=light or full); bertjax.preflight says what a step needs'
+  'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep '
+  'less of each layer (--config.model.remat=light or full); bertjax.preflight says what steps need'
 )
 
 
