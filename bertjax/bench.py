@@ -49,8 +49,10 @@ def main() -> None:
 
 def _run(bench: ModuleType) -> None:
   if 'config' in flags.FLAGS and flags.FLAGS['config'].value is not None:
+    config = flags.FLAGS['config'].value
     given = config_flags.get_override_values(flags.FLAGS['config'])
-    for line in presets.apply(flags.FLAGS['config'].value, given, os.environ):
+    said = presets.choose_own(config, given, os.environ)
+    for line in [*said, *presets.apply(config, given, os.environ)]:
       print(line, file=sys.stderr)  # standard output is JSON
   bench.main()
 

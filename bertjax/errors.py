@@ -37,6 +37,11 @@ _OF_A_PATH = {
   errno.ENAMETOOLONG: 'name a shorter path',
   errno.ELOOP: 'mend the links, or name another path',
 }
+_MEMORY = (
+  'The device has too little memory: take fewer rows at once (--config.microbatches=2 leaves the '
+  'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep '
+  'less of each layer (--config.model.remat=light or full); bertjax.preflight says what steps need'
+)
 
 
 class UserError(ValueError):
@@ -107,6 +112,10 @@ def door(program: str) -> Iterator[None]:
     sys.exit(f'{program}: {said}')
   except KeyboardInterrupt:
     _leave(program)
+  except RuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):  # XLA's word; whatever else it says has a traceback
+      raise
+    sys.exit(f'{program}: {str(error).splitlines()[0]}. {_MEMORY}')
 
 
 @contextlib.contextmanager
@@ -144,9 +153,7 @@ def _unraisable(program: str, before: Callable[[Any], object], raised: Any) -> N
   comes within a callback of the garbage collector. jax has one."""
   if isinstance(raised.exc_value, KeyboardInterrupt):
     _leave(program)
-  if (
-    str(raised.exc_value) != 'Event loop is closed'
-  ):  # of arrays of a save that has failed and said so
+  if str(raised.exc_value) != 'Event loop is closed':  # of a save that has failed and said so
     before(raised)
 
 

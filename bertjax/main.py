@@ -61,7 +61,11 @@ def main() -> None:
   given: Any = config_flags.get_override_values(flags.FLAGS['config'])
   if _EVALUATE.value:  # the config of a workdir has what its preset and its length have set
     given = {*given, 'total_steps'} if 'preset' in given else None
-  for line in presets.set_flags(_CONFIG.value.preset, os.environ) if given is not None else ():
+    said = []
+  else:
+    said = presets.choose_own(_CONFIG.value, given, os.environ)
+  said += presets.set_flags(_CONFIG.value.preset, os.environ) if given is not None else []
+  for line in said:
     print(line, flush=True)
   names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
   if names and _EVALUATE.value:

@@ -58,11 +58,19 @@ def test_what_a_failed_save_leaves_behind_is_not_shown_beside_it():
   assert at_door(code).communicate()[1] == ''
 
 
-@pytest.mark.parametrize('error', ['ValueError("of ours")', 'OSError(9, "closed", "a.txt")'])
-@mutation(
-  '      if error.errno not in _OF_A_PATH:\n        raise\n',
-  '',
-  case='OSError(9, "closed", "a.txt")',
+@mutation("if 'RESOURCE_EXHAUSTED' not in str(error)", "if 'EXHAUSTED!' not in str(error)")
+def test_a_device_that_is_full_is_one_line_with_remedies():
+  process = at_door('import jax; jax.numpy.zeros(1 << 46).block_until_ready()')
+  said = process.communicate()[1]
+  assert (
+    said.startswith('prog: RESOURCE_EXHAUSTED: Out of memory allocating') and '\n' not in said[:-1]
+  )
+  assert '--config.microbatches=2' in said and 'bertjax.preflight' in said
+  assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+  'error', ['ValueError("of ours")', 'OSError(9, "closed", "a.txt")', 'RuntimeError("ours")']
 )
 @mutation(
   '  except (UserError, OSError) as error:',

@@ -1,4 +1,4 @@
-"""Settings for a kind of device: `--config.preset=tpu`, `gpu` or `cpu`.
+"""Settings for a kind of device: `--config.preset=tpu`, `gpu` or `cpu`; on an NVIDIA GPU, gpu.
 
 A preset is the dtype of models, what their backward pass keeps, and flags of the compiler. What the
 command line or the environment says stands: `--config.model.dtype=float32`, a flag in XLA_FLAGS or
@@ -11,6 +11,8 @@ parameters. With libtpu 0.0.52 they changed neither the length nor the collectiv
 that was compared, so they are for others.
 """
 
+import importlib.util
+import pathlib
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
@@ -57,6 +59,22 @@ PRESETS = dict(
   ),
   cpu=Preset(model=dict(dtype='float32', remat='none'), libtpu={}, xla={}),
 )
+
+
+DRIVER = pathlib.Path('/dev/nvidiactl')
+
+
+def choose_own(config: Any, given: Collection[str], environ: Mapping[str, str]) -> list[str]:
+  """Names the preset gpu, in place, where jax would compute on an NVIDIA GPU and neither the config
+  nor the command line names one; `--config.preset=` keeps it away. Returns what was done."""
+  plugin = any(importlib.util.find_spec(f'jax_cuda{n}_plugin') for n in (12, 13))
+  meant = environ.get('JAX_PLATFORMS', '').split(',')[0] in ('', 'cuda', 'gpu')
+  if config.preset or 'preset' in given or not (plugin and meant and DRIVER.exists()):
+    return []
+  config.preset = 'gpu'
+  return [
+    'Preset gpu: this machine has an NVIDIA GPU; --config.preset= leaves all as it is written'
+  ]
 
 
 def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]) -> list[str]:

@@ -102,13 +102,31 @@ def chunk_count(rows: int, tiles: int) -> int:
 
 def flat_logits(hidden_nE: Array, table_VE: Array, bias_V: Array, padding_V: Any) -> Array:
   """float32 [n, V]; -inf where padding_V."""
-  product_nV = jax.lax.dot_general(
-    hidden_nE,
-    table_VE.astype(hidden_nE.dtype),
-    (((1,), (1,)), ((), ())),
-    preferred_element_type=jnp.float32,
-  )
+  product_nV = _product(hidden_nE, table_VE)
   return jnp.where(padding_V[None], -jnp.inf, product_nV + bias_V[None])
+
+
+@jax.custom_vjp
+def _product(hidden_nE: Array, table_VE: Array) -> Array:
+  """float32 [n, V]; its products, and those of its gradient, are of the dtype of the hidden
+  states."""
+  return _dot(hidden_nE, table_VE.astype(hidden_nE.dtype), 1, 1)
+
+
+def _dot(a: Array, b: Array, axis_a: int, axis_b: int) -> Array:
+  axes = (((axis_a,), (axis_b,)), ((), ()))
+  return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
+
+
+def _product_backward(kept: tuple[Array, Array], d_nV: Array) -> tuple[Array, Array]:
+  hidden_nE, table_VE = kept
+  dtype = hidden_nE.dtype
+  low_nV = d_nV.astype(dtype)
+  d_hidden_nE = _dot(low_nV, table_VE.astype(dtype), 1, 0)
+  return d_hidden_nE.astype(dtype), _dot(low_nV, hidden_nE, 0, 0).astype(table_VE.dtype)
+
+
+_product.defvjp(lambda hidden, table: (_product(hidden, table), (hidden, table)), _product_backward)
 
 
 class Chunk(NamedTuple):
@@ -183,11 +201,10 @@ def _backward(tiles, vocab_size, kept, cotangents):
     d_nK = (share_nK - (target_n[:, None] == part.id_K[None])) * cotangent_n[:, None]
     d_nK += share_nK * cotangent_z_n[:, None]
     low_nK = d_nK.astype(dtype)
-    dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
     # Sums have each row once; a row's own gradient is the same the second time.
     new_KE = jnp.where(part.again_K[:, None], 0.0, part.table_KE).astype(dtype)
-    d_hidden_nE += dot(low_nK, new_KE, (((1,), (0,)), ((), ())))
-    d_table_KE = dot(low_nK, hidden_nE, (((0,), (0,)), ((), ())))
+    d_hidden_nE += _dot(low_nK, new_KE, 1, 0)
+    d_table_KE = _dot(low_nK, hidden_nE, 0, 0)
     put = lambda whole, own: jax.lax.dynamic_update_slice_in_dim(
       whole, own.reshape(BLOCKS, tiles, *whole.shape[2:]), part.first, 1
     )

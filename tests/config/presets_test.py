@@ -52,6 +52,24 @@ def test_no_preset_changes_nothing_and_an_unknown_one_is_refused():
     schema.check(config('tpus'))
 
 
+@mutation("or 'preset' in given", 'or False')
+@mutation("in ('', 'cuda', 'gpu')", "in ('', 'cuda', 'cpu')")
+@mutation('and DRIVER.exists()', '')
+def test_a_machine_with_a_gpu_has_its_preset(monkeypatch, tmp_path):
+  monkeypatch.setattr(presets.importlib.util, 'find_spec', lambda name: '13' in name)
+  chosen = lambda preset='', given=(), platforms='': (
+    (c := config(preset)) and presets.choose_own(c, given, {'JAX_PLATFORMS': platforms}),
+    c.preset,
+  )
+  monkeypatch.setattr(presets, 'DRIVER', tmp_path / 'absent')
+  assert chosen() == ([], '')
+  monkeypatch.setattr(presets, 'DRIVER', tmp_path)
+  (said,), preset = chosen(platforms='cuda,cpu')
+  assert preset == 'gpu' and '--config.preset= leaves' in said
+  assert chosen(platforms='cpu') == ([], '') == chosen(given=('preset',))
+  assert chosen('cpu') == ([], 'cpu')
+
+
 def test_what_does_not_fit_the_devices_is_said():
   assert warnings(config(''), 'cpu', {}) == []
   assert warnings(config('cpu'), 'cpu', {}) == []

@@ -1,5 +1,7 @@
 """Cross-entropy over a vocabulary: meaning, and the chunked way against the plain one."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,8 +46,10 @@ def value_and_gradients(function, hidden, table, bias, target):
 
 
 def plain(scores, target):
-  """All three by autodiff of whole logits."""
-  logits = ce.logits(scores)[..., :WORDS]
+  """All three by autodiff of whole logits, of what the compute dtype leaves of both factors."""
+  hidden, table = scores.hidden_BPE, scores.table_VE[:WORDS]
+  factors = hidden.astype(jnp.float32), table.astype(hidden.dtype).astype(jnp.float32)
+  logits = jnp.einsum('BPE,VE->BPV', *factors) + scores.bias_V[None, None, :WORDS]
   chosen, log_z = jnp.take_along_axis(logits, target[..., None], -1)[..., 0], logsumexp(logits, -1)
   return log_z - chosen, (chosen == logits.max(-1)).astype(jnp.float32), log_z
 
@@ -84,11 +88,26 @@ def test_values_and_gradients_are_those_of_a_plain_softmax(chunks, std):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
 
 
-def test_bfloat16_logits_are_summed_in_float32():
+@pytest.mark.parametrize('function', [ce.cross_entropy, chunked(8)])
+@mutation('  low_nV = d_nV.astype(dtype)', '  low_nV = d_nV')
+@mutation('low_nK = d_nK.astype(dtype)', 'low_nK = d_nK')
+@mutation(
+  'jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)',
+  'jax.lax.dot_general(a, b, axes, preferred_element_type=a.dtype)',
+  file='bertjax/kernels/cross_entropy.py',
+)
+def test_bfloat16_logits_are_summed_in_float32(function):
   hidden, table, bias, target = case(jnp.bfloat16)
   expected = value_and_gradients(plain, hidden, table, bias, target)
-  found = value_and_gradients(chunked(8), hidden, table, bias, target)
+  found = value_and_gradients(function, hidden, table, bias, target)
   assert found[1][0].dtype == jnp.bfloat16
+  made = jax.make_jaxpr(lambda h, t, b: value_and_gradients(function, h, t, b, target))
+  products = re.findall(
+    r'dot_general\[.*?\] (\w+) (\w+)', text := str(made(hidden, table, bias)), re.S
+  )
+  assert len(products) >= 3
+  for name in {name for product in products for name in product}:
+    assert f'{name}:bf16[' in text, f'{name} is a factor of a product, and not of bfloat16'
   np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-5)
   for ours, theirs in zip(found[1], expected[1], strict=True):
     atol = 0.02 * np.abs(np.asarray(theirs, np.float32)).max()

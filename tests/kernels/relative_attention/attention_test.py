@@ -14,7 +14,7 @@ from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
 mutation('plan.down(plan.queries - 1 - line)', 'plan.down(plan.queries - 2 - line)')
-mutation("jnp.zeros(out['band_NBTR'].shape", "jnp.ones(out['band_NBTR'].shape")
+mutation("jnp.full(out['band_NBTR'].shape, zero", "jnp.full(out['band_NBTR'].shape, 1")
 mutation(
   'jnp.where(tile_lib.differ(x, plan, t0, s0), slope',
   'jnp.where(tile_lib.differ(x, plan, t0, s0 + 1), slope',

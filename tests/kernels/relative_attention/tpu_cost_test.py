@@ -51,7 +51,7 @@ def test_estimates_are_what_the_grid_moves(table, bias):
 
   def total(q):
     with cases.small_tiles(128):
-      y = tpu_forward.attend(x._replace(q_BTNH=q))
+      y = tpu_forward.attend(x._replace(q_BTNH=q), kind='TPU v5 lite')
     return y.astype(jnp.float32).sum()
 
   calls = list(pallas_calls(jax.make_jaxpr(jax.grad(total))(x.q_BTNH).jaxpr))

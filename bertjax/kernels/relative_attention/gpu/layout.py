@@ -110,9 +110,17 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
 def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, keys: int) -> Array:
   """Products of each query with the rows of r for the distances S - 1 .. -T, [N, B, T, R]."""
   width = -(-(w_BTNH.shape[1] + keys) // 16) * 16  # rows of a product that cuBLAS stores in whole
-  r_RNH = r_RNH.astype(w_BTNH.dtype)
-  r = distance_tables.span(r_RNH, relative.far, keys - 1, width, relative.direction_B)
-  return jnp.einsum('BTNH,RNH->NBTR' if r.ndim == 3 else 'BTNH,BRNH->NBTR', w_BTNH, r)
+  r_RNH, far = r_RNH.astype(w_BTNH.dtype), relative.far
+  ahead_RNH = distance_tables.span(r_RNH, far, keys - 1, width)
+  if relative.direction_B is None:
+    return jnp.einsum('BTNH,RNH->NBTR', w_BTNH, ahead_RNH)
+  # One product, twice as deep, of which a row of the batch takes its direction's half: with a table
+  # for each row these would be read as often as the band is written.
+  back_RNH = distance_tables.span(r_RNH[::-1], r_RNH.shape[0] - 1 - far, keys - 1, width)
+  back_B111 = (relative.direction_B < 0)[:, None, None, None]
+  halves = jnp.where(back_B111, 0, w_BTNH), jnp.where(back_B111, w_BTNH, 0)
+  w_BTNH = jnp.concatenate(halves, axis=-1)
+  return jnp.einsum('BTNH,RNH->NBTR', w_BTNH, jnp.concatenate([ahead_RNH, back_RNH], axis=-1))
 
 
 def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:

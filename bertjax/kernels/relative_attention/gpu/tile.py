@@ -100,7 +100,9 @@ def call(
     out = out | {'buffer_BNXQK': jax.ShapeDtypeStruct(shape, jnp.float32)}
   aliases = {}
   if 'band_NBTR' in out:
-    x = x | {'zeros_NBTR': jnp.zeros(out['band_NBTR'].shape, out['band_NBTR'].dtype)}
+    # No constant: XLA would fill those of all layers at once, and hold them.
+    zero = jnp.minimum(jnp.abs(x['dy_BTNH'][0, 0, 0, 0]), 0)
+    x = x | {'zeros_NBTR': jnp.full(out['band_NBTR'].shape, zero, out['band_NBTR'].dtype)}
     aliases = {sorted(x).index('zeros_NBTR'): sorted(out).index('band_NBTR')}
   return pl.pallas_call(
     functools.partial(kernel, plan=plan),
