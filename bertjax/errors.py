@@ -98,7 +98,7 @@ def door(program: str) -> Iterator[None]:
     sys.unraisablehook = functools.partial(_unraisable, program, sys.unraisablehook)
     with _read():
       yield
-  except (UserError, OSError) as error:
+  except (OSError, UserError) as error:
     said = str(error)
     if isinstance(error, OSError):
       if error.errno not in _OF_A_PATH:

@@ -73,7 +73,7 @@ def test_a_device_that_is_full_is_one_line_with_remedies():
   'error', ['ValueError("of ours")', 'OSError(9, "closed", "a.txt")', 'RuntimeError("ours")']
 )
 @mutation(
-  '  except (UserError, OSError) as error:',
+  '  except (OSError, UserError) as error:',
   '  except Exception as error:',
   file='bertjax/errors.py',
 )
