@@ -2,9 +2,9 @@
 
 import copy
 
-import finetuned
 import numpy as np
 import torch
+import torch_models
 import transformers
 from transformers.models.xlnet import modeling_xlnet
 
@@ -79,7 +79,7 @@ class Theirs(torch.nn.Module):
     kinds = dict(xlnet='XLNetModel', albert='AlbertModel', electra='ElectraModel')
     alone = copy.deepcopy(c)  # with heads that a class of transformers has
     alone.model.update(dict(answers='none', token_labels=(('span', 2),)))
-    self.encoder = finetuned.random_model(kinds[family], alone)
+    self.encoder = torch_models.like(alone.model, kinds[family])
     width = c.model.width
     self.head = Electra(width) if family == 'electra' else Xlnet(width, c.model.norm_eps)
     torch.manual_seed(1)

@@ -7,11 +7,9 @@ import jax
 import numpy as np
 import parity
 import state_dicts
-import torch_models
 from ml_collections import ConfigDict
-from slow_imports import torch, transformers
+from slow_imports import torch
 
-from bertjax.formats import config_json
 from bertjax.models import electra
 from bertjax.train.step import with_rows
 from bertjax.types import Context
@@ -30,7 +28,6 @@ OWN = dict(
   distilbert=dict(types=0),
   xlm=dict(ffn=4 * SIZE['width'], types=0, extra=(('language', LANGUAGES),)),
 )
-IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
 
 def config(family: str, **model):
@@ -46,17 +43,6 @@ def config(family: str, **model):
   if family == 'electra':
     c.model = ConfigDict(electra.MODEL.encoder.model(c.model))
   return c
-
-
-def random_model(name, c, **more):
-  """A model of a class of transformers of the shape of our config `c`, all parameters random;
-  `more` has further fields of its config."""
-  torch.manual_seed(0)
-  kind, fields = getattr(transformers, name), config_json.write(c.model, {}, 'float32')
-  fields |= dict(vocab_size=cases.VOCAB, attn_implementation='eager')
-  if c.model.name in ('gpt', 'modernbert'):  # whose ids are those of large vocabularies
-    fields |= IDS
-  return torch_models.loud(kind(kind.config_class(**(fields | more))))
 
 
 def check_dropout(objective, batch, term):
