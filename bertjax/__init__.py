@@ -3,6 +3,9 @@
 import signal
 import sys
 
+if sys.version_info < (3, 11):  # noqa: UP036  (of a checkout, where pip has not looked)
+  sys.exit(f'bertjax: expected Python 3.11 or newer, got {sys.version.split()[0]}')
+
 # Python looks for the module of `python -m bertjax.X`, whose imports may take seconds: until its
 # door (errors.py) Ctrl-C ends the process without a traceback, as it ends a program in C.
 if sys.argv[:1] == ['-m'] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -1,4 +1,5 @@
-"""A mistake of the user, which is shown as one line; every other error keeps its traceback.
+"""A mistake of the user, or a path that the system refuses, which is shown as one line; every other
+error keeps its traceback.
 
 Every command runs in `door`, whose first lines are all that it does before the heavy imports:
 
@@ -9,6 +10,7 @@ Every command runs in `door`, whose first lines are all that it does before the 
 
 import contextlib
 import difflib
+import errno
 import functools
 import os
 import select
@@ -19,6 +21,27 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from bertjax import children, synonyms
+
+_ANOTHER = 'name another path, or change who may write there'
+# Number of an error of the system that a path or its disk may have -> the remedy.
+_OF_A_PATH = {
+  errno.ENOSPC: 'make room, or name a path on another disk',
+  errno.EDQUOT: 'make room within the quota, or name a path on another disk',
+  errno.EFBIG: 'raise the limit (ulimit -f), or name a path on another disk',
+  errno.EROFS: 'name a path on a disk that can be written to',
+  errno.EACCES: _ANOTHER,
+  errno.EPERM: _ANOTHER,
+  errno.EEXIST: 'a file is there where a directory is due: name another path',
+  errno.ENOTDIR: 'a file is there where a directory is due: name another path',
+  errno.EISDIR: 'a directory is there where a file is due: name another path',
+  errno.ENAMETOOLONG: 'name a shorter path',
+  errno.ELOOP: 'mend the links, or name another path',
+}
+_MEMORY = (
+  'The device has too little memory: take fewer rows at once (--config.microbatches=2 leaves the '
+  'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep '
+  'less of each layer (--config.model.remat=light or full); bertjax.preflight says what steps need'
+)
 
 
 class UserError(ValueError):
@@ -54,8 +77,9 @@ def warn_once(line: str) -> None:
 
 @contextlib.contextmanager
 def door(program: str) -> Iterator[None]:
-  """Runs a command: ends a user's mistake, and Ctrl-C, in one line each; ends without a word if
-  nobody reads its output any more (`| head`).
+  """Runs a command: ends a user's mistake, a full or read-only disk or another path that the system
+  refuses, and Ctrl-C, in one line each; ends without a word if nobody reads its output any more
+  (`| head`).
 
   Before the door, from the first lines of bertjax/__init__.py on, Ctrl-C ends the process without a
   word. In the 0.05 s before that, while Python itself starts, Ctrl-C shows Python's own traceback.
@@ -74,14 +98,24 @@ def door(program: str) -> Iterator[None]:
     sys.unraisablehook = functools.partial(_unraisable, program, sys.unraisablehook)
     with _read():
       yield
-  except UserError as error:
+  except (OSError, UserError) as error:
+    said = str(error)
+    if isinstance(error, OSError):
+      if error.errno not in _OF_A_PATH:
+        raise
+      where = f'{error.filename}: ' if error.filename else ''
+      said = f'{where}{error.strerror}: {_OF_A_PATH[error.errno]}'
     if 'absl' in sys.modules:  # a launcher needs no package
       from absl import logging
 
       logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
-    sys.exit(f'{program}: {error}')
+    sys.exit(f'{program}: {said}')
   except KeyboardInterrupt:
     _leave(program)
+  except RuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):  # XLA's word; whatever else it says has a traceback
+      raise
+    sys.exit(f'{program}: {str(error).splitlines()[0]}. {_MEMORY}')
 
 
 @contextlib.contextmanager
@@ -119,7 +153,8 @@ def _unraisable(program: str, before: Callable[[Any], object], raised: Any) -> N
   comes within a callback of the garbage collector. jax has one."""
   if isinstance(raised.exc_value, KeyboardInterrupt):
     _leave(program)
-  before(raised)
+  if str(raised.exc_value) != 'Event loop is closed':  # of a save that has failed and said so
+    before(raised)
 
 
 def _leave(program: str) -> NoReturn:

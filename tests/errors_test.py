@@ -1,5 +1,6 @@
 """What a door shows: one line for a user's mistake and for Ctrl-C, a traceback for all else."""
 
+import errno
 import pathlib
 import signal
 import subprocess
@@ -41,8 +42,41 @@ def test_a_mistake_of_the_user_is_one_line():
   assert process.returncode == 1
 
 
-@pytest.mark.parametrize('error', ['ValueError("of ours")', 'OSError(28, "full", "a.txt")'])
-@mutation('  except UserError as error:', '  except Exception as error:', file='bertjax/errors.py')
+@pytest.mark.parametrize('name', ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOTDIR', 'EISDIR'])
+@mutation('if error.errno not in _OF_A_PATH:', 'if True:', case='EROFS')
+def test_a_path_that_the_system_refuses_is_one_line(name):
+  number = getattr(errno, name)
+  err = at_door(f'raise OSError({number}, "so it is", "a.txt")').communicate()[1]
+  assert err.startswith('prog: a.txt: so it is: ') and len(err.splitlines()) == 1
+
+
+@mutation("if str(raised.exc_value) != 'Event loop is closed':", 'if True:')
+def test_what_a_failed_save_leaves_behind_is_not_shown_beside_it():
+  code = """class Closed:
+    def __del__(self): raise RuntimeError("Event loop is closed")
+  Closed()"""
+  assert at_door(code).communicate()[1] == ''
+
+
+@mutation("if 'RESOURCE_EXHAUSTED' not in str(error)", "if 'EXHAUSTED!' not in str(error)")
+def test_a_device_that_is_full_is_one_line_with_remedies():
+  process = at_door('import jax; jax.numpy.zeros(1 << 46).block_until_ready()')
+  said = process.communicate()[1]
+  assert (
+    said.startswith('prog: RESOURCE_EXHAUSTED: Out of memory allocating') and '\n' not in said[:-1]
+  )
+  assert '--config.microbatches=2' in said and 'bertjax.preflight' in said
+  assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+  'error', ['ValueError("of ours")', 'OSError(9, "closed", "a.txt")', 'RuntimeError("ours")']
+)
+@mutation(
+  '  except (OSError, UserError) as error:',
+  '  except Exception as error:',
+  file='bertjax/errors.py',
+)
 def test_a_mistake_of_ours_keeps_its_traceback(error):
   err = at_door(f'raise {error}').communicate()[1]
   assert err.startswith('Traceback') and error.split('(')[0] in err

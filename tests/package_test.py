@@ -121,6 +121,15 @@ def test_a_file_that_is_run_by_its_path_names_the_command():
   assert done.stderr == f'{path}: expected python -m bertjax.main\n'
 
 
+@mutation('if sys.version_info < (3, 11):', 'if False:')
+def test_an_old_python_is_named():
+  code = "import sys; sys.version_info, sys.version = (3, 10), '3.10.1 (main)'; import bertjax"
+  run = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=False
+  )
+  assert run.stderr == 'bertjax: expected Python 3.11 or newer, got 3.10.1\n'
+
+
 def test_every_command_is_in_the_list():
   """A module that is run by itself is a command, but for the benches' and workers' own."""
   found = set()

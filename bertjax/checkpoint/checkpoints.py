@@ -247,9 +247,10 @@ class Checkpoints:
       yield
     except Exception as error:
       said = self._said(step, error)
-      if isinstance(error, OSError):  # TimeoutError is one
+      # TimeoutError is an OSError; TensorStore has no type of its own for a full disk.
+      if isinstance(error, OSError) or 'os_error_code=' in str(error):
         raise UserError(said) from error
-      error.add_note(said)  # TensorStore has no type of its own for a full disk
+      error.add_note(said)
       raise
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from logging import CRITICAL, getLogger
 from typing import Any
 
 from absl import app, flags, logging
@@ -78,6 +79,9 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
     del rest  # there is none
     if not flags.FLAGS['verbosity'].present:
       logging.set_verbosity(logging.WARNING)
+      # It raises what it logs: an error would be shown once for each of its threads and tasks.
+      logging.get_absl_logger().addFilter(lambda record: '/orbax/' not in record.pathname)
+      getLogger('asyncio').setLevel(CRITICAL)
     return main()
 
   app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))

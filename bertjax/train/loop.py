@@ -246,7 +246,7 @@ class Session:
     self._record.summary()
     if self._last is not None and jax.process_index() == 0:
       self._record.draw()
-      report.show(self._run, self._place.text, early)
+      report.show(self._run, self._place.text, early, self._record.last_scores)
 
   def _send(self) -> None:
     """Sends what was logged to where the workdir is, at the end."""

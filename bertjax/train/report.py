@@ -1,4 +1,9 @@
-"""Lines for people: pairs of texts that a model cannot tell apart, and what to do after a run."""
+"""Lines for people: pairs of texts that a model cannot tell apart, what a run has reached, and what
+to do after it."""
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
 
 from bertjax import models
 from bertjax.examples.labelled.common.rows import Rows
@@ -26,23 +31,43 @@ def pairs(phase: Phase) -> str:
   return f'{said} tells them apart, separators={count}, and nothing else{remedy * (count < known)}'
 
 
-def show(run: setup.Run, workdir: str, early: str) -> None:
-  """Prints the workdir, as it was given, and the next commands; `early` says that the run ended
-  before its last step, and where."""
-  print(
-    f'\nThe run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
-    'checkpoints. Next:\n'
-    f'  tensorboard --logdir {workdir}\n'
-    f'  python -m bertjax.main --workdir={workdir} --evaluate'
+def reached(best: Any, scores: Mapping[str, float]) -> str:
+  """Returns a sentence about the last score that `config.best` looks at, '' without one. A loss is
+  compared with that of the words' frequencies, which every model of a text should undercut."""
+  found, unigram = scores.get(best.metric), scores.get('eval/unigram_entropy')
+  if found is None:
+    return ''
+  if unigram is None or best.mode != 'min':
+    return f'At the end {best.metric} was {found:.4g}.'
+  said = (
+    f'Held out, a word to predict costs {found:.3f} nats ({best.metric}); by its frequency alone'
   )
+  if found < unigram:
+    return f'{said} {unigram:.3f}: the model has learned {unigram - found:.3f} from context.'
+  return f'{said} {unigram:.3f}: nothing is learned from context yet, more steps may do it.'
+
+
+def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) -> None:
+  """Prints what the last scores say, the workdir, as it was given, and the next commands; `early`
+  says that the run ended before its last step, and where."""
+  print(f'\n{reached(run.config.best, scores)}'.rstrip())
+  print(
+    f'The run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
+    'checkpoints. Next:'
+  )
+  if importlib.util.find_spec('tensorboard'):
+    print(f'  tensorboard --logdir {workdir}')
+  print(f'  python -m bertjax.main --workdir={workdir} --evaluate')
   if isinstance(models.build(run.config.model), WritingModel):
     print(f"  python -m bertjax.generate --workdir={workdir} --text='Once' --temperature=0.8")
-  elif run.config.data.reader != 'labelled':
+  elif run.config.data.mixture == 'python_docs':  # of the quickstart
     print(
       '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
       "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
       '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
     )
+  elif run.config.data.reader != 'labelled':
+    print(f'  python -m bertjax.embed --workdir={workdir} --input=FILE --output=vectors.npy')
   elif _has_head(run):
     scored = any(each.evaluation.names for phase in run.parts for each in phase.evals)
     which = ' --step=best' if scored else ''

@@ -6,7 +6,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.train import report
-from configs import bert
+from configs import bert, quickstart
 from configs.finetune import probe, tagging
 
 
@@ -33,11 +33,30 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
     (run_of(TAGGING, 'tag', names=()), USE.format('')),
     (run_of(TAGGING, 'tasks', draws=(1,)), USE.format(' --step=best --task=NAME')),
     (run_of(probe.get_config('ner'), 'tagger'), ''),
-    (run_of(bert.get_config('tiny'), 'mlm'), 'python -m bertjax.main --config=configs/bert.py'),
+    (
+      run_of(bert.get_config('tiny'), 'mlm'),
+      'python -m bertjax.embed --workdir=runs/a --input=FILE',
+    ),
+    (run_of(quickstart.get_config(), 'mlm'), 'python -m bertjax.main --config=configs/bert.py'),
   ],
 )
-def test_next_commands_take_the_run(capsys, run, offered):
-  report.show(run, 'runs/a', '')
+@pytest.mark.parametrize('installed', [True, False])
+@mutation("if importlib.util.find_spec('tensorboard'):", 'if True:')
+def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed):
+  monkeypatch.setattr(report.importlib.util, 'find_spec', lambda name: installed)
+  report.show(run, 'runs/a', '', {})
   shown = capsys.readouterr().out
-  assert 'tensorboard --logdir runs/a' in shown and offered in shown
+  assert ('tensorboard --logdir runs/a' in shown) == installed and offered in shown
   assert ('bertjax.predict' in shown) == ('bertjax.predict' in offered)
+
+
+@mutation("or best.mode != 'min'", '')
+@mutation('if found < unigram:', 'if found > unigram:')
+def test_what_was_reached_is_told_by_what_frequencies_know():
+  best = types.SimpleNamespace(metric='eval/mlm_masked', mode='min')
+  said = lambda **scores: report.reached(best, {f'eval/{k}': x for k, x in scores.items()})
+  assert 'has learned 1.250 from context' in said(mlm_masked=5.0, unigram_entropy=6.25)
+  assert 'nothing is learned from context yet' in said(mlm_masked=6.5, unigram_entropy=6.25)
+  assert said(unigram_entropy=6.25) == ''
+  best = types.SimpleNamespace(metric='eval/rtd_auc', mode='max')
+  assert said(rtd_auc=0.75, unigram_entropy=6.25) == 'At the end eval/rtd_auc was 0.75.'

@@ -28,6 +28,7 @@ class Record(Watcher):
     self._ledger = ledger.Ledger(jax.devices(), meta.get('ledger'))
     self._interval = interval.Interval(_of_phases(run, meta.get('interval')))
     self.time = self._ledger.time
+    self.last_scores: dict[str, float] = {}
     self.close = self._opened.close
 
   def after(self, step: Step) -> None:
@@ -56,6 +57,7 @@ class Record(Watcher):
 
   def scores(self, done: int, scores: dict[str, float]) -> None:
     """Writes the scores of the evaluations after a step."""
+    self.last_scores = scores
     self._writer.write(done, scores)
 
   def changed(self, start: int, keys: dict[str, Any]) -> None:
