@@ -5,9 +5,10 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
+import torch_models
 from ml_collections import ConfigDict
 from mutation import mutation
-from slow_imports import torch, transformers
+from slow_imports import torch
 
 from bertjax.config import sections
 from bertjax.models.layers.basic import padded_rows
@@ -77,29 +78,12 @@ def boundary_head(model):
 @pytest.fixture(scope='module')
 def both():
   """(config, batch, our params, torch loss terms, torch gradients in our layout)."""
-  torch.manual_seed(0)
   c, data = config(), batch()
   m = c.model
-  bert = transformers.BertForMaskedLM(
-    transformers.BertConfig(
-      vocab_size=VOCAB,
-      hidden_size=m.width,
-      num_hidden_layers=m.layers,
-      num_attention_heads=m.heads,
-      intermediate_size=m.ffn,
-      max_position_embeddings=m.positions,
-      type_vocab_size=2,
-      layer_norm_eps=1e-12,
-      hidden_act='gelu',
-      attn_implementation='eager',
-    )  # fmt: skip
-  ).eval()
-  head = boundary_head(m)
-  with torch.no_grad():
-    for module in (bert, head):
-      for name, parameter in module.named_parameters():
-        is_scale = 'norm' in name.lower() and name.endswith('weight')
-        parameter.normal_(1.0 if is_scale else 0.0, 0.1)
+  bert = torch_models.like(
+    m, 'BertForMaskedLM', type_vocab_size=2, layer_norm_eps=1e-12, hidden_act='gelu'
+  )
+  head = torch_models.loud(boundary_head(m))
   tensor = lambda key: torch.tensor(data[key]).long()
   row, slot = np.nonzero(data['weight_BP'])
   out = bert(tensor('token_BT'), attention_mask=tensor('example_BT'), output_hidden_states=True)

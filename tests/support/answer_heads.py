@@ -1,8 +1,10 @@
 """Heads of answers in PyTorch: those of ELECTRA written out, those of transformers' XLNet."""
 
-import finetuned
+import copy
+
 import numpy as np
 import torch
+import torch_models
 import transformers
 from transformers.models.xlnet import modeling_xlnet
 
@@ -75,7 +77,9 @@ class Theirs(torch.nn.Module):
   def __init__(self, family, c):
     super().__init__()
     kinds = dict(xlnet='XLNetModel', albert='AlbertModel', electra='ElectraModel')
-    self.encoder = finetuned.random_model(kinds[family], c)
+    alone = copy.deepcopy(c)  # with heads that a class of transformers has
+    alone.model.update(dict(answers='none', token_labels=(('span', 2),)))
+    self.encoder = torch_models.like(alone.model, kinds[family])
     width = c.model.width
     self.head = Electra(width) if family == 'electra' else Xlnet(width, c.model.norm_eps)
     torch.manual_seed(1)

@@ -7,9 +7,8 @@ import jax
 import numpy as np
 import parity
 import state_dicts
-import torch_models
 from ml_collections import ConfigDict
-from slow_imports import torch, transformers
+from slow_imports import torch
 
 from bertjax.models import electra
 from bertjax.train.step import with_rows
@@ -29,8 +28,6 @@ OWN = dict(
   distilbert=dict(types=0),
   xlm=dict(ffn=4 * SIZE['width'], types=0, extra=(('language', LANGUAGES),)),
 )
-ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
-IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
 
 def config(family: str, **model):
@@ -46,55 +43,6 @@ def config(family: str, **model):
   if family == 'electra':
     c.model = ConfigDict(electra.MODEL.encoder.model(c.model))
   return c
-
-
-def random_model(name, c, **more):
-  """A model of a class of transformers of the shape of our config `c`, all parameters random;
-  `more` has further fields of its config."""
-  torch.manual_seed(0)
-  kind = getattr(transformers, name)
-  return torch_models.loud(kind(kind.config_class(**_shape(c.model), **more)))
-
-
-def _shape(m):
-  """The fields of their config."""
-  if m.name == 'xlnet':
-    return dict(
-      vocab_size=cases.VOCAB, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
-      ff_activation=ACTS[m.activation], layer_norm_eps=m.norm_eps,
-    )  # fmt: skip
-  if m.family == 'distilbert':
-    return dict(
-      vocab_size=cases.VOCAB, dim=m.width, n_layers=m.layers, n_heads=m.heads, hidden_dim=m.ffn,
-      max_position_embeddings=m.positions, activation=ACTS[m.activation],
-    )  # fmt: skip
-  if m.name == 'gpt':
-    return dict(
-      vocab_size=cases.VOCAB, n_embd=m.width, n_layer=m.layers, n_head=m.heads, n_inner=m.ffn,
-      n_positions=m.positions, pad_token_id=0, bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
-  if m.family == 'xlm':
-    return dict(
-      vocab_size=cases.VOCAB, emb_dim=m.width, n_layers=m.layers, n_heads=m.heads,
-      n_langs=LANGUAGES, max_position_embeddings=m.positions, layer_norm_eps=m.norm_eps,
-    )  # fmt: skip
-  found = dict(
-    vocab_size=cases.VOCAB, hidden_size=m.width, num_hidden_layers=m.layers,
-    num_attention_heads=m.heads, intermediate_size=m.ffn, max_position_embeddings=m.positions,
-  )  # fmt: skip
-  if m.name == 'modernbert':
-    turns = lambda theta: dict(rope_type='default', rope_theta=theta)
-    return found | IDS | dict(
-      local_attention=2 * m.window, global_attn_every_n_layers=m.global_every,
-      rope_parameters=dict(
-        full_attention=turns(m.theta), sliding_attention=turns(m.local_theta)
-      ),
-      classifier_pooling=dict(first='cls', mean='mean')[m.pooling], attn_implementation='eager',
-    )  # fmt: skip
-  found |= dict(type_vocab_size=m.types, layer_norm_eps=m.norm_eps, hidden_act=ACTS[m.activation])
-  if m.family == 'ernie':
-    found['use_task_id'] = False
-  return found | (dict(embedding_size=m.embedding_width) if m.embedding_width else {})
 
 
 def check_dropout(objective, batch, term):
@@ -157,10 +105,11 @@ def compared(objective, c, batch, found, ours):
 
 
 def close_but_for_the_bias(head, gradients, expected):
-  """The gradients; of a head's bias that both are 0: a softmax over all does not see what they
-  share."""
+  """The gradients; of a head's bias, and of the norm's before it, that both are 0: a softmax over
+  all does not see what they share."""
   for each in (expected, gradients):
-    assert np.abs(each[head].pop('bias')).max() < 1e-6
+    for name in (head, 'final_norm'):
+      assert name not in each or np.abs(each[name].pop('bias', 0)).max() < 1e-6
   parity.close_gradients(gradients, expected)
 
 

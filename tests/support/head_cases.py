@@ -6,6 +6,7 @@ import cases
 import finetuned
 import numpy as np
 import pytest
+import torch_models
 
 from bertjax.objectives import choose, classify, spans, tag
 
@@ -118,7 +119,7 @@ def theirs(family, head, c, batch, lengths):
   labels = labelled(head, batch, lengths)
   name, more = FAMILIES[family] + head.ends, {}
   if head is SPANS:
-    model = finetuned.random_model(name + 'Simple' * (family in SIMPLE), c)
+    model = torch_models.like(c.model, name + 'Simple' * (family in SIMPLE))
     before = LENGTH - np.array(lengths) if family == 'xlnet' else 0
     ends = [np.asarray(each + before, np.int64) for each in labels]
     found = finetuned.run_spans(model, *ends, **inputs(family, batch, place))
@@ -126,12 +127,12 @@ def theirs(family, head, c, batch, lengths):
     if family == 'xlm':
       more = dict(summary_use_proj=False, num_labels=c.model.width)
     apart = lambda x_BT: finetuned.unpacked(batch, x_BT, left=family == 'xlnet')
-    model = finetuned.random_model(name, c, **more)
+    model = torch_models.like(c.model, name, **more)
     found = finetuned.run(model, **inputs(family, batch, apart), labels=labels)
     return found, lambda out, logits: (out['label_BGC']['right'][..., 0], logits)
   else:
     key = 'labels' if head is not TAGS else 'token_labels'
-    model = finetuned.random_model(name, c, num_labels=head.fields[key][0][1])
+    model = torch_models.like(c.model, name, num_labels=head.fields[key][0][1])
     labels = place(labels) if head is TAGS else labels
     found = finetuned.run(model, **inputs(family, batch, place), labels=labels)
   if head is not TAGS and head is not SPANS:

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import state_dicts
 import torch_models
-from slow_imports import torch, transformers
+from ml_collections import ConfigDict
+from slow_imports import torch
 
 from bertjax.types import TEACHER
 
@@ -15,20 +16,14 @@ STUDENT = dict(ENCODER, layers=2, width=24, heads=3, ffn=40, dropout=0.0, attent
 SHAPE_OF_TEACHER = dict(ENCODER, layers=4, width=36, heads=3, ffn=52)
 
 
-def random_model(model, seed):
-  """A BertModel of transformers with these fields of `config.model`."""
-  torch.manual_seed(seed)
-  theirs = transformers.BertConfig(
-    vocab_size=cases.VOCAB, hidden_size=model.width, num_hidden_layers=model.layers,
-    num_attention_heads=model.heads, intermediate_size=model.ffn, max_position_embeddings=45,
-    type_vocab_size=3, hidden_act='gelu_new', attn_implementation='eager',
-  )  # fmt: skip
-  return torch_models.loud(transformers.BertModel(theirs, add_pooling_layer=False), 0.3)
-
-
 def pair(c):
   """Student and teacher of a config as models of transformers."""
-  return random_model(c.model, 1), random_model(c.objective.teacher.model, 2)
+  found = []
+  for seed, model in enumerate((c.model, c.objective.teacher.model), 1):
+    shape = ConfigDict(dict(model, pooler=True))  # as BertModel has it
+    found.append(torch_models.like(shape, 'BertModel', 0.3, seed))
+    found[-1].pooler = None
+  return found
 
 
 def run(model, batch):

@@ -1,10 +1,11 @@
 """Checkpoints of TensorFlow 1 made from models of PyTorch `transformers`, by the original names.
 
-Which tensor is which is said by the modules' attributes here, so that nothing of the tables under
-test is in it. Kernels of TensorFlow are [in, out].
+Which tensor is which is said once more here, so that nothing of the tables under test is in it.
+Kernels of TensorFlow are [in, out].
 """
 
 import json
+import re
 
 import numpy as np
 from slow_imports import torch, transformers
@@ -50,28 +51,39 @@ def norm(scope: str, module) -> dict[str, np.ndarray]:
   return {f'{scope}/gamma': array(module.weight), f'{scope}/beta': array(module.bias)}
 
 
-def embeddings(scope: str, module) -> dict[str, np.ndarray]:
-  return {
-    f'{scope}/word_embeddings': array(module.word_embeddings.weight),
-    f'{scope}/position_embeddings': array(module.position_embeddings.weight),
-    f'{scope}/token_type_embeddings': array(module.token_type_embeddings.weight),
-    **norm(f'{scope}/LayerNorm', module.LayerNorm),
-  }
-
-
-def layers(scope: str, modules) -> dict[str, np.ndarray]:
-  """Of BERT and of the nets of ELECTRA."""
+def tensors_of(model, names: dict[str, str]) -> dict[str, np.ndarray]:
+  """The state of a model without tables that are said twice; `names` are parts of names here and
+  there."""
   found = {}
-  for i, module in enumerate(modules):
-    at, attention = f'{scope}/layer_{i}', module.attention
-    for name in ('query', 'key', 'value'):
-      found |= linear(f'{at}/attention/self/{name}', getattr(attention.self, name))
-    found |= linear(f'{at}/attention/output/dense', attention.output.dense)
-    found |= norm(f'{at}/attention/output/LayerNorm', attention.output.LayerNorm)
-    found |= linear(f'{at}/intermediate/dense', module.intermediate.dense)
-    found |= linear(f'{at}/output/dense', module.output.dense)
-    found |= norm(f'{at}/output/LayerNorm', module.output.LayerNorm)
+  for name, tensor in model.state_dict().items():
+    for theirs, ours in names.items():
+      name = name.replace(theirs, ours)
+    scope, _, leaf = re.sub(r'\.(\d+)', r'_\1', name).replace('.', '/').rpartition('/')
+    if scope.endswith(('decoder', 'lm_head')):
+      continue
+    if 'LayerNorm' in scope:
+      leaf = dict(weight='gamma', bias='beta')[leaf]
+    elif leaf == 'weight' and not scope.endswith('_embeddings'):
+      tensor, leaf = tensor.T, 'kernel'
+    found[scope if leaf == 'weight' else f'{scope}/{leaf}'] = array(tensor)
   return found
+
+
+# Where TensorFlow has them as [out, in].
+HEADS = {
+  'predictions.bias': 'predictions.output_bias',
+  'seq_relationship.weight': 'seq_relationship.output_weights',
+  'seq_relationship.bias': 'seq_relationship.output_bias',
+}
+OF_ALBERT = {
+  'albert.': 'bert.', 'albert_layer_groups': 'transformer.group', 'albert_layers': 'inner_group',
+  'attention.LayerNorm': 'LayerNorm', 'attention.dense': 'attention_1.output.dense',
+  'attention.': 'attention_1.self.', 'ffn_output.': 'ffn_1.intermediate.output.dense.',
+  'ffn.': 'ffn_1.intermediate.dense.', 'full_layer_layer_norm': 'LayerNorm_1',
+  'pooler.': 'pooler.dense.', 'predictions.dense': 'predictions.transform.dense',
+  'predictions.LayerNorm': 'predictions.transform.LayerNorm',
+  'sop_classifier.classifier': 'seq_relationship',
+}  # fmt: skip
 
 
 def bert():
@@ -82,15 +94,7 @@ def bert():
     hidden_act='gelu_new',
   )  # fmt: skip
   model = loud(transformers.BertForPreTraining(config))
-  tensors = embeddings('bert/embeddings', model.bert.embeddings)
-  tensors |= layers('bert/encoder', model.bert.encoder.layer)
-  tensors |= linear('bert/pooler/dense', model.bert.pooler.dense)
-  head = model.cls.predictions
-  tensors |= linear('cls/predictions/transform/dense', head.transform.dense)
-  tensors |= norm('cls/predictions/transform/LayerNorm', head.transform.LayerNorm)
-  tensors['cls/predictions/output_bias'] = array(head.bias)
-  tensors['cls/seq_relationship/output_weights'] = array(model.cls.seq_relationship.weight)
-  tensors['cls/seq_relationship/output_bias'] = array(model.cls.seq_relationship.bias)
+  tensors = tensors_of(model, HEADS)
   given = dict(
     vocab_size=VOCAB, hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
     intermediate_size=80, max_position_embeddings=POSITIONS, type_vocab_size=TYPES,
@@ -108,26 +112,9 @@ def albert():
     num_hidden_groups=2, inner_group_num=2, hidden_act='gelu_new',
   )  # fmt: skip
   model = loud(transformers.AlbertForPreTraining(config))
-  net, head, order = model.albert, model.predictions, model.sop_classifier.classifier
-  tensors = embeddings('bert/embeddings', net.embeddings)
-  project = net.encoder.embedding_hidden_mapping_in
-  tensors |= linear('bert/encoder/embedding_hidden_mapping_in', project)
-  for group, blocks in enumerate(net.encoder.albert_layer_groups):
-    for inner, block in enumerate(blocks.albert_layers):
-      at = f'bert/encoder/transformer/group_{group}/inner_group_{inner}'
-      for name in ('query', 'key', 'value'):
-        tensors |= linear(f'{at}/attention_1/self/{name}', getattr(block.attention, name))
-      tensors |= linear(f'{at}/attention_1/output/dense', block.attention.dense)
-      tensors |= norm(f'{at}/LayerNorm', block.attention.LayerNorm)
-      tensors |= linear(f'{at}/ffn_1/intermediate/dense', block.ffn)
-      tensors |= linear(f'{at}/ffn_1/intermediate/output/dense', block.ffn_output)
-      tensors |= norm(f'{at}/LayerNorm_1', block.full_layer_layer_norm)
-  tensors |= linear('bert/pooler/dense', net.pooler)
-  tensors |= linear('cls/predictions/transform/dense', head.dense)
-  tensors |= norm('cls/predictions/transform/LayerNorm', head.LayerNorm)
-  tensors['cls/predictions/output_bias'] = array(head.bias)
-  tensors['cls/seq_relationship/output_weights'] = array(order.weight)
-  tensors['cls/seq_relationship/output_bias'] = array(order.bias)
+  tensors = tensors_of(model, OF_ALBERT | HEADS)
+  heads = ('predictions/', 'seq_relationship/')
+  tensors = {f'cls/{n}' if n.startswith(heads) else n: x for n, x in tensors.items()}
   given = dict(
     embedding_size=24, hidden_size=48, num_hidden_layers=4, num_attention_heads=3,
     intermediate_size=80, num_hidden_groups=2, inner_group_num=2, hidden_act='gelu',
@@ -155,16 +142,10 @@ def electra():
     )
     for source, copy in tables:
       copy.copy_(source)
-  tensors = embeddings('electra/embeddings', judge.electra.embeddings)
-  for scope, model in (('electra', judge), ('generator', maker)):
-    tensors |= linear(f'{scope}/embeddings_project', model.electra.embeddings_project)
-    tensors |= layers(f'{scope}/encoder', model.electra.encoder.layer)
-  head = judge.discriminator_predictions
-  tensors |= linear('discriminator_predictions/dense', head.dense)
-  tensors |= linear('discriminator_predictions/dense_1', head.dense_prediction)
-  tensors |= linear('generator_predictions/dense', maker.generator_predictions.dense)
-  tensors |= norm('generator_predictions/LayerNorm', maker.generator_predictions.LayerNorm)
-  tensors['generator_predictions/output_bias'] = array(maker.generator_lm_head.bias)
+  tensors = tensors_of(judge, {'dense_prediction': 'dense_1'})
+  heads = {'electra.': 'generator.', 'generator_lm_head.bias': 'generator_predictions.output_bias'}
+  own = tensors_of(maker, heads).items()
+  tensors |= {n: x for n, x in own if not n.startswith('generator/embeddings/')}
   return (judge, maker), tensors
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 from slow_imports import torch, transformers
 
+from bertjax.formats import config_json
+
 SHAPES = dict(
   vocab_size=211, hidden_size=36, num_hidden_layers=3, num_attention_heads=3, intermediate_size=52,
   max_position_embeddings=45, type_vocab_size=3,
@@ -112,6 +114,20 @@ def loud(model, std: float = 0.1):
       is_scale = 'norm' in name.lower() and name.endswith('weight')
       parameter.normal_(1.0 if is_scale else 0.0, std)
   return model.eval()
+
+
+IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
+
+
+def like(model, name: str, std: float = 0.1, seed: int = 0, **more):
+  """A model of this class, as our `config.model` says it, see `loud`; `more` has further fields of
+  its config."""
+  torch.manual_seed(seed)
+  kind, fields = getattr(transformers, name), config_json.write(model, {}, 'float32')
+  fields |= dict(attn_implementation='eager')
+  if model.name in ('gpt', 'modernbert'):  # whose ids are those of large vocabularies
+    fields |= IDS
+  return loud(kind(kind.config_class(**(fields | more))), std)
 
 
 def build(case: str, std: float = 0.1):

@@ -2,15 +2,13 @@
 
 import cases
 import numpy as np
-from slow_imports import torch, transformers
+import torch_models
+from slow_imports import torch
 
 ROWS, LENGTH, MEMORY, REUSE, SLOTS = 4, 24, 10, 12, 6
 
 
 LENGTHS = (17, 24, 9, 20)
-
-
-ACTIVATIONS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
 
 
 def config(**model):
@@ -52,16 +50,6 @@ def make_batch(seed: int = 0, both: bool = False) -> dict[str, np.ndarray]:
   return batch
 
 
-def torch_model(c, **fields):
-  m = c.model
-  hf = transformers.XLNetConfig(
-    vocab_size=m.vocab_size, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
-    ff_activation=ACTIVATIONS[m.activation], layer_norm_eps=m.norm_eps, mem_len=m.mem_len,
-    reuse_len=m.reuse_len, clamp_len=m.clamp_len or -1, dropout=0.0, **fields,
-  )  # fmt: skip
-  return transformers.XLNetLMHeadModel(hf).eval()
-
-
 def torch_inputs(batch, predicts: bool = True) -> 'dict[str, torch.Tensor]':
   used = batch['weight_BP'] > 0
   hidden = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
@@ -83,14 +71,12 @@ def torch_inputs(batch, predicts: bool = True) -> 'dict[str, torch.Tensor]':
 
 def make_case(kind: str = 'plain', both: bool = False, **model):
   """(config, state dict, two batches, torch model); kinds as in parity_test.py."""
-  torch.manual_seed(0)
   c = config(**model)
-  theirs = torch_model(c, bi_data=both)
   std = dict(plain=0.02, large=0.1, norm=0.02)[kind]
+  more = dict(reuse_len=c.model.reuse_len, bi_data=both)
+  theirs = torch_models.like(c.model, 'XLNetLMHeadModel', std, **more)
   with torch.no_grad():
     for name, parameter in theirs.named_parameters():
-      is_scale = 'layer_norm' in name and name.endswith('weight')
-      parameter.normal_(1.0 if is_scale else 0.0, std)
       if kind == 'norm' and ('word_embedding' in name or 'mask_emb' in name):
         parameter.mul_(0.3)
   state = {k: v.detach().numpy().copy() for k, v in theirs.state_dict().items()}

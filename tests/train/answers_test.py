@@ -1,4 +1,4 @@
-"""Questions with the heads of XLNet and of ELECTRA: learned, judged, asked, exported, resumed."""
+"""Questions with the heads of XLNet and of ELECTRA: learned, judged, asked and exported."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Multiple choice: learned, judged, predicted, exported; killed and resumed."""
+"""Multiple choice: learned, judged and predicted."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Fine-tuning from files, from the first step to the scores; killed, resumed, on many devices."""
+"""Fine-tuning from files, from the first step to the scores and predictions."""
 
 import json
 import re
@@ -115,13 +115,6 @@ def test_predictions_for_glue_and_what_is_refused(files, straight, tmp_path):
   (tmp_path / 'none.tsv').write_text('label\ttext\n')
   none = ask(workdir, f'--input={tmp_path}/none.tsv', '--glue')
   assert none.stderr.endswith('none.tsv has no texts: expected one at least\n') and not none.stdout
-
-
-@pytest.mark.full
-def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
-  workdir, _ = straight
-  said = finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 17)
-  assert 'Resuming after step 13' in said
 
 
 def test_columns_that_no_length_of_rows_divides_are_refused(files, tmp_path):

@@ -1,4 +1,4 @@
-"""Tags of words: learned, judged, predicted, exported; killed and resumed."""
+"""Tags of words: learned, judged and predicted."""
 
 import json
 

@@ -11,8 +11,8 @@ import cases
 import jax
 import numpy as np
 import original_reading
-import parity
 import pytest
+import state_dicts
 import wheels
 from mutation import mutation
 from slow_imports import torch, transformers
@@ -47,38 +47,28 @@ def oracle() -> 'transformers.RobertaForMaskedLM':
   return model.eval()
 
 
+# Of transformers' names to fairseq's.
+NAMES = {
+  'roberta.': 'sentence_encoder.', 'embeddings.word_embeddings': 'embed_tokens',
+  'embeddings.position_embeddings': 'embed_positions', 'encoder.layer.': 'layers.',
+  'attention.self.query': 'self_attn.q_proj', 'attention.self.key': 'self_attn.k_proj',
+  'attention.self.value': 'self_attn.v_proj', 'attention.output.dense': 'self_attn.out_proj',
+  'attention.output.LayerNorm': 'self_attn_layer_norm', 'intermediate.dense': 'fc1',
+  'output.dense': 'fc2', 'output.LayerNorm': 'final_layer_norm', 'decoder.weight': 'weight',
+}  # fmt: skip
+
+
 def state_of(model, prefix: str = 'encoder.', fused: bool = False, norm='layernorm_embedding'):
-  """The state dict as fairseq names it, by the modules' attributes."""
-  net, found = model.roberta, {}
-
-  def put(name, module):
-    found[name + '.weight'] = module.weight.detach().clone()
-    if getattr(module, 'bias', None) is not None:
-      found[name + '.bias'] = module.bias.detach().clone()
-
-  at = f'{prefix}sentence_encoder'
-  put(f'{at}.embed_tokens', net.embeddings.word_embeddings)
-  put(f'{at}.embed_positions', net.embeddings.position_embeddings)
-  put(f'{at}.{norm}', net.embeddings.LayerNorm)
-  for i, layer in enumerate(net.encoder.layer):
-    own = layer.attention.self
-    parts = dict(q=own.query, k=own.key, v=own.value)
-    if fused:
-      for leaf in ('weight', 'bias'):
-        whole = torch.cat([getattr(module, leaf).detach() for module in parts.values()])
-        found[f'{at}.layers.{i}.self_attn.in_proj_{leaf}'] = whole
-    else:
-      for letter, module in parts.items():
-        put(f'{at}.layers.{i}.self_attn.{letter}_proj', module)
-    put(f'{at}.layers.{i}.self_attn.out_proj', layer.attention.output.dense)
-    put(f'{at}.layers.{i}.self_attn_layer_norm', layer.attention.output.LayerNorm)
-    put(f'{at}.layers.{i}.fc1', layer.intermediate.dense)
-    put(f'{at}.layers.{i}.fc2', layer.output.dense)
-    put(f'{at}.layers.{i}.final_layer_norm', layer.output.LayerNorm)
-  put(f'{prefix}lm_head.dense', model.lm_head.dense)
-  put(f'{prefix}lm_head.layer_norm', model.lm_head.layer_norm)
-  found[f'{prefix}lm_head.bias'] = model.lm_head.bias.detach().clone()
-  found[f'{prefix}lm_head.weight'] = found[f'{at}.embed_tokens.weight']
+  """The state dict as fairseq names it."""
+  found = {}
+  for name, tensor in model.state_dict().items():
+    for theirs, ours in {**NAMES, 'embeddings.LayerNorm': norm}.items():
+      name = name.replace(theirs, ours)
+    if 'token_type' not in name and 'decoder' not in name:
+      found[prefix + name] = tensor.clone()
+  for q in [name for name in found if fused and '.q_proj.' in name]:
+    whole = torch.cat([found.pop(q.replace('.q_', f'.{x}_')) for x in 'qkv'])
+    found[q.replace('q_proj.', 'in_proj_')] = whole
   return found
 
 
@@ -114,20 +104,15 @@ def test_roberta(names, more, tmp_path):
   m = original.model
   assert (m['heads'], m['dropout'], m['attention_dropout']) == (3, 0.2, 0.3)
   assert (m['positions'], m['position_offset'], m['family']) == (POSITIONS, 2, 'roberta')
+  assert m['activation'] == 'gelu_erf' and m['norm_eps'] == 1e-5
   assert original.recipe == 'roberta' and original.step == (500 if more else None)
   assert not original.made and original.left_out == (['optimizer_history'] if more else [])
 
   c = cases.config(original.recipe)
   c.model.update(m)
-  batch = cases.batch([[17], [32], [9]], 32, types=1)
-  want, _ = parity.torch_run(oracle(), batch, 1, None)
-  ours = jax.jit(mlm.make(c).predict, static_argnames='hidden')(
-    dict(params=original.params), (), batch, hidden=True
-  )
-  real_BT, rows = batch['example_BT'] > 0, np.arange(3)[:, None]
-  parity.close(ours['hidden_LBTD'][:, real_BT], want['hidden'][:, real_BT], parity.HIDDEN, 'h')
-  at_targets = want['logits'][rows, batch['target_pos_BP']]
-  parity.close(ours['logits_BPV'][..., :VOCAB], at_targets, parity.LOGITS, 'logits')
+  state = {name: tensor.numpy() for name, tensor in oracle().state_dict().items()}
+  want = state_dicts.from_huggingface(state, c.model)
+  jax.tree.map(np.testing.assert_array_equal, original.params, want)
 
 
 class Trap:
