@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from bertjax import json_files
 from bertjax.errors import UserError
 
 POLL_S = 0.2  # between two looks at a lock that another process holds
@@ -114,7 +115,7 @@ def _read(file: IO[str]) -> dict:
   """Reads a lock's record of its holder; {} if there is none, or it is torn."""
   file.seek(0)
   try:
-    found = json.loads(file.read())
+    found = json_files.loads(file.read())
   except ValueError:
     return {}
   return found if isinstance(found, dict) else {}
