@@ -58,7 +58,7 @@ def test_configs_are_imported_from_the_wheel(site, tmp_path):
 
 @mutation('["*.json"]', '["*.none"]', file='pyproject.toml')
 def test_all_of_the_package_is_in_the_wheel(site):
-  kinds = ('*.py', '*.json')
+  kinds = ('*.py', '*.json', 'py.typed')
   files = lambda root: {p.relative_to(root) for k in kinds for p in root.glob(f'bertjax/**/{k}')}
   assert files(site) == files(ROOT)
 

@@ -7,11 +7,11 @@ keeps `format` and `sha256` in this sense, so that a newer checkpoint is told fr
 `scores.json` beside it comes later, when the checkpoint has been evaluated, and is signed alike.
 """
 
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.machine import checksums, durable
 
@@ -89,7 +89,7 @@ def _load(directory: pathlib.Path, name: str) -> dict[str, Any]:
   if not path.is_file():
     raise Damaged(f'{name} is missing')
   try:
-    body = json.loads(path.read_bytes())
+    body = json_files.loads(path.read_bytes())
     expected = body.pop('sha256')
   except (ValueError, KeyError, AttributeError, TypeError) as error:
     raise Damaged(f'{name} is not the JSON that was written: {error!r}') from error

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bertjax import dotted, registry, removed
+from bertjax import dotted, json_files, registry, removed
 from bertjax.checkpoint import history
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
 from bertjax.config import sections
@@ -254,18 +254,7 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
 
 
 def _read(path: remote.Place, otherwise: str) -> dict[str, Any]:
-  try:
-    found = json.loads(path.read_bytes())
-  except ValueError as error:
-    found, reason = None, str(error)
-  else:
-    reason = f'got {type(found).__name__}'
-  if not isinstance(found, dict):
-    raise UserError(
-      f'{path} is torn or damaged: expected a JSON object, {reason}. Put a copy in its place, '
-      f'or remove it: {otherwise}'
-    )
-  return found
+  return json_files.read(path, dict, f'. Put a copy in its place, or remove it: {otherwise}')
 
 
 def _as_json(config: ConfigDict) -> dict[str, Any]:

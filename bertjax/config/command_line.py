@@ -6,7 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from logging import CRITICAL, getLogger
+from logging import CRITICAL, Formatter, getLogger
 from typing import Any
 
 from absl import app, flags, logging
@@ -79,6 +79,8 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
     del rest  # there is none
     if not flags.FLAGS['verbosity'].present:
       logging.set_verbosity(logging.WARNING)
+      # Times, threads and lines of code are for who asks for more than warnings.
+      logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
       # It raises what it logs: an error would be shown once for each of its threads and tasks.
       logging.get_absl_logger().addFilter(lambda record: '/orbax/' not in record.pathname)
       getLogger('asyncio').setLevel(CRITICAL)

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from bertjax.field_types import NONE, Bounds, Count, Natural, NonNegative, Positive, Seed
 
 Section = Mapping[str, Any]  # has a schema of its own
+Steps = Annotated[int, Bounds(1, 2**31 - 1)]  # which the device counts in int32
+Threads = Annotated[int, Bounds(0, 1024)]
 MeshSize = Annotated[int, Bounds(-1)]
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 SHARDING_RULES = (
@@ -74,7 +76,7 @@ class Run(NamedTuple):
   name: str = ''
   preset: Literal['', 'tpu', 'gpu', 'cpu'] = ''
   seed: Seed = 0
-  total_steps: Count = 1000
+  total_steps: Steps = 1000
   epochs: NonNegative = 0.0
   minutes: NonNegative = 0.0
   batch_size: Count = 256
@@ -239,7 +241,7 @@ class Data(NamedTuple):
   examples: Natural = 0
   length_block: Count = 50
   task: Section = NONE
-  threads: Natural = 2
+  threads: Threads = 2
   plan: Section = NONE
   mask: Section = NONE
   pack: Count = 1

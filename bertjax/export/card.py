@@ -1,6 +1,7 @@
 """README.md of an exported model, from the run's own facts."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,15 @@ model = {name}.from_pretrained('DIR')
 ```
 """
 ORIGINAL = '    python -m bertjax.embed --workdir={original}:DIR --input=FILE --output=OUT.npy\n'
+
+
+# End of a class's name -> the task of transformers' pipelines.
+_TASKS = dict(
+  ForMaskedLM='fill-mask', WithLMHeadModel='fill-mask',
+  ForSequenceClassification='text-classification',
+  ForTokenClassification='token-classification', ForQuestionAnswering='question-answering',
+  ForMultipleChoice='multiple-choice', LMHeadModel='text-generation', Model='feature-extraction',
+)  # fmt: skip
 
 
 def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> str:
@@ -32,13 +42,13 @@ def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> s
   meta, data = run.meta, run.config.data
   read = run.step == 0 and 'source' in meta  # it was trained elsewhere
   if read:
-    rows.append(('converted from', f'`{meta["source"]}`'))
+    rows.append(('converted from', f'`{_name(meta["source"])}`'))
   else:
     rows += [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
     if ledger := meta.get('ledger'):
       rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
     if text := data.mixture or data.input or data.store:
-      rows.append(('data', f'`{text}`'))
+      rows.append(('data', f'`{_name(text)}`'))
   scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))
   facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
   made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
@@ -46,6 +56,9 @@ def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> s
   library, target, use = '', f'the names of {name}', ORIGINAL.format(original=original)
   if not original:
     library, target, use = 'library_name: transformers\n', 'PyTorch `transformers`', USE
+    library += _task(name)
+  if data.languages:
+    library += f'language: [{", ".join(map(repr, data.languages))}]\n'
   return f"""---
 {library}tags:
 - bertjax
@@ -63,3 +76,14 @@ are apart. The licence is for you to choose: add `license:` to the head of this 
 Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.
 
 {use.format(name=name)}"""
+
+
+def _task(name: str) -> str:
+  found = [task for end, task in _TASKS.items() if name.endswith(end)]
+  return f'pipeline_tag: {found[0]}\n' if found else ''
+
+
+def _name(text: str) -> str:
+  """Returns a source, or patterns of files, without the folders of this machine."""
+  parts = [part.rstrip('/') for part in text.split(',')]
+  return ','.join(p if '://' in p else re.sub(r'^(\w+:)?.*/', r'\1', p) for p in parts)

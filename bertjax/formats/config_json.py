@@ -106,7 +106,8 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   fields |= family.read(given)
   if 'embedding_width' in fields and fields['embedding_width'] == fields['width']:
     fields['embedding_width'] = 0
-  count = len(given['id2label']) if 'id2label' in given else int(given.get('num_labels', 2))
+  said = given.get('id2label')
+  count = int(given.get('num_labels', 2)) if said is None else len(said)
   fields |= family_lib.head_fields(family, name, count)
   whole = dict(fields, family=found[0], name=family.model)
   family.write(ConfigDict(whole))  # what cannot go out is not what the class computes either
@@ -144,7 +145,9 @@ def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
 def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
   """Head of a model that was read -> what its config.json calls the classes, by their ids; none
   where it has the names that transformers gives (LABEL_0)."""
-  said = given.get('id2label', {})
+  said = given.get('id2label') or {}
+  if wrong := [key for key in said if not key.isdecimal()]:
+    raise UserError(f'config.json: id2label: expected ids as keys, got {wrong[0]!r}')
   names = tuple(str(said[i]) for i in sorted(said, key=int))
   if all(name == f'LABEL_{i}' for i, name in enumerate(names)):
     return {}

@@ -1,13 +1,14 @@
 """Directories of transformers: config.json, model.safetensors and a tokenizer."""
 
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax import models, options
+from bertjax import json_files, models, options
 from bertjax.errors import UserError, writing
 from bertjax.formats import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.formats import family as family_lib
@@ -20,6 +21,12 @@ CONFIG = 'config.json'
 SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
 
 
+_KINDS = dict(
+  architectures=list, model_type=str, problem_type=str, id2label=dict, label2id=dict, lang2id=dict,
+  id2lang=dict,
+)  # fmt: skip
+
+
 def open_directory(path: pathlib.Path) -> Opening:
   """Reads config.json and finds tensors and tokenizer. Raises UserError for no such directory, a
   class that we have not, or options that we do not compute."""
@@ -28,14 +35,13 @@ def open_directory(path: pathlib.Path) -> Opening:
       f'expected a directory of transformers with {CONFIG}, got {path}: save the model with '
       'save_pretrained(DIR)'
     )
-  try:
-    given = json.loads((path / CONFIG).read_bytes())
-  except ValueError as error:
-    raise UserError(f'{path / CONFIG} is no JSON: {error}') from error
+  given = json_files.read(path / CONFIG)
+  json_files.check(path / CONFIG, given, _KINDS)
   if 'model_type' not in given and {'format', 'config'} <= given.keys():
     raise UserError(f'{path} is a run and no directory of transformers: leave hf: out')
   state = weights.read(path)
   family, model = config_json.read(given, set(state))
+  _check_sizes(path, model, state)
   left_out = config_json.left_out(given, family, model)
 
   def take(whole: Any, absent: Any) -> huggingface.Taken:
@@ -53,6 +59,19 @@ def open_directory(path: pathlib.Path) -> Opening:
     languages=config_json.languages(given, model),
     meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
   )  # fmt: skip
+
+
+def _check_sizes(path: pathlib.Path, model: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+  """Refuses sizes that the tensors cannot have, before shapes are made of them."""
+  most = sum(math.prod(weights.shape_of(state, name)) for name in state)
+  for key in {'layers', 'width', 'ffn', 'vocab_size', 'heads'} & model.keys():
+    own_layers = key == 'layers' and model.get('sharing', 'none') == 'none'
+    bound = len(state) if own_layers else most
+    if isinstance(value := model[key], int) and value > bound:
+      raise UserError(
+        f'{path / CONFIG} makes config.model.{key}={value}, but the tensors beside it have room '
+        f'for {bound} at most'
+      )
 
 
 def write(

@@ -4,6 +4,7 @@ import json
 import pathlib
 from typing import Any, NamedTuple
 
+from bertjax import json_files
 from bertjax.errors import UserError, choose, writing
 
 NAME = 'modules.json'
@@ -38,12 +39,14 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   modules.json; as in that library, without modules.json it is the mean."""
   above = path.name.startswith('0_') and not (path / NAME).is_file()
   root = path.parent if above else path
-  modules = _json(root / NAME)
+  modules = _json(root / NAME, list)
   if not modules:
     return MEAN
-  names = [each['type'] for each in modules]
+  if not all(isinstance(each, dict) and {'type', 'path'} <= {*each} for each in modules):
+    raise UserError(f'{root / NAME}: expected objects with type and path, got {modules!r:.60}')
+  names = [str(each['type']) for each in modules]
   names = [x.split('.')[-1] if x.startswith('sentence_transformers.') else x for x in names]
-  paths = {name: root / each['path'] for name, each in zip(names, modules, strict=True)}
+  paths = {name: root / str(each['path']) for name, each in zip(names, modules, strict=True)}
   pooling = _json(paths['Pooling'] / 'config.json') if 'Pooling' in paths else {}
   whole = _json(root / 'config_sentence_transformers.json')
   net = {key: x for file in path.glob('sentence_*_config.json') for key, x in _json(file).items()}
@@ -51,7 +54,7 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   if not modes:
     on = [key for key in pooling if key.startswith(start) and pooling[key]]
     modes = [key.removeprefix(start) for key in on] or ['mean']
-  modes = [modes] if isinstance(modes, str) else modes
+  modes = [modes] if isinstance(modes, str) else [*map(str, modes)]
   pool = POOLS.get(modes[0], '')
   prompts, prompt = whole.get('prompts') or {}, whole.get('default_prompt_name')
   options = [key for key, x in net.items() if x and key.endswith('args')]
@@ -67,7 +70,7 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   usual = _json(path / 'tokenizer_config.json').get('model_max_length')
   return Sentences(
     pool, 'Normalize' in names, min(int(net.get('max_seq_length') or usual or ANY), ANY),
-    prompts.get(prompt, ''), bool(net.get('do_lower_case')),
+    str(prompts.get(prompt, '')), bool(net.get('do_lower_case')),
     ', '.join(said for said, is_so in wrong.items() if is_so),
   )  # fmt: skip
 
@@ -102,9 +105,15 @@ def write(directory: pathlib.Path, model: Any, pool: str, length: int) -> None:
       (directory / name).write_text(json.dumps(value, indent=2) + '\n')
 
 
-def _json(path: pathlib.Path) -> Any:
-  """Reads what a file holds, {} where there is none."""
-  try:
-    return json.loads(path.read_bytes()) if path.is_file() else {}
-  except ValueError as error:
-    raise UserError(f'{path} is no JSON: {error}') from error
+_KINDS = dict(
+  prompts=dict, default_prompt_name=str, max_seq_length=int, model_max_length=int | float,
+  pooling_mode=str | list,
+)  # fmt: skip
+
+
+def _json(path: pathlib.Path, kind: type = dict) -> Any:
+  """Reads what a file holds, nothing where there is none."""
+  found = json_files.read(path, kind) if path.is_file() else kind()
+  if kind is dict:
+    json_files.check(path, found, _KINDS)
+  return found

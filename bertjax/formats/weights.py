@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.formats.originals import torch_files
 
@@ -112,8 +113,9 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
   """Returns the tensors of a directory of transformers. Raises UserError if there are none, a file
   is missing or damaged, or torch is needed and not there."""
   if (directory / INDEX).is_file() and not (directory / NAME).is_file():  # transformers' order
-    index = json.loads((directory / INDEX).read_bytes())
-    names = sorted(set(index['weight_map'].values()))
+    index = json_files.read(directory / INDEX)
+    json_files.check(directory / INDEX, index, dict(weight_map=dict))
+    names = sorted(set(map(str, (index.get('weight_map') or {}).values())))
     outside = [name for name in names if pathlib.Path(name).name != name]
     missing = [name for name in names if name not in outside and not (directory / name).is_file()]
     if outside or missing:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import pathlib
 import platform
+import sys
 from collections.abc import MutableMapping
 
 DIRECTORY = 'JAX_COMPILATION_CACHE_DIR'
@@ -17,8 +18,11 @@ _FEATURES = ('flags', 'Features')  # how x86 and Arm call them
 
 
 def keep(cache: pathlib.Path, environ: MutableMapping[str, str] = os.environ) -> None:
-  """Names a directory in `cache`, if none is named. To be called before jax is imported."""
-  environ.setdefault(DIRECTORY, str(cache / 'compiled' / _kind_of_cpu()))
+  """Names a directory in `cache`, if none is named. To be called before jax compiles anything."""
+  directory = environ.setdefault(DIRECTORY, str(cache / 'compiled' / _kind_of_cpu()))
+  jax = sys.modules.get('jax') if environ is os.environ else None
+  if jax and not jax.config.jax_compilation_cache_dir:
+    jax.config.update('jax_compilation_cache_dir', directory)  # it has read the environment before
 
 
 def _kind_of_cpu() -> str:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from bertjax import json_files
 from bertjax.errors import UserError
 
 POLL_S = 0.2  # between two looks at a lock that another process holds
@@ -80,7 +81,7 @@ def _take(path: pathlib.Path) -> tuple[IO[str] | None, str]:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
       with file:
-        return None, _named(_read(file))
+        return None, _holding(_read(file))
     except OSError as error:
       if error.errno not in _NO_LOCKS:
         file.close()
@@ -114,7 +115,7 @@ def _read(file: IO[str]) -> dict:
   """Reads a lock's record of its holder; {} if there is none, or it is torn."""
   file.seek(0)
   try:
-    found = json.loads(file.read())
+    found = json_files.loads(file.read())
   except ValueError:
     return {}
   return found if isinstance(found, dict) else {}
@@ -124,10 +125,13 @@ def _named(holder: dict) -> str:
   if 'pid' not in holder or 'host' not in holder:
     return 'a process that did not say its name'
   since = time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(holder.get('since', 0)))
-  name = f'process {holder["pid"]} on {holder["host"]}, since {since}'
-  if holder['host'] == socket.gethostname() and not pathlib.Path(f'/proc/{holder["pid"]}').exists():
-    if pathlib.Path('/proc/self').exists():
-      name += (
-        ' (it has ended, but a process that it started lives on: `fuser` of the file names it)'
-      )
+  return f'process {holder["pid"]} on {holder["host"]}, since {since}'
+
+
+def _holding(holder: dict) -> str:
+  """Names the holder of a lock that somebody holds: another process may have it from that one."""
+  name, processes = _named(holder), pathlib.Path('/proc')
+  here = holder.get('host') == socket.gethostname() and (processes / 'self').exists()
+  if here and 'pid' in holder and not (processes / str(holder['pid'])).exists():
+    name += ' (it has ended, but a process that it started lives on: `fuser` of the file names it)'
   return name

@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Callable, Collection
 from typing import Any
 
+from bertjax import json_files
 from bertjax.errors import UserError, writing
 from bertjax.machine import copies, durable, hosts, remote
 
@@ -183,7 +184,7 @@ class Workdir:
     if self.remote:
       return json.loads(self._copy.read(OWNER) or b'{}')
     with contextlib.suppress(OSError, ValueError):
-      return json.loads(pathlib.Path(self.path, OWNER).read_bytes())
+      return json_files.loads(pathlib.Path(self.path, OWNER).read_bytes())
     return {}
 
   def taken_over(self) -> str:

@@ -1,9 +1,9 @@
 """The lines of metrics.jsonl, as they are read back."""
 
-import json
 import pathlib
 from typing import Any
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.machine import remote
 
@@ -25,7 +25,7 @@ def of_run(workdir: pathlib.Path | str) -> list[dict[str, Any]]:
 
 def _row(path: remote.Place, number: int, line: bytes) -> dict[str, Any]:
   try:
-    row = json.loads(line)
+    row = json_files.loads(line)
     if type(row['step']) is not int:
       raise TypeError('its step is no whole number')
   except (ValueError, KeyError, TypeError) as error:

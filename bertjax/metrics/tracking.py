@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 from absl import logging
 
-from bertjax import dotted, registry
+from bertjax import dotted, json_files, registry
 from bertjax.errors import UserError
 
 RECORD = 'trackers.json'  # of a workdir: tracker -> id of the run there
@@ -43,7 +43,7 @@ class Trackers:
     record = pathlib.Path(workdir, RECORD)
     ids: dict[str, str] = {}
     with self._guarded(RECORD, 'be read'):
-      ids |= json.loads(record.read_bytes()) if record.exists() else {}
+      ids |= json_files.loads(record.read_bytes()) if record.exists() else {}
     flat = dotted.flat(config.copy_and_resolve_references().to_dict())
     for name in config.trackers:
       make = registry.find('bertjax.metrics.trackers', name, 'config.trackers').TRACKER

@@ -18,7 +18,6 @@ afresh. Ids mean nothing without their vocabulary, so one that differs is refuse
 model, `config.remap_vocab` moves the rows of the pieces that both have.
 """
 
-import json
 import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bertjax import models
+from bertjax import json_files, models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
@@ -129,7 +128,7 @@ def _origin(name: str) -> Source:
     return open_source(name)
   checkpoint = reading.newest(*mirror.opened(name))
   path = checkpoint.parent.parent / resume.NAME
-  found = json.loads(path.read_bytes()) if path.is_file() else {}
+  found = json_files.read(path) if path.is_file() else {}
   if found.get('format') in resume.READS and checkpoint.name.isdecimal():
     config = resume.stored_config(path.parent)
     imported = runs.Run(path.parent, checkpoint, config, None).imported_classes

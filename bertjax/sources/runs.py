@@ -6,7 +6,6 @@ takes a run, `predict`, `embed`, `init_from`, takes it too.
 
 import contextlib
 import importlib
-import json
 import pathlib
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
+from bertjax import json_files
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, manifest, reading, resume
 from bertjax.config import sections, timeline
@@ -119,7 +119,7 @@ def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
   meta = pathlib.Path(config.data.store or workdir / 'store', 'store.json')
   if config.data.languages or not meta.is_file():
     return tuple(config.data.languages)
-  return tuple(json.loads(meta.read_bytes()).get('languages') or ())
+  return tuple(json_files.read(meta).get('languages') or ())
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bertjax import json_files
 from bertjax.errors import warn_once
 from bertjax.machine import checksums, durable, locks
 
@@ -79,7 +80,7 @@ class _Damaged(Exception):
 def _record(path: pathlib.Path) -> dict[str, Any]:
   file = path / RECORD
   try:
-    record = json.loads(file.read_bytes())
+    record = json_files.loads(file.read_bytes())
     sha256 = record.pop('sha256')
     whole = sha256 == checksums.digest(record)
     outside = [name for name in record['files'] if pathlib.PurePath(name).name != name]

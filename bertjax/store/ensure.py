@@ -10,7 +10,7 @@ import pathlib
 import shutil
 import sys
 
-from bertjax import children, registry
+from bertjax import children, json_files, registry
 from bertjax.errors import UserError
 from bertjax.machine import copies, durable
 from bertjax.store.reader import read_meta
@@ -72,7 +72,7 @@ def clear_others(data, seed: int, workdir: str) -> None:
   record, wanted = pathlib.Path(workdir, RECORD), _made_of(data, seed, workdir)
   if record.exists():
     try:
-      made_of = dict(json.loads(record.read_bytes()))
+      made_of = dict(json_files.loads(record.read_bytes()))
     except (ValueError, TypeError) as error:
       raise UserError(
         f'{record} is torn or damaged ({error}): remove it, and {workdir}/store if it was made of '

@@ -20,13 +20,13 @@ Only NumPy is imported here: this is the train path.
 
 import dataclasses
 import functools
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.machine import checksums
 
@@ -195,7 +195,7 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
     hint = hint or 'Make it with `python -m bertjax.prepare`'
     raise UserError(f'there is no store {path}. {hint}')
   try:
-    meta = json.loads(file.read_text(encoding='utf-8'))
+    meta = json_files.loads(file.read_text(encoding='utf-8'))
     version = meta['format']
   except (ValueError, KeyError, TypeError) as error:
     raise UserError(f'{file} is not the description of a token store: {error}. {_REMEDY}') from None

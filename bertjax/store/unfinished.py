@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.machine import locks, remote
 from bertjax.store.reader import read_meta
@@ -83,7 +84,7 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
       f'{path} exists, but holds no part of a store that could be continued: remove it'
     )
   try:
-    progress = json.loads(file.read_bytes())
+    progress = json_files.loads(file.read_bytes())
     parts = [part for side in ('train', 'held_out') for part in progress['parts'][side]]
     whole = {'identity', 'stats', 'languages'} <= {*progress}
     whole = whole and all('sha256' in part for part in parts)

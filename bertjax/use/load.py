@@ -1,6 +1,5 @@
 """A trained model from a run's workdir, or from a directory of transformers."""
 
-import json
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ import jax
 import numpy as np
 from absl import logging
 
-from bertjax import sharding
+from bertjax import json_files, sharding
 from bertjax.checkpoint import finite, reading
 from bertjax.errors import UserError, choose
 from bertjax.formats import directory as directory_lib
@@ -152,7 +151,7 @@ def _is_directory(path: remote.Place) -> bool:
   """Returns whether a directory has a config.json as transformers writes it."""
   file = path / directory_lib.CONFIG
   try:
-    return file.is_file() and 'model_type' in json.loads(file.read_bytes())
+    return file.is_file() and 'model_type' in json_files.loads(file.read_bytes())
   except ValueError:
     return False
 

@@ -25,6 +25,7 @@ from bertjax import registry, sharding
 from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
 from bertjax.examples.spelling import Speller
+from bertjax.machine import compiled, copies
 from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.objectives import lm
@@ -69,6 +70,12 @@ class Model(FineTuned):
     self.source, self.net, self.task, self.tasks = source, net, task, tasks
     self._texts, self.runner, self._sentences = texts, runner, sentences
 
+  def __repr__(self) -> str:
+    return f'bertjax.Model.load({str(self.source)!r})'
+
+  def __reduce__(self) -> Any:
+    raise TypeError(f'{self!r} lies on devices: give another process the path, to load it there')
+
   @classmethod
   def load(
     cls,
@@ -92,6 +99,7 @@ class Model(FineTuned):
       task: whose head is meant, of a run on several; '': the encoder alone.
       trust_code: modules of somebody's own that the config of the run may name: they are imported.
     """
+    compiled.keep(copies.cache())
     registry.TRUSTED.update(trust_code)
     found = load_lib.find(path, step, task)
     net = nets.make(found.model, found.vocabulary.special)

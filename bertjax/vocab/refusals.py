@@ -2,11 +2,11 @@
 piece that comes twice, and what tokenizers and sentencepiece refuse. Errors of ours pass."""
 
 import contextlib
-import json
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from bertjax import json_files
 from bertjax.errors import UserError
 
 
@@ -21,10 +21,10 @@ def text_of(file: pathlib.Path, encoding: str = 'utf-8') -> str:
 def json_of(text: str, **options: Any) -> Any:
   """Returns a JSON value. Raises UserError if it is none."""
   try:
-    return json.loads(text, **options)
+    return json_files.loads(text, **options)
   except UserError:
     raise
-  except (ValueError, RecursionError) as error:
+  except ValueError as error:
     raise UserError(f'no JSON: {error}') from error
 
 

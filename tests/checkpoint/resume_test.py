@@ -117,8 +117,8 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
   'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\xff', '\0\0']
 )
 @mutation(
-  '  except ValueError as error:\n    found, reason',
-  '  except KeyError as error:\n    found, reason',
+  "  except ValueError as error:\n    raise UserError(f'{path}: expected",
+  "  except KeyError as error:\n    raise UserError(f'{path}: expected",
 )
 def test_a_torn_config_is_named(tmp_path, text):
   (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
@@ -148,7 +148,7 @@ def test_checkpoints_that_vanished_are_missed(workdir):
   with pytest.raises(ValueError, match='removed, or is not mounted'):
     resume.check_history(workdir)
   (workdir / 'saved.json').write_text('{"st')
-  with pytest.raises(ValueError, match='saved.json is torn'):
+  with pytest.raises(ValueError, match='saved.json: expected a JSON object, got no JSON'):
     resume.check_history(workdir)
 
 

@@ -82,6 +82,8 @@ OPTIMIZER = [
 MODEL = [
   ('bert', {'model.name': ABSENT}, 'config.model lacks name'),
   ('bert', {'model.hidden': 64}, 'fields of config.model'),
+  ('bert', {'total_steps': 2**31}, 'config.total_steps: expected int >= 1 and <= 2147483647'),
+  ('bert', {'data.threads': 10**5}, 'config.data.threads: expected int >= 0 and <= 1024'),
   ('bert', {'model.layers': 0}, 'config.model.layers: expected int >= 1'),
   ('bert', {'model.layers': 2.0}, 'config.model.layers'),
   ('bert', {'model.width': 0}, 'config.model.width'),

@@ -191,3 +191,23 @@ def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
 def test_the_help_of_a_sweep_has_the_keys_of_the_config():
   done = forks.run('bertjax.sweep', '--help', cwd=command_line.FOLDER.parent)
   assert '  --config.total_steps=1000000\n' in done.stdout
+
+
+LOUD = """
+from absl import logging
+from bertjax.config import command_line
+def main():
+  logging.info('of a file')
+  logging.warning('this is slower')
+command_line.run(main, 'prog', ['prog'{}])
+"""
+
+
+@mutation("Formatter('%(levelname)s: %(message)s')", 'Formatter()')
+def test_warnings_are_for_people():
+  shown = lambda more: subprocess.run(
+    [sys.executable, '-c', LOUD.format(more)], cwd=command_line.FOLDER.parent, text=True,
+    capture_output=True, check=True,
+  ).stderr  # fmt: skip
+  assert shown('') == 'WARNING: this is slower\n'
+  assert 'of a file' in shown(", '--verbosity=0'") and '<string>:6]' in shown(", '--verbosity=0'")

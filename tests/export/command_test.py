@@ -15,6 +15,7 @@ from mutation import mutation
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import reading
 from bertjax.errors import UserError
+from bertjax.export import card as card_lib
 from bertjax.export import exporting, importing
 from bertjax.objectives import mlm
 from bertjax.sources import runs
@@ -36,6 +37,7 @@ def run(theirs, tmp_path_factory):
   return path
 
 
+@mutation('_name(meta["source"])', 'meta["source"]')
 def test_what_went_in_comes_out(run, theirs, tmp_path):
   import safetensors.numpy
 
@@ -46,7 +48,20 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
   assert before.keys() == after.keys()
   assert all(np.array_equal(after[name], x) for name, x in before.items())
   card = (tmp_path / 'out' / 'README.md').read_text()
-  assert '| class | `BertForPreTraining` |' in card and 'converted from' in card
+  assert '| class | `BertForPreTraining` |' in card and 'pipeline_tag' not in card
+  assert f'| converted from | `hf:{theirs.name}` |' in card and str(theirs) not in card
+
+
+@pytest.mark.parametrize(
+  ('name', 'task'),
+  [
+    ('BertForMaskedLM', 'fill-mask'), ('XLMWithLMHeadModel', 'fill-mask'),
+    ('GPT2LMHeadModel', 'text-generation'), ('RobertaModel', 'feature-extraction'),
+    ('XLNetForQuestionAnswering', 'question-answering'),
+  ],
+)  # fmt: skip
+def test_the_hub_is_told_the_task_of_a_class(name, task):
+  assert card_lib._task(name) == f'pipeline_tag: {task}\n'
 
 
 @pytest.mark.parametrize('offset', [0, 1, 3])

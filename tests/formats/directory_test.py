@@ -136,8 +136,18 @@ def test_defaults_are_those_of_transformers():
     (dict(intermediate_size=53), r'intermediate.dense.weight: .* shape \(53, 36\), got \(52, 36\)'),
     (dict(num_hidden_layers=4), 'missing .bert.encoder.layer.3.attention'),
     (dict(num_hidden_layers=2), 'unexpected .bert.encoder.layer.2.attention'),
+    (dict(num_hidden_layers=10**8), 'model.layers=100000000, but the tensors .* room for'),
+    (dict(hidden_size=10**8), 'model.width=100000000, but the tensors beside it have room for'),
+    (dict(architectures=3), 'config.json: architectures: expected list, got 3'),
+    (dict(lang2id=[1]), 'config.json: lang2id: expected dict, got .1'),
+    (dict(id2label={'a': 'x'}), "id2label: expected ids as keys, got 'a'"),
   ],
   ids=str,
+)
+@mutation(
+  'if isinstance(value := model[key], int) and value > bound:',
+  'if (value := model[key]) != model[key]:',
+  case="{'hidden_size': 100000000}-model.width=100000000, but the tensors beside it have room for",
 )
 def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tmp_path):
   given = json.loads((saved('BertForMaskedLM') / 'config.json').read_text())

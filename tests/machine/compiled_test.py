@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+import jax
 import pytest
 from mutation import mutation
 from processes import ROOT, command, lines
@@ -30,8 +31,21 @@ def test_a_directory_of_the_user_is_taken(tmp_path):
   assert found == {'JAX_COMPILATION_CACHE_DIR': 'mine'}
 
 
+@mutation('if jax and not jax.config.jax_compilation_cache_dir:', 'if False:')
+def test_jax_that_is_there_already_is_told_too(tmp_path, monkeypatch):
+  before = jax.config.jax_compilation_cache_dir
+  try:
+    for had, gets in ((None, str(tmp_path)), ('mine', 'mine')):
+      jax.config.update('jax_compilation_cache_dir', had)
+      monkeypatch.delenv(compiled.DIRECTORY, raising=False)
+      compiled.keep(tmp_path)
+      assert str(jax.config.jax_compilation_cache_dir).startswith(gets)
+  finally:
+    jax.config.update('jax_compilation_cache_dir', before)
+
+
 @pytest.mark.full
-@mutation('compiled.keep(copies.cache())', 'pass')
+@mutation('compiled.keep(copies.cache())', 'pass', file='bertjax/main.py')
 @mutation('    _descend(),\n', '    _descend(),\n    optax.scale(1 + schedule(1)),\n')
 def test_a_second_run_compiles_nothing_that_the_first_has(rich_store, tmp_path):
   """Though it is longer and has another rate; its schedule alone, which is small, is another."""

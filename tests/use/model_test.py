@@ -1,5 +1,7 @@
 """`bertjax.Model` against the classes of transformers that hold what its run exports."""
 
+import pickle
+
 import cases
 import jax
 import numpy as np
@@ -70,6 +72,14 @@ def framed(text, mask=MASK):
 def theirs(twin, ids, **keys):
   with torch.no_grad():
     return twin(torch.tensor([ids]), output_hidden_states=True, **keys)
+
+
+@mutation('  def __reduce__(self) -> Any:', '  def _reduce(self) -> Any:')
+def test_a_model_shows_where_it_is_from_and_is_not_pickled(bert):
+  model = load(bert)
+  assert repr(model) == f'bertjax.Model.load({str(model.source)!r})'
+  with pytest.raises(TypeError, match='load it there'):
+    pickle.dumps(model)
 
 
 @mutation('    blanks.append(len(ids))\n', '    blanks.append(len(ids) + 1)\n')

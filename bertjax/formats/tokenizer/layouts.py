@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.vocab import whole_words
 from bertjax.vocab.vocabulary import Vocabulary
@@ -51,7 +52,7 @@ def bare_texts(directory: pathlib.Path, family: str) -> list[str]:
   """Returns a line to say if the tokenizer of a model with labels puts nothing around a text, where
   ours puts what LAYOUTS has."""
   file = directory / 'tokenizer.json'
-  processor = json.loads(file.read_bytes()).get('post_processor') if file.is_file() else None
+  processor = json_files.read(file).get('post_processor') if file.is_file() else None
   if with_labels(family) == family or 'TemplateProcessing' in json.dumps(processor):
     return []
   return [f'tokenizer: texts without tokens around them; here they are {LAYOUTS[family + TUNED]}']

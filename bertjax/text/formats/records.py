@@ -6,12 +6,12 @@ and TSV have a header; CSV may quote, also over several lines (RFC 4180), TSV ha
 
 import csv
 import functools
-import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.text import kinds
 from bertjax.text import left_out as left_out_lib
@@ -56,7 +56,7 @@ def _object(line: bytes, reading: Reading) -> tuple[bytes | Wrong, Said]:
     return wrong, {}
   try:
     # Bytes that are not UTF-8 come back from the surrogates as they were.
-    value = json.loads(line.decode('utf-8', 'surrogateescape'))
+    value = json_files.loads(line.decode('utf-8', 'surrogateescape'))
     text = _find(value, reading.field)
     said = {name: _joined(value[name]) for name in reading.columns if name in value}
     if reading.errors != 'replace':
@@ -66,7 +66,7 @@ def _object(line: bytes, reading: Reading) -> tuple[bytes | Wrong, Said]:
     half = error.object[error.start]
     what = f'expected text, got half of a surrogate pair, {half!r}, as where an emoji was cut'
     return Wrong(what, 'Mend the line, or take --errors=replace'), {}
-  except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
     what = f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} ({error})'
     return Wrong(what, _remedy(line)), {}
 

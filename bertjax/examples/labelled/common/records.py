@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from bertjax import json_files
 from bertjax.errors import UserError, nearest
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
@@ -104,7 +105,7 @@ def parsed(text: str | bytes, **options: Any) -> Any:
   a surrogate pair (\\ud83d), as text that was cut within an emoji has: UTF-8 cannot encode it."""
   if isinstance(text, bytes):
     text = text.decode(json.detect_encoding(text))
-  value = json.loads(text, **options)
+  value = json_files.loads(text, **options)
   if '\\ud' in text.lower():
     try:
       json.dumps(value, ensure_ascii=False).encode()
@@ -123,7 +124,7 @@ def _objects(file: pathlib.Path, lines: Iterator[str], columns: Sequence[str]) -
     place = f'{file}, line {number}'
     try:
       value = parsed(line, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
       raise UserError(f'{place}: expected {OBJECT}, got {line[:60]!r} ({error})') from error
     if not isinstance(value, dict):
       raise UserError(f'{place}: expected {OBJECT}, got {line[:60]!r}')
@@ -158,7 +159,7 @@ def _rows(
     place = f'{file}, line {number}'
     if not names:
       own = not header or {*columns} <= {*row}
-      names = row if own else header
+      names = header if header and not own else row
       if kind == kinds.CSV and len(names) == 1 and ';' in names[0] and names[0] not in columns:
         raise UserError(f'{place}: expected columns with commas between them, got {names[0]!r}')
       remedy = '' if header is None else '; without a header, name them in config.data.task.header'
