@@ -28,7 +28,7 @@ def config() -> ConfigDict:
   c = spanbert.get_config('test')
   sections.complete(c)
   c.model.update(dict(vocab_size=VOCAB, positions=64, boundary_width=24))
-  c.objective.gradient_scale = 1.0
+  c.objective.gradient_scale = 2.0
   return c
 
 
@@ -97,7 +97,7 @@ def both():
     bert.bert.embeddings.word_embeddings.weight,
   )  # fmt: skip
   boundary = cross_entropy(logits, pick('target_BP'), reduction='sum')
-  (mlm + boundary / (len(row) + 1)).backward()
+  (2 * (mlm + boundary / (len(row) + 1))).backward()
 
   def ours(value):
     state = {k: value(v).numpy().copy() for k, v in bert.named_parameters()}
@@ -141,7 +141,7 @@ def test_equals_pytorch(both):
   assert mean('mlm') == pytest.approx(found['mlm'], rel=parity.LOSS)
   assert mean('boundary') == pytest.approx(found['boundary'], rel=parity.LOSS)
   n = found['targets']
-  total = found['mlm'] + found['boundary'] * n / (n + 1)
+  total = 2 * (found['mlm'] + found['boundary'] * n / (n + 1))
   assert float(loss) == pytest.approx(total, rel=parity.LOSS)
   parity.close_gradients(grads, expected)
 
