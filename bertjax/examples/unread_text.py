@@ -28,6 +28,7 @@ def check(data: Any, tables: Sequence[str]) -> None:
   recipe = plan_and_mask.open_recipe(data)
   if data.store or not (data.input or data.mixture):
     return  # a store of the workdir is taken as it is
+  files.refuse_removed(data.input)
   if data.vocab:
     special = _special(data.vocab, data.lowercase)
     plan_and_mask.check_special(recipe, special, f'config.data.vocab={data.vocab}')

@@ -107,7 +107,7 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   if 'embedding_width' in fields and fields['embedding_width'] == fields['width']:
     fields['embedding_width'] = 0
   said = given.get('id2label')
-  count = int(given.get('num_labels', 2)) if said is None else len(said)
+  count = (given.get('num_labels') or 2) if said is None else len(said)
   fields |= family_lib.head_fields(family, name, count)
   whole = dict(fields, family=found[0], name=family.model)
   family.write(ConfigDict(whole))  # what cannot go out is not what the class computes either

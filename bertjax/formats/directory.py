@@ -23,7 +23,7 @@ SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
 
 _KINDS = dict(
   architectures=list, model_type=str, problem_type=str, id2label=dict, label2id=dict, lang2id=dict,
-  id2lang=dict,
+  id2lang=dict, num_labels=int,
 )  # fmt: skip
 
 

@@ -35,9 +35,13 @@ def of_task(config: Any) -> tuple[str, ...]:
 
 def moved(theirs: Classes, path: str, to: str) -> dict[str, tuple[str, ...]]:
   """Returns the classes of the heads under `path` ('params', 'params/label') by their names once it
-  stands at `to`; of others under names that no head has."""
-  name = lambda head: f'{to}{f"params/{head}".removeprefix(path)}'.removeprefix('params/')
-  return {name(head): names for head, names in theirs.items()}
+  stands at `to`."""
+  own = {f'params/{head}/': names for head, names in theirs.items()}
+  under = {head: names for head, names in own.items() if head.startswith(f'{path}/')}
+  return {
+    f'{to}{head.removeprefix(path)}'.removeprefix('params/').rstrip('/'): names
+    for head, names in under.items()
+  }
 
 
 def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:

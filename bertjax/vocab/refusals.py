@@ -40,6 +40,21 @@ def theirs() -> Iterator[None]:
     raise UserError(str(error)) from error
 
 
+@contextlib.contextmanager
+def panics(file: pathlib.Path) -> Iterator[None]:
+  """Stands around what tokenizers encode. Raises UserError where Rust panics, as it does where a
+  regular expression gives up; its error is no Exception and goes through no pipe."""
+  try:
+    yield
+  except BaseException as error:
+    if type(error).__name__ != 'PanicException':
+      raise
+    raise UserError(
+      f'{file} gives up on a text: {error}. Expected patterns without a repetition in a '
+      'repetition, as in (a+)+: mend them, or name another vocabulary'
+    ) from None
+
+
 def check_unique(pieces: Iterable[str]) -> None:
   """Raises UserError if a piece comes twice; both entries, counted from 1, are named."""
   index: dict[str, int] = {}

@@ -101,11 +101,11 @@ class Vocabulary:
     return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
 
   def _ids(self, texts: Sequence[str], languages: Sequence[str] | None) -> list[list[int]]:
-    if self.check_language is None:
-      return self._encode(list(texts))
-    if languages is None:
-      languages = [self.language] * len(texts)
-    return self._encode(list(texts), languages)
+    said = ()
+    if self.check_language is not None:
+      said = ([self.language] * len(texts) if languages is None else languages,)
+    with refusals.panics(self.files[0]):
+      return self._encode(list(texts), *said)
 
   def count_spelled(self, documents: Iterable[bytes]) -> int:
     """Counts the special tokens that some texts, as UTF-8, spell out."""
@@ -127,7 +127,8 @@ class Vocabulary:
         f'{self.files[0]}: units and spans need the offsets of tokens, which {self.type} '
         'does not keep: expected a WordPiece vocab.txt, byte-level BPE, or a tokenizer.json'
       )
-    encodings = self._spans(list(texts))
+    with refusals.panics(self.files[0]):
+      encodings = self._spans(list(texts))
     length_n = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
     total = int(length_n.sum())
     flat = itertools.chain.from_iterable

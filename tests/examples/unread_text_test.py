@@ -27,6 +27,7 @@ TRANSLATION = {'data.plan': dict(xlm.recipes.TRANSLATION_PLAN), 'data.language_a
 ALONE = {'model.extra': ()}
 
 
+@mutation('  files.refuse_removed(data.input)\n', '')
 @mutation('  _check_units(recipe, data)\n', '')
 @mutation('    _check_columns(recipe, tables, data)\n', '    pass\n')
 @mutation("['language'] if recipe.language_alpha is not None else []", '[]')
@@ -34,6 +35,7 @@ ALONE = {'model.extra': ()}
   ('config', 'changes', 'message'),
   [
     (ernie.get_config('test'), {}, WORDS),
+    (ernie.get_config('test'), {'data.input': 'ernie1:a'}, 'was removed in 0.2.*RUN/store'),
     (spanbert.get_config('test'), SPANS, WORDS),
     (*dialogues(**{'data.columns': ()}), ROLE),
     (xlm.get_config('test'), {}, LANGUAGE),

@@ -21,7 +21,10 @@ from bertjax.objectives import span_boundary
 from bertjax.sources import runs
 
 # In the quick tier: what differs most in tables, fields and outputs.
-QUICK = ('BertForPreTraining', 'RobertaModel', 'XLNetLMHeadModel to the left')
+QUICK = (
+  'BertForPreTraining', 'RobertaModel', 'XLNetLMHeadModel to the left', 'GPT2LMHeadModel',
+  'T5ForConditionalGeneration', 'T5ForConditionalGeneration 1.1',
+)  # fmt: skip
 
 
 def opened(path):
@@ -139,6 +142,7 @@ def test_defaults_are_those_of_transformers():
     (dict(num_hidden_layers=10**8), 'model.layers=100000000, but the tensors .* room for'),
     (dict(hidden_size=10**8), 'model.width=100000000, but the tensors beside it have room for'),
     (dict(architectures=3), 'config.json: architectures: expected list, got 3'),
+    (dict(num_labels='x'), "config.json: num_labels: expected int, got 'x'"),
     (dict(lang2id=[1]), 'config.json: lang2id: expected dict, got .1'),
     (dict(id2label={'a': 'x'}), "id2label: expected ids as keys, got 'a'"),
   ],
@@ -183,6 +187,12 @@ def test_what_a_class_computes_otherwise_is_refused_before_it_is_read(given, mes
   with pytest.raises(UserError, match=message):
     config_json.read(named | given, set())
   config_json.read(named | dict(model_type=given['model_type']), set())
+
+
+@mutation("(given.get('num_labels') or 2)", "int(given.get('num_labels', 2))")
+def test_null_for_the_labels_is_their_default():
+  named = dict(model_type='bert', architectures=['BertForSequenceClassification'])
+  assert config_json.read(named | dict(num_labels=None), set())[1]['labels'] == (('label', 2),)
 
 
 @pytest.mark.parametrize(

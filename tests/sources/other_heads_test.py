@@ -6,7 +6,7 @@ import pytest
 from mutation import mutation
 from systems import tiny
 
-from bertjax.sources import init_from, runs
+from bertjax.sources import head_classes, init_from, runs
 from bertjax.train import first_state, setup
 
 
@@ -55,3 +55,11 @@ def test_another_form_of_the_head_of_answers_is_made_anew_and_none_is_left_out(s
   c.model.answers = 'none'
   new, said = init_from.loader(c, None, opened)(dict(params=jax.device_put(source.fresh)))
   assert 'Left out' in said[-1] and 'answers' in said[-1] and 'answers' not in new['params']
+
+
+@mutation("if head.startswith(f'{path}/')", 'if head.startswith(path)')
+def test_the_classes_of_a_subtree_are_those_of_the_heads_in_it():
+  theirs = dict(topic=('a', 'b'), topic_fine=('c', 'd'), other=('e', 'f'))
+  assert head_classes.moved(theirs, 'params/topic', 'params/mood') == dict(mood=('a', 'b'))
+  assert head_classes.moved(theirs, 'params/encoder', 'params/encoder') == {}
+  assert head_classes.moved(theirs, 'params', 'params') == theirs
