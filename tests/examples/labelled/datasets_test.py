@@ -147,7 +147,10 @@ def test_a_name_that_tfds_does_not_have_is_refused(path, said):
   with prepared(), pytest.raises(UserError, match=said):
     list(task.read(path, options))
   config.data.task.text = ('premise', 'hypotesis')
-  with prepared(), pytest.raises(UserError, match="got 'hypotesis'; did you mean 'hypothesis'"):
+  with (
+    prepared(),
+    pytest.raises(UserError, match="expected 'hypotesis' .*; did you mean 'hypothesis'"),
+  ):
     list(task.read('tfds:xnli:validation:de', from_config.task_of(config.data.task)[1]))
 
 

@@ -73,7 +73,7 @@ def test_dream(tmp_path):
     ('columns', '{"text": "t", "ask": "q", "list": ["a"], "right": 0}', 'two choices or more'),
     ('columns', '{"text": "t", "ask": "q", "list": "a", "right": 0}', "'list': expected a list"),
     ('columns', '{"text": 3, "ask": "q", "list": ["a", "b"], "right": 0}', 'expected strings'),
-    ('columns', '{"text": "t", "list": ["a", "b"], "right": 0}', "got 'ask'"),
+    ('columns', '{"text": "t", "list": ["a", "b"], "right": 0}', "expected 'ask' among them"),
     (
       'race',
       '{"article": "t", "questions": ["q"], "options": [["a", "b"]], "answers": []}',

@@ -89,7 +89,7 @@ def test_tables_and_json_lines(tmp_path):
     ('c.jsonl', '{"tokens": ["a"], "tags": []}', 'line 1: expected words and as many tags, got 1'),
     ('d.jsonl', '{"tokens": [], "tags": []}', "words in 'tokens', got none: leave the line out"),
     ('e.jsonl', '{"tokens": ["a"], "tags": [0]}', r"list of strings in 'tags', got \[0\]"),
-    ('f.jsonl', '{"words": ["a"], "tags": ["O"]}', "expected one of tags, words, got 'tokens'"),
+    ('f.jsonl', '{"words": ["a"], "tags": ["O"]}', "expected 'tokens' among them, got 'words'"),
   ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_by_its_line(tmp_path, name, text, said):
