@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from bertjax import children, synonyms
+from bertjax import children
 
-_ANOTHER = 'name another path, or change who may write there'
+_ANOTHER = 'name another path, or change who may read and write there'
 # Number of an error of the system that a path or its disk may have -> the remedy.
 _OF_A_PATH = {
   errno.ENOSPC: 'make room, or name a path on another disk',
@@ -38,9 +38,10 @@ _OF_A_PATH = {
   errno.ELOOP: 'mend the links, or name another path',
 }
 _MEMORY = (
-  'The device has too little memory: take fewer rows at once (--config.microbatches=2 leaves the '
-  'batch as it is; else a smaller --config.batch_size), shorter ones (--config.length), or keep '
-  'less of each layer (--config.model.remat=light or full); bertjax.preflight says what steps need'
+  'The device has too little memory: take fewer or shorter rows at once. Of a run, '
+  '--config.microbatches=2 leaves the batch as it is, else lower --config.batch_size or '
+  '--config.length; --config.model.remat=light or full keeps less of each layer; '
+  'python -m bertjax.preflight says what a step needs'
 )
 
 
@@ -59,10 +60,8 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-  """Returns the end of a message about a name that is none of the options: our key for it, or which
-  is spelled most like it; '' where there is neither."""
-  if key := synonyms.ours(name):
-    return f'; here it is {key}'
+  """Returns the end of a message about a name that is none of the options: which is spelled most
+  like it; '' where none is."""
   near = difflib.get_close_matches(name, list(options), 1)
   return f'; did you mean {near[0]!r}?' if near else ''
 
@@ -101,21 +100,28 @@ def door(program: str) -> Iterator[None]:
   except (OSError, UserError) as error:
     said = str(error)
     if isinstance(error, OSError):
-      if error.errno not in _OF_A_PATH:
+      remedy = _OF_A_PATH.get(error.errno or 0)
+      if remedy is None or (remedy is _ANOTHER and not error.filename):
         raise
       where = f'{error.filename}: ' if error.filename else ''
-      said = f'{where}{error.strerror}: {_OF_A_PATH[error.errno]}'
-    if 'absl' in sys.modules:  # a launcher needs no package
-      from absl import logging
-
-      logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
+      said = f'{where}{error.strerror}: {remedy}'
+    _log_traceback()
     sys.exit(f'{program}: {said}')
   except KeyboardInterrupt:
     _leave(program)
   except RuntimeError as error:
-    if 'RESOURCE_EXHAUSTED' not in str(error):  # XLA's word; whatever else it says has a traceback
+    # Of a device; XLA says this word of a core's fast memory, too, which no batch size mends.
+    if not str(error).startswith('RESOURCE_EXHAUSTED: Out of memory'):
       raise
-    sys.exit(f'{program}: {str(error).splitlines()[0]}. {_MEMORY}')
+    _log_traceback()
+    sys.exit(f'{program}: {str(error).splitlines()[0]} {_MEMORY}')
+
+
+def _log_traceback() -> None:
+  if 'absl' in sys.modules:  # a launcher needs no package
+    from absl import logging
+
+    logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
 
 
 @contextlib.contextmanager

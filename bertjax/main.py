@@ -53,6 +53,7 @@ flags.mark_flag_as_required('config')
 def main() -> None:
   """Trains or evaluates."""
   # After the flags, so that --help is quick.
+  from bertjax.checkpoint import resume
   from bertjax.machine import distributed
   from bertjax.train import loop as train_loop
 
@@ -63,7 +64,9 @@ def main() -> None:
     given = {*given, 'total_steps'} if 'preset' in given else None
     said = []
   else:
-    said = presets.choose_own(_CONFIG.value, given, os.environ)
+    stored = resume.stored(_WORKDIR.value)
+    begun = None if stored is None else stored['config'].get('preset', '')
+    said = presets.choose_own(_CONFIG.value, given, os.environ, begun)
   said += presets.set_flags(_CONFIG.value.preset, os.environ) if given is not None else []
   for line in said:
     print(line, flush=True)

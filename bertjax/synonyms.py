@@ -3,8 +3,8 @@
 # Our key, with what differs -> the names that others have for it.
 NAMES = {
   'optimizer.schedule.peak': 'learning_rate lr peak_lr max_lr base_lr peak',
-  'optimizer.schedule.warmup_steps': """warmup_steps num_warmup_steps warmup_updates warmup
-    warmup_ratio warmup_proportion warmup_init_steps""",
+  'optimizer.schedule.warmup_steps, in steps': """warmup_steps num_warmup_steps warmup_updates
+    warmup warmup_ratio warmup_proportion warmup_init_steps""",
   'optimizer.schedule.name': 'lr_scheduler lr_scheduler_type scheduler lr_decay_style',
   'optimizer.name': 'optim optimizer_name',
   'optimizer.b1': 'adam_beta1 beta1 beta_1',
@@ -62,6 +62,12 @@ NAMES = {
   'data.threads': 'dataloader_num_workers num_workers',
 }  # fmt: skip
 _OURS = {name: key for key, names in NAMES.items() for name in names.split()}
+
+
+def hint(name: str) -> str:
+  """Returns the end of a message about a key that is not ours: which is; '' if it is not known."""
+  key = ours(name)
+  return key and f'; here it is {key}'
 
 
 def ours(name: str) -> str:

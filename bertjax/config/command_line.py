@@ -6,17 +6,16 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from logging import CRITICAL, Formatter, getLogger
+from logging import CRITICAL, WARNING, Formatter, LogRecord, getLogger
 from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 
-from bertjax import registry, removed
+from bertjax import registry, removed, synonyms
 from bertjax.cited import Recipe
 from bertjax.errors import nearest
-from bertjax.synonyms import ours
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
@@ -82,11 +81,17 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
       # Times, threads and lines of code are for who asks for more than warnings.
       logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
       # It raises what it logs: an error would be shown once for each of its threads and tasks.
-      logging.get_absl_logger().addFilter(lambda record: '/orbax/' not in record.pathname)
+      logging.get_absl_logger().addFilter(lambda record: not _of_orbax(record))
       getLogger('asyncio').setLevel(CRITICAL)
     return main()
 
   app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))
+
+
+def _of_orbax(record: LogRecord) -> bool:
+  """Returns whether orbax tells of a file, or of an error that it raises."""
+  loud = record.levelno == WARNING
+  return not loud and '/site-packages/orbax/' in record.pathname
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
@@ -131,7 +136,7 @@ def _wrong(said: str, argv: list[str]) -> str:
     return f'expected {", ".join(f"--{name}" for name in lacking)}: see --help'
   if (found := _NO_FLAG.match(said)) and (file := _given(argv)):
     known = not _unknown([f'--config={file}', f'--config.{found[1]}'])
-    key = f'config.{found[1]}' if known else ours(found[1])
+    key = f'config.{found[1]}' if known else synonyms.ours(found[1])
     return f'{found[0]}; here it is --{key}' if key else said
   return _OF_THE_CONFIG.sub('', said.strip())
 
@@ -164,7 +169,7 @@ def _unknown(argv: list[str]) -> str:
         removed.refuse(whole)
         known = sorted({key for section in found for key in section})
         made = registry.names_in('bertjax.evals') if above == 'config.evals' else ()
-        hint = nearest(whole, []) or nearest(part, [*known, *made])
+        hint = synonyms.hint(whole) or nearest(part, [*known, *made])
         return f'the config has no key {whole}: {above} has {", ".join(known) or "none"}{hint}'
       found = [section[part] for section in found if part in section]
       if number == 1 and parts[0] == 'phases':

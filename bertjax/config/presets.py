@@ -64,12 +64,21 @@ PRESETS = dict(
 DRIVER = pathlib.Path('/dev/nvidiactl')
 
 
-def choose_own(config: Any, given: Collection[str], environ: Mapping[str, str]) -> list[str]:
-  """Names the preset gpu, in place, where jax would compute on an NVIDIA GPU and neither the config
-  nor the command line names one; `--config.preset=` keeps it away. Returns what was done."""
+def choose_own(
+  config: Any, given: Collection[str], environ: Mapping[str, str], begun: str | None = None
+) -> list[str]:
+  """Names the preset, in place, where neither the config nor the command line does: that with which
+  the run has begun, None: it has not; else gpu where jax would compute on an NVIDIA GPU, which
+  `--config.preset=` keeps away. Returns what was done."""
+  if config.preset or 'preset' in given or begun == '':
+    return []
+  if begun is not None:
+    config.preset = begun
+    return [f'Preset {begun}: the run has begun with it']
   plugin = any(importlib.util.find_spec(f'jax_cuda{n}_plugin') for n in (12, 13))
   meant = environ.get('JAX_PLATFORMS', '').split(',')[0] in ('', 'cuda', 'gpu')
-  if config.preset or 'preset' in given or not (plugin and meant and DRIVER.exists()):
+  hidden = environ.get('CUDA_VISIBLE_DEVICES', '0') in ('', '-1')
+  if hidden or not (plugin and meant and DRIVER.exists()):
     return []
   config.preset = 'gpu'
   return [

@@ -85,5 +85,10 @@ def _task(name: str) -> str:
 
 def _name(text: str) -> str:
   """Returns a source, or patterns of files, without the folders of this machine."""
-  parts = [part.rstrip('/') for part in text.split(',')]
-  return ','.join(p if '://' in p else re.sub(r'^(\w+:)?.*/', r'\1', p) for p in parts)
+
+  def short(path: str) -> str:
+    named = path.startswith(('tfds:', 'seqio:')) or '://' in path
+    return path if named else re.sub(r'^(\w+:)?.*/', r'\1', path.rstrip('/'))
+
+  # Of each language its patterns, of a pair of languages two files.
+  return re.sub(r'[^,=+]+', lambda path: short(path[0]), text)

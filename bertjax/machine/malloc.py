@@ -4,18 +4,22 @@ XLA allocates what a program computes anew in every call. glibc maps so large a 
 asked for and unmaps it when it is let go, so each step gets pages that the kernel must fill with
 zeros first: two fifths of the CPU time of a small model's step (LOG.md). Kept, the pages serve
 every step. The process may then become larger by a few times what a program computes in, since
-blocks that are let go side by side are not always filled by the next ones; so a process with one
-large program goes on as before, whatever else it runs. What helps it are pages of 2 MB in place of
-4 kB, which glibc asks the kernel for only if the environment says so when the process starts.
+blocks that are let go side by side are not always filled by the next ones; so a process with a
+program whose TIMES are not free goes on as before, whatever else it runs. What helps it are pages
+of 2 MB in place of 4 kB, which glibc asks the kernel for only if the environment says so when the
+process starts.
 """
 
 import ctypes
 import glob
 import os
 import pathlib
+import re
 import sys
 
-SHARE = 1 / 16  # of the machine's memory, that a program may compute in
+from absl import logging
+
+TIMES = 4  # what a program computes in, as often as it is to fit into the memory that is free
 # Of malloc.h. One arena, since only the first is never mapped; no maps; nothing is given back.
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = (-8, 1), (-4, 0), (-1, -1)
 _ACCELERATORS = ('/dev/accel*', '/dev/vfio/[0-9]*', '/dev/nvidia[0-9]*', '/dev/kfd')
@@ -67,14 +71,25 @@ def keep_pages(temporary: int) -> bool:
   global _keeps
   if not _one_arena:
     return False
-  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  if temporary >= SHARE * memory:
+  if TIMES * temporary > (free := _free()) and _keeps is not False:
+    logging.warning(
+      'A step computes in %.1f GB, of which %d times are not free on this host (%.1f GB are): the '
+      'process gives its memory back in each step, which makes steps up to a third longer',
+      temporary / 1e9, TIMES, free / 1e9,
+    )  # fmt: skip
     if _keeps:
       _set(_MAP_AGAIN)
     _keeps = False
   elif _keeps is None:
     _keeps = _set(_MMAP_MAX) and _set(_TRIM_THRESHOLD)
   return _keeps
+
+
+def _free() -> int:
+  """Returns the bytes of memory that a new program could have, what the process holds included."""
+  kilobytes = re.findall(r'MemAvailable: +(\d+)', pathlib.Path('/proc/meminfo').read_text())
+  own = int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+  return int(kilobytes[0]) * 1024 + own
 
 
 def _set(setting: tuple[int, int]) -> bool:

@@ -13,6 +13,8 @@ from bertjax.objectives.combine import task_heads
 from bertjax.train import setup
 from bertjax.train.phase import Phase
 
+OF_WORDS = ('mlm_masked', 'lm', 'plm', 'bilm', 'seq2seq')  # losses of the words to predict
+
 
 def pairs(phase: Phase) -> str:
   """Returns a note if a phase has pairs of texts and its model lacks segments for them, else ''."""
@@ -32,15 +34,17 @@ def pairs(phase: Phase) -> str:
 
 
 def reached(best: Any, scores: Mapping[str, float]) -> str:
-  """Returns a sentence about the last score that `config.best` looks at, '' without one. A loss is
-  compared with that of the words' frequencies, which every model of a text should undercut."""
-  found, unigram = scores.get(best.metric), scores.get('eval/unigram_entropy')
+  """Returns a sentence about the last score that `config.best` looks at, '' without one. A loss of
+  words is compared with that of their frequencies, which every model of a text should undercut."""
+  found = scores.get(best.metric)
   if found is None:
     return ''
-  if unigram is None or best.mode != 'min':
-    return f'At the end {best.metric} was {found:.4g}.'
+  set_, _, name = best.metric.rpartition('/')
+  unigram = scores.get(f'{set_}/unigram_entropy')
+  if unigram is None or name not in OF_WORDS:
+    return f'The last evaluation found {best.metric} {found:.4g}.'
   said = (
-    f'Held out, a word to predict costs {found:.3f} nats ({best.metric}); by its frequency alone'
+    f'Held out, a word to predict costs {found:.3f} nats ({best.metric}), by its frequency alone'
   )
   if found < unigram:
     return f'{said} {unigram:.3f}: the model has learned {unigram - found:.3f} from context.'

@@ -52,22 +52,30 @@ def test_no_preset_changes_nothing_and_an_unknown_one_is_refused():
     schema.check(config('tpus'))
 
 
-@mutation("or 'preset' in given", 'or False')
+@mutation("or 'preset' in given or", 'or')
+@mutation("or begun == ''", '')
+@mutation('  if begun is not None:', '  if False:')
+@mutation("in ('', '-1')", "in ('-1',)")
 @mutation("in ('', 'cuda', 'gpu')", "in ('', 'cuda', 'cpu')")
 @mutation('and DRIVER.exists()', '')
 def test_a_machine_with_a_gpu_has_its_preset(monkeypatch, tmp_path):
   monkeypatch.setattr(presets.importlib.util, 'find_spec', lambda name: '13' in name)
-  chosen = lambda preset='', given=(), platforms='': (
-    (c := config(preset)) and presets.choose_own(c, given, {'JAX_PLATFORMS': platforms}),
-    c.preset,
-  )
+
+  def chosen(preset='', given=(), platforms='', visible='0', begun=None):
+    c, environ = config(preset), dict(JAX_PLATFORMS=platforms, CUDA_VISIBLE_DEVICES=visible)
+    return presets.choose_own(c, given, environ, begun), c.preset
+
   monkeypatch.setattr(presets, 'DRIVER', tmp_path / 'absent')
   assert chosen() == ([], '')
   monkeypatch.setattr(presets, 'DRIVER', tmp_path)
   (said,), preset = chosen(platforms='cuda,cpu')
   assert preset == 'gpu' and '--config.preset= leaves' in said
   assert chosen(platforms='cpu') == ([], '') == chosen(given=('preset',))
-  assert chosen('cpu') == ([], 'cpu')
+  assert chosen('cpu') == ([], 'cpu') and chosen(visible='') == ([], '')
+  assert chosen(begun='') == ([], '')  # a run of before goes on as it began
+  monkeypatch.setattr(presets, 'DRIVER', tmp_path / 'absent')
+  (said,), preset = chosen(begun='gpu')
+  assert preset == 'gpu' and 'has begun with it' in said
 
 
 def test_what_does_not_fit_the_devices_is_said():

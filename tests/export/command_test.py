@@ -182,3 +182,18 @@ def test_flags_that_say_too_little_are_refused_in_one_line(flags, message, tmp_p
   done = forks.run('bertjax.convert', *flags)
   assert done.returncode == 1 and re.search(message, done.stderr), done.stderr
   assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+  ('text', 'shown'),
+  [
+    ('tfds:wikipedia/20230601.de', 'tfds:wikipedia/20230601.de'),
+    ('gs://bucket/text/*.txt', 'gs://bucket/text/*.txt'),
+    ('en=/home/a/*.txt,de=b/*.txt', 'en=*.txt,de=*.txt'),
+    ('en-de=a/x.en.gz+b/x.de.gz', 'en-de=x.en.gz+x.de.gz'),
+  ],
+)
+@mutation("('tfds:', 'seqio:')", "('tfd:', 'seqio:')")
+@mutation("r'[^,=+]+'", "r'[^,=]+'")
+def test_a_card_names_data_without_the_folders_of_a_machine(text, shown):
+  assert card_lib._name(text) == shown

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT, environment
@@ -172,14 +173,26 @@ def test_hosts_of_accelerators_stay_as_they_are(platforms, found, ours, settings
   assert malloc.keep_pages(1 << 21) is ours and len(settings) == 3 * ours
 
 
-@mutation('if temporary >= SHARE * memory:', 'if False:')
+@mutation('if TIMES * temporary > (free := _free())', 'if 0 * temporary > (free := _free())')
 @mutation('elif _keeps is None:', 'else:')
 @mutation('      _set(_MAP_AGAIN)', '      pass')
-def test_a_process_with_a_large_program_keeps_nothing_for_any(settings, monkeypatch):
+def test_a_process_with_a_large_program_keeps_nothing_for_any(settings, monkeypatch, caplog):
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setattr(malloc, '_free', lambda: 1 << 34)
   malloc.one_arena()
   assert malloc.keep_pages(1 << 45) is False and malloc.keep_pages(1 << 20) is False
   assert len(settings) == 1
+  (said,) = [record.getMessage() for record in caplog.records]
+  assert '35184.4 GB' in said and '(17.2 GB are)' in said
   monkeypatch.setattr(malloc, '_keeps', None)
+  assert malloc.keep_pages(1 << 32) is True
   assert malloc.keep_pages(1 << 20) is True and malloc.keep_pages(1 << 45) is False
   assert settings[-1] == (-4, 65536) and malloc.keep_pages(1 << 20) is False
+
+
+@mutation("[1]) * os.sysconf('SC_PAGE_SIZE')", '[1])')
+def test_what_the_process_holds_is_free_to_it():
+  block = np.ones(1 << 27)  # 1 GB
+  with_block = malloc._free()
+  del block
+  assert abs(with_block - malloc._free()) < 3e8

@@ -50,13 +50,18 @@ def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed
   assert ('bertjax.predict' in shown) == ('bertjax.predict' in offered)
 
 
-@mutation("or best.mode != 'min'", '')
+@mutation('or name not in OF_WORDS', '')
+@mutation("f'{set_}/unigram_entropy'", "'eval/unigram_entropy'")
 @mutation('if found < unigram:', 'if found > unigram:')
 def test_what_was_reached_is_told_by_what_frequencies_know():
-  best = types.SimpleNamespace(metric='eval/mlm_masked', mode='min')
+  best = types.SimpleNamespace(metric='eval/mlm_masked')
   said = lambda **scores: report.reached(best, {f'eval/{k}': x for k, x in scores.items()})
   assert 'has learned 1.250 from context' in said(mlm_masked=5.0, unigram_entropy=6.25)
   assert 'nothing is learned from context yet' in said(mlm_masked=6.5, unigram_entropy=6.25)
   assert said(unigram_entropy=6.25) == ''
-  best = types.SimpleNamespace(metric='eval/rtd_auc', mode='max')
-  assert said(rtd_auc=0.75, unigram_entropy=6.25) == 'At the end eval/rtd_auc was 0.75.'
+  best = types.SimpleNamespace(metric='eval/xlm/mlm_masked')
+  assert 'learned 2.000' in said(**{'xlm/mlm_masked': 3.0, 'xlm/unigram_entropy': 5.0})
+  for name in ('nsp', 'rtd_auc'):
+    best = types.SimpleNamespace(metric=f'eval/{name}')
+    found = said(**{name: 0.75, 'unigram_entropy': 6.25})
+    assert found == f'The last evaluation found eval/{name} 0.75.'
