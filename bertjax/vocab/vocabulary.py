@@ -101,9 +101,9 @@ class Vocabulary:
     return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
 
   def _ids(self, texts: Sequence[str], languages: Sequence[str] | None) -> list[list[int]]:
-    said = ()
-    if self.check_language is not None:
-      said = ([self.language] * len(texts) if languages is None else languages,)
+    if languages is None:
+      languages = [self.language] * len(texts)
+    said = () if self.check_language is None else (languages,)
     with refusals.panics(self.files[0]):
       return self._encode(list(texts), *said)
 

@@ -117,7 +117,7 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
   assert any('for other classes: label' in line for line in said) == anew
 
 
-@mutation("""f"params/{head}".removeprefix(path)""", "''")
+@mutation('{head.removeprefix(path)}', '{head}')
 @mutation('notes = _heads_of_parts(origins, config)', 'notes = []')
 @mutation('config, None).imported_classes', 'config, None).imported_classes and {}')
 @mutation('imported = run.imported_classes', 'imported = {}')

@@ -16,6 +16,15 @@ from bertjax.formats.originals import tf1
 pytestmark = pytest.mark.full
 
 
+# The fields that all of them but XLNet have.
+FIELDS = dict(
+  attend='example', embedding_width=0, extra=(), ffn=80, groups=1, heads=3, inner_groups=1,
+  labels=(), layers=2, name='bert', norm_eps=1e-12, pooler=False, pooler_activation='tanh',
+  pooling='first', position_offset=0, positions=40, sharing='none', sinusoid=False,
+  token_labels=(), transform=True, types=2, vocab_size=211, width=48, words=True,
+)  # fmt: skip
+
+
 def as_ours(theirs, model):
   """The parameters of a class of transformers, by its own names."""
   state = {name: tensor.detach().numpy() for name, tensor in theirs.state_dict().items()}
@@ -40,11 +49,12 @@ def test_bert(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n')
   originals.write(tmp_path / 'bert_model.ckpt', tensors)
   original = original_reading.read(tf1, tmp_path / 'bert_model.ckpt')
-  assert original.recipe == 'bert' and original.model['dropout'] == 0.2
-  assert original.model['attention_dropout'] == 0.3 and original.model['norm_eps'] == 1e-12
-  assert original.model['labels'] == (('next', 2),) and original.vocabulary.name == 'vocab.txt'
+  assert original.recipe == 'bert' and original.vocabulary.name == 'vocab.txt'
+  assert original.model == FIELDS | dict(
+    family='bert', activation='gelu_tanh', dropout=0.2, attention_dropout=0.3, init_std=0.02,
+    labels=(('next', 2),),
+  )  # fmt: skip
   assert not (original.made or original.left_out or original.assumed) and original.step is None
-  assert original.model['activation'] == 'gelu_tanh'
   compare(original, model)
 
 
@@ -57,11 +67,19 @@ def test_albert(tmp_path):
   originals.describe(tmp_path, 'albert_config.json', **given)
   originals.write(tmp_path / 'model.ckpt-best', tensors)
   original = original_reading.read(tf1, tmp_path)
-  assert original.recipe == 'albert' and original.model['labels'] == (('order', 2),)
-  assert original.model['groups'] == original.model['inner_groups'] == 2
+  assert original.recipe == 'albert'
+  assert original.model == FIELDS | dict(
+    family='albert', activation='gelu_tanh', dropout=0, attention_dropout=0, embedding_width=24,
+    groups=2, inner_groups=2, layers=4, sharing='all', labels=(('order', 2),),
+  )  # fmt: skip
   compare(original, model)
 
 
+@mutation(
+  " pooler_activation='gelu_erf'",
+  " pooler_activation='tanh'",
+  file='bertjax/formats/originals/electra.py',
+)
 @mutation(
   " activation='gelu_erf'", " activation='gelu_tanh'", file='bertjax/formats/originals/electra.py'
 )
@@ -70,10 +88,13 @@ def test_electra(tmp_path):
   originals.write(tmp_path / 'model.ckpt-7', tensors, step=7)
   original = original_reading.read(tf1, tmp_path)
   m = original.model
-  assert original.step == 7 and m['heads'] == 2 and m['generator'] == 'own'
-  assert (m['generator_width'], m['generator_layers'], m['generator_head']) == (0.5, 1.0, 64)
+  assert original.step == 7
+  assert m == FIELDS | dict(
+    family='electra', name='electra', activation='gelu_erf', pooler_activation='gelu_erf',
+    embedding_width=32, ffn=512, heads=2, width=128, tied_embeddings=True, generator='own',
+    generator_width=0.5, generator_layers=1.0, generator_head=64,
+  )  # fmt: skip
   assert original.assumed == ['no file says the heads: 2, of 64 each']
-  assert m['activation'] == 'gelu_erf'
   c = cases.config('electra')
   c.model.update(m)
   want = electra_net.join(
@@ -97,5 +118,9 @@ def test_xlnet(tmp_path):
     ff_activation='gelu',
   )  # fmt: skip
   original = original_reading.read(tf1, tmp_path)
-  assert original.recipe == 'xlnet' and original.model['activation'] == 'gelu_tanh'
+  assert original.recipe == 'xlnet'
+  assert original.model == dict(
+    family='xlnet', name='xlnet', activation='gelu_tanh', ffn=256, heads=8, layers=2,
+    norm_eps=1e-12, untie_r=True, vocab_size=211, width=64, words=True,
+  )  # fmt: skip
   compare(original, theirs)
