@@ -4,13 +4,15 @@ al. 2018, table 4: 'play')."""
 import heapq
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.use import vectors
-from bertjax.use.flags import Part
+
+if TYPE_CHECKING:  # its flags are the commands'
+  from bertjax.use.flags import Part
 
 COUNT = 10
 
@@ -24,7 +26,7 @@ class Neighbour(NamedTuple):
 
 
 def nearest(
-  model: Any, asked: str, parts: Iterable[Part], layer: int, cut: bool
+  model: Any, asked: str, parts: 'Iterable[Part]', layer: int, cut: bool
 ) -> list[Neighbour]:
   """Returns the COUNT tokens of some texts whose vectors of a layer of a `bertjax.Model` are
   nearest to that of the word between asterisks in `asked`, of several tokens their mean; texts that

@@ -13,7 +13,6 @@ from mutation import mutation
 import bertjax
 from bertjax.errors import UserError
 from bertjax.use import answers, neighbours
-from bertjax.use.flags import Part
 
 
 @pytest.fixture(scope='module')
@@ -103,7 +102,9 @@ def test_mistakes_are_one_line(bert, arguments, message):
 def test_neighbours_of_a_word_of_several_pieces(tmp_path):
   pair = used_models.make(tmp_path, 'bert', first=(*used_models.BERT, 'w', '##x'))
   model, texts = bertjax.Model.load(pair.workdir), ['w9 wx w10', 'wx']
-  found = neighbours.nearest(model, 'w9 *wx* w11', iter([Part(texts, 1, 1.0)]), -1, False)
+  found = neighbours.nearest(
+    model, 'w9 *wx* w11', iter([types.SimpleNamespace(texts=texts, first=1)]), -1, False
+  )
   assert model.tokens(texts[:1]) == [['[CLS]', 'w9', 'w', '##x', 'w10', '[SEP]']]
   asked, *vectors = model.embed(['w9 wx w11', *texts], 'none')
   query = asked[2:4].mean(0)

@@ -142,8 +142,9 @@ def _companions(vocabulary: Vocabulary, spec: Mapping[str, Any]) -> dict[str, by
     file = vocabulary.files[0]
     return {FAIRSEQ if file.name == FAIRSEQ else 'spiece.model': file.read_bytes()}
   model = spec['model']
-  there = {*filter(None, vocabulary.pieces)} <= {*model['vocab']}
-  if not there or vocabulary.type in whole_words.END:
+  # Of Unigram pairs of a piece and its score.
+  known = {x if isinstance(x, str) else x[0] for x in model['vocab']}
+  if not {*filter(None, vocabulary.pieces)} <= known or vocabulary.type in whole_words.END:
     return {}  # some ids are only in tokenizer.json
   if model['type'] == 'WordPiece':
     return {'vocab.txt': ''.join(piece + '\n' for piece in vocabulary.pieces).encode()}
