@@ -1,4 +1,4 @@
-"""What others call our keys: the names of transformers, fairseq and the originals' flags."""
+"""Maps the names of transformers, fairseq and the originals' flags to our keys."""
 
 # Our key, with what differs -> the names that others have for it.
 NAMES = {
