@@ -76,7 +76,7 @@ def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
   assert found == one.meta['stats']['found_units'] > 30
 
 
-def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
+def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab):
   draw = random.Random(0)
   documents = [
     dict(text=' '.join(draw.choices(prepare_runs.WORDS, k=9)), language=name)
