@@ -18,7 +18,8 @@ def _shown(kind: Any, error: Any, trace: Any) -> None:
     return sys.__excepthook__(kind, error, error.__traceback__)
   print(
     f'bertjax: {error.name.partition(".")[0]} is not installed for {sys.executable}: activate the '
-    'environment that has it (. .venv/bin/activate), or python -m pip install -r requirements.txt', file=sys.stderr,
+    'environment that has it (. .venv/bin/activate), or python -m pip install -r requirements.txt',
+    file=sys.stderr,
   )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_what_a_failed_save_leaves_behind_is_not_shown_beside_it():
 
 
 @mutation("startswith('RESOURCE_EXHAUSTED: Out of memory')", "startswith('EXHAUSTED')")
-@mutation('(MemoryError, RuntimeError)', 'RuntimeError', case='Unable')
+@mutation('except (MemoryError, RuntimeError)', 'except RuntimeError')
 @pytest.mark.parametrize(
   'made, begin',
   [
