@@ -52,6 +52,10 @@ def define_config(
 ) -> flags.FlagHolder:
   """Defines --config=FILE[:ARGUMENT]; --config.KEY=VALUE overrides a key of what it returns."""
   said = f'{help}; override with --config.KEY=VALUE.'
+  try:
+    values.read_flags_from_files(sys.argv)  # as ml_collections does at once, outside of any door
+  except (flags.Error, UnicodeDecodeError) as error:
+    sys.exit(f'bertjax: --flagfile: {_wrong(str(error), sys.argv)}')
   holder = config_flags.DEFINE_config_file('config', None, said, values)
   values['config'].parser = _Parser('config')
   return holder
@@ -102,7 +106,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     sys.exit(f'{program}: --config={said}')
   try:
     rest = flags.FLAGS(argv)
-  except flags.Error as error:
+  except (flags.Error, UnicodeDecodeError) as error:
     # Not absl's own end, which parses again and finds the keys defined twice.
     sys.exit(f'{program}: {_wrong(str(error), argv)}')
   except (AttributeError, KeyError) as error:
@@ -127,6 +131,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
 
 def _wrong(said: str, argv: list[str]) -> str:
   """Rewrites a message of absl about flags, where our words say more."""
+  said = said.removeprefix('ERROR:: ')
   if found := _NO_INTEGER.match(said):
     return f'{found[1]}: expected an integer such as 1000000, got {found[2]}'
   if found := _MISTAKE.search(said):
