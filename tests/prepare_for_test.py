@@ -47,13 +47,11 @@ def test_prepare_refuses_a_vocabulary_that_a_recipe_cannot_use(given, config, ma
   assert not list(given['output'].parent.glob('store*'))
 
 
-@mutation('special.get(role) is None', 'False')
+@mutation('role in plan_and_mask.named(key, name).special', 'False')
 def test_prepare_says_what_a_vocabulary_lacks(given, capsys):
   run(**given)
   said = capsys.readouterr().out
-  assert (
-    'has no mask: expected one for config.data.mask=albert_ngrams, ' in said
-  )
+  assert 'has no mask: expected one for config.data.mask=albert_ngrams, ' in said
   assert 'has no pad: expected one' in said and 'has no cls' not in said
 
 
