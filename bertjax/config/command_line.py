@@ -15,7 +15,7 @@ from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 
 from bertjax import registry, removed, synonyms
 from bertjax.cited import Recipe
-from bertjax.errors import nearest
+from bertjax.errors import UserError, nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
@@ -102,9 +102,8 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
   """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
   line."""
   file = _given(argv).partition(':')[0]
-  if file and not pathlib.Path(file).is_file():
-    known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
-    sys.exit(f'{program}: --config={file}: there is no such file{nearest(file, known)}')
+  if said := _missing(file):
+    sys.exit(f'{program}: --config={said}')
   try:
     rest = flags.FLAGS(argv)
   except (flags.Error, UnicodeDecodeError) as error:
@@ -199,8 +198,18 @@ def keys_help(argv: list[str]) -> str:
 
 
 def load(path: str) -> Any:
-  """Runs the file of --config=PATH; returns its config, completed."""
+  """Runs the file of --config=PATH; returns its config, completed. UserError: there is none."""
+  if said := _missing(_located(path, '--config').partition(':')[0]):
+    raise UserError(said)
   return _Parser('config').parse(_located(path, '--config'))
+
+
+def _missing(file: str) -> str:
+  """Returns what is said of a config file that is not there; '' where it is."""
+  if not file or pathlib.Path(file).is_file():
+    return ''
+  known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
+  return f'{file}: there is no such file{nearest(file, known)}'
 
 
 def _given(argv: list[str]) -> str:

@@ -17,7 +17,7 @@ from tokenizers.processors import BertProcessing, RobertaProcessing
 
 from bertjax.errors import UserError
 from bertjax.vocab import formats, whole_words
-from bertjax.vocab.special import ROLES
+from bertjax.vocab.special import ROLES, SENTINELS
 
 # Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers; but where
 # the text has more, as Chinese has, those that are this share of it do not.
@@ -25,7 +25,6 @@ _ALPHABET = 1000
 _COVERED = 0.9995
 # Sums of floats depend on how many threads there are, so this may not follow the machine.
 _THREADS = 4
-SENTINELS = 100  # of T5's vocabulary
 _WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 _BPE = ['<s>', '<pad>', '</s>', '<unk>']  # and <mask> last, as in RoBERTa
 
