@@ -2,16 +2,34 @@
 
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 11):  # noqa: UP036  (of a checkout, where pip has not looked)
   sys.exit(f'bertjax: expected Python 3.11 or newer, got {sys.version.split()[0]}')
+
+
+def _shown(kind: Any, error: Any, trace: Any) -> None:
+  """Says in a line that a package is lacking; shows other errors as Python does."""
+  while trace and trace.tb_next:
+    trace = trace.tb_next
+  file = trace.tb_frame.f_code.co_filename if trace else ''
+  of_users = not file.startswith(__path__[0]) and '-packages/' not in file
+  if kind is not ModuleNotFoundError or of_users or error.name.startswith('bertjax'):
+    return sys.__excepthook__(kind, error, error.__traceback__)
+  print(
+    f'bertjax: {error.name.partition(".")[0]} is not installed for {sys.executable}: activate the '
+    'environment that has it (. .venv/bin/activate), or python -m pip install -r requirements.txt',
+    file=sys.stderr,
+  )  # fmt: skip
+
+
+if sys.argv[:1] == ['-m']:
+  sys.excepthook = _shown
 
 # Python looks for the module of `python -m bertjax.X`, whose imports may take seconds: until its
 # door (errors.py) Ctrl-C ends the process without a traceback, as it ends a program in C.
 if sys.argv[:1] == ['-m'] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
   signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
   from bertjax.use.model import Model as Model

@@ -29,6 +29,7 @@ _OF_A_PATH = {
   errno.EDQUOT: 'make room within the quota, or name a path on another disk',
   errno.EFBIG: 'raise the limit (ulimit -f), or name a path on another disk',
   errno.EROFS: 'name a path on a disk that can be written to',
+  errno.ENOENT: 'there is no such file or directory, or none to make it in: name another path',
   errno.EACCES: _ANOTHER,
   errno.EPERM: _ANOTHER,
   errno.EEXIST: 'a file is there where a directory is due: name another path',
@@ -37,8 +38,9 @@ _OF_A_PATH = {
   errno.ENAMETOOLONG: 'name a shorter path',
   errno.ELOOP: 'mend the links, or name another path',
 }
+_OF_A_NAME = (errno.ENOENT, errno.EACCES, errno.EPERM)  # that tell nothing without the path
 _MEMORY = (
-  'The device has too little memory: take fewer or shorter rows at once. Of a run, '
+  'There is too little memory: take fewer or shorter rows at once. Of a run, '
   '--config.microbatches=2 leaves the batch as it is, else lower --config.batch_size or '
   '--config.length; --config.model.remat=light or full keeps less of each layer; '
   'python -m bertjax.preflight says what a step needs'
@@ -101,7 +103,7 @@ def door(program: str) -> Iterator[None]:
     said = str(error)
     if isinstance(error, OSError):
       remedy = _OF_A_PATH.get(error.errno or 0)
-      if remedy is None or (remedy is _ANOTHER and not error.filename):
+      if remedy is None or (error.errno in _OF_A_NAME and not error.filename):
         raise
       where = f'{error.filename}: ' if error.filename else ''
       said = f'{where}{error.strerror}: {remedy}'
@@ -109,12 +111,14 @@ def door(program: str) -> Iterator[None]:
     sys.exit(f'{program}: {said}')
   except KeyboardInterrupt:
     _leave(program)
-  except RuntimeError as error:
+  except (MemoryError, RuntimeError) as error:
     # Of a device; XLA says this word of a core's fast memory, too, which no batch size mends.
-    if not str(error).startswith('RESOURCE_EXHAUSTED: Out of memory'):
+    full = str(error).startswith('RESOURCE_EXHAUSTED: Out of memory')
+    if not full and not isinstance(error, MemoryError):
       raise
     _log_traceback()
-    sys.exit(f'{program}: {str(error).splitlines()[0]} {_MEMORY}')
+    said = str(error).partition('\n')[0] or 'Out of memory'
+    sys.exit(f'{program}: {said.rstrip(".")}. {_MEMORY}')
 
 
 def _log_traceback() -> None:

@@ -6,6 +6,7 @@
   --input='en-de=a.en.gz+a.de.gz'   parallel text: two files of as many lines, or one .tsv
   --input=tfds:wikipedia/20230601.de   a TFDS builder
   --input=python_docs               a registered seqio Task or Mixture; yours with --module=my_tasks
+  --for=configs/roberta.py          what the recipe needs of the vocabulary is checked at the start
 
 Documents in plain text are separated by blank lines, or by <doc> and </doc> lines. A run that was
 killed goes on where it was when the same command is given again; a store that is not finished is
@@ -39,8 +40,9 @@ from typing import Any
 from absl import app, flags
 
 from bertjax import text_flags
-from bertjax.config import command_line
+from bertjax.config import command_line, timeline
 from bertjax.errors import UserError, door
+from bertjax.examples import unread_text
 from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
 from bertjax.store import encode, shards, summary
@@ -58,6 +60,9 @@ _VOCAB = flags.DEFINE_string(
   None,
   'vocab.txt, vocab.json, a SentencePiece .model, tokenizer.json, codes_NAME of fastBPE, or a '
   'directory with one of them.',
+)
+_FOR = flags.DEFINE_string(
+  'for', '', 'Config that is to train on the store: refuse a vocabulary that it cannot use.'
 )
 _VERIFY = flags.DEFINE_bool(
   'verify', False, 'Compare the files of a finished store with their sha256; takes --output alone.'
@@ -118,6 +123,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
   vocab = copies.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
+  _check_use(vocabulary)
   corpus = text_flags.open_corpus()
   given = text_flags.SPLIT.value
   split = corpus.detect() if given == sentence_split.AUTO else given
@@ -139,6 +145,24 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
       partial = Partial(output, identity, _HOLDOUT.value, kind)
       rate = _make(corpus, vocabulary, str(vocab), split, partial, beam)
       summary.show(open_store(output), vocabulary, split, rate)
+
+
+def _check_use(vocabulary: Vocabulary) -> None:
+  """Refuses a vocabulary that the config of --for cannot use; of none says who cannot use it."""
+  if not _FOR.value:
+    lines = [f'{_VOCAB.value} has no {line}' for line in unread_text.lacks(vocabulary.special)]
+    lines += ['--for=CONFIG checks the vocabulary for a recipe'] if lines else []
+    print(''.join(f'{line}\n' for line in lines), end='', flush=True)
+    return
+  from bertjax.train import resolve  # imports the models: not on the way to --help
+
+  spec = resolve.resolve(command_line.load(_FOR.value))
+  facts = dict(store=str(_VOCAB.value), ids=vocabulary.size, pad=vocabulary.special['pad'])
+  for phase in resolve.with_store(spec, spec.facts._replace(**facts)).timeline.parts:
+    if phase.config.data.reader == 'labelled':
+      raise UserError(f'--for={_FOR.value} trains on labelled files, which no store is made of')
+    with timeline.named(phase):
+      unread_text.check_vocabulary(phase.config, vocabulary.meta, f'--vocab={_VOCAB.value}')
 
 
 def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Partial, beam) -> float:

@@ -11,12 +11,19 @@ here=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
 run=("${PYTHON:-$(command -v python || command -v python3)}" -m bertjax.main)
 go() { exec "$@"; }
+quoted() { for word in "$@"; do printf " '%s'" "${word//\'/\'\\\'\'}"; done; }  # for any shell
 hosts=() port=8482 pids=()
 for word in "$@"; do
   case "$word" in
     -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit ;;
-    --hosts=*) IFS=, read -ra hosts <<< "${word#*=}" ;;
-    --port=*) port=${word#*=} ;;
+    --hosts=*)
+      case ",${word#*=}," in
+        *,,* | *,-* | *@-* | *[[:space:]]*) echo "expected --hosts=A,B, got: $word" >&2; exit 1 ;;
+      esac
+      IFS=, read -ra hosts <<< "${word#*=}" ;;
+    --port=*)
+      port=${word#*=}
+      case $port in '' | *[!0-9]*) echo "expected --port=8482, got: $word" >&2; exit 1 ;; esac ;;
     --dry-run) go() { printf '%q ' "$@" && echo; } ;;
     *) run+=("$word") ;;
   esac
@@ -28,8 +35,7 @@ case "$*" in *--config.preset*) ;; *) run+=(--config.preset=gpu) ;; esac
 trap 'kill "${pids[@]}" 2> /dev/null || :' EXIT
 for i in "${!hosts[@]}"; do
   place=(--coordinator="${hosts[0]##*@}:$port" --processes=${#hosts[@]} --process="$i")
-  remote="cd $(printf %q "$PWD") && PYTHONPATH=$(printf %q "$PYTHONPATH") exec"
-  remote+=$(printf ' %q' "${run[@]}" "${place[@]}")
+  remote="cd$(quoted "$PWD") && exec env$(quoted "PYTHONPATH=$PYTHONPATH" "${run[@]}" "${place[@]}")"
   # -tt: with a terminal of its own the run is hung up when the connection ends.
   go ssh -tt -o BatchMode=yes -o ServerAliveInterval=30 "${hosts[i]}" "$remote" < /dev/null &
   pids+=($!)

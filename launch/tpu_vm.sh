@@ -14,6 +14,9 @@ if [ "${1-}" = --dry-run ]; then
   gcloud() { printf '%q ' gcloud "$@" && echo; }
 fi
 : "${TPU:?expected TPU=, the name of a TPU VM}" "${ZONE:?expected ZONE=, its zone}"
+case "$TPU:$ZONE" in
+  -* | *:-* | *[!A-Za-z0-9@._:-]* | *:*:*) echo "expected names, got: $TPU, $ZONE" >&2; exit 1 ;;
+esac
 case "$*" in *--workdir*) ;; *) echo "expected --workdir=gs://..., got: $*" >&2 && exit 1 ;; esac
 case "$*" in *--config.preset*) ;; *) set -- "$@" --config.preset=tpu ;; esac
 archive=$(mktemp)

@@ -42,7 +42,7 @@ def test_a_mistake_of_the_user_is_one_line():
   assert process.returncode == 1
 
 
-@pytest.mark.parametrize('name', ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOTDIR', 'EISDIR'])
+@pytest.mark.parametrize('name', ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOTDIR', 'ENOENT'])
 @mutation('if remedy is None or', 'if True or', case='EROFS')
 def test_a_path_that_the_system_refuses_is_one_line(name):
   number = getattr(errno, name)
@@ -59,12 +59,19 @@ def test_what_a_failed_save_leaves_behind_is_not_shown_beside_it():
 
 
 @mutation("startswith('RESOURCE_EXHAUSTED: Out of memory')", "startswith('EXHAUSTED')")
-def test_a_device_that_is_full_is_one_line_with_remedies():
-  process = at_door('import jax; jax.numpy.zeros(1 << 46).block_until_ready()')
+@mutation('except (MemoryError, RuntimeError)', 'except RuntimeError')
+@pytest.mark.parametrize(
+  'made, begin',
+  [
+    ('jax; jax.numpy.zeros(1 << 46).block_until_ready()', 'RESOURCE_EXHAUSTED: Out of memory'),
+    ('numpy; numpy.zeros(1 << 46)', 'Unable to allocate'),
+    ('sys; b" " * (1 << 50)', 'Out of memory'),
+  ],
+)
+def test_a_memory_that_is_full_is_one_line_with_remedies(made, begin):
+  process = at_door(f'import {made}')
   said = process.communicate()[1]
-  assert (
-    said.startswith('prog: RESOURCE_EXHAUSTED: Out of memory allocating') and '\n' not in said[:-1]
-  )
+  assert said.startswith(f'prog: {begin}') and '\n' not in said[:-1]
   assert '--config.microbatches=2' in said and 'bertjax.preflight' in said
   assert process.returncode == 1
 
@@ -76,6 +83,7 @@ def test_a_device_that_is_full_is_one_line_with_remedies():
     'OSError(9, "closed", "a.txt")',
     'RuntimeError("RESOURCE_EXHAUSTED: Shared memory")',
     "PermissionError(13, 'no')",
+    "FileNotFoundError(2, 'no')",
   ],
 )
 @mutation(

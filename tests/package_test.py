@@ -121,6 +121,19 @@ def test_a_file_that_is_run_by_its_path_names_the_command():
   assert done.stderr == f'{path}: expected python -m bertjax.main\n'
 
 
+@pytest.mark.parametrize('lacking', ['absl', 'jax', 'rich'])
+@mutation('  sys.excepthook = _shown', '  pass', file='bertjax/__init__.py')
+@mutation('or of_users or', 'or not of_users or', file='bertjax/__init__.py')
+def test_an_environment_without_the_packages_is_named(tmp_path, lacking):
+  (tmp_path / 'sitecustomize.py').write_text(f'import sys\nsys.modules[{lacking!r}] = None\n')
+  command = [sys.executable, '-m', 'bertjax.main', '--config=configs/bert.py:test', '--workdir=w']
+  environ = dict(os.environ, PYTHONPATH=f'{tmp_path}:{ROOT}')
+  done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+  assert done.returncode == 1, done.stderr
+  assert done.stderr.startswith(f'bertjax: {lacking} is not installed for {sys.executable}: activ')
+  assert len(done.stderr.splitlines()) == 1
+
+
 @mutation('if sys.version_info < (3, 11):', 'if False:')
 def test_an_old_python_is_named():
   code = "import sys; sys.version_info, sys.version = (3, 10), '3.10.1 (main)'; import bertjax"

@@ -151,10 +151,9 @@ def variables_on(directory: pathlib.Path, device: Any) -> Any:
 
 
 def steps_in(directory: pathlib.Path) -> list[int]:
-  """Steps with a complete checkpoint, oldest first."""
-  if not directory.is_dir():
-    return []
-  return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+  """Steps with a complete checkpoint, oldest first; only `20` is the name of step 20."""
+  names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+  return sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
 
 
 def first_intact(

@@ -18,7 +18,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax import dotted, json_files, registry, removed
-from bertjax.checkpoint import history
+from bertjax.checkpoint import history, reading
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
 from bertjax.config import sections
 from bertjax.errors import UserError, nearest, writing
@@ -116,13 +116,15 @@ def last_step(workdir: pathlib.Path | str, total_steps: int) -> int:
 
 
 def check_history(workdir: pathlib.Path | str) -> list[str]:
-  """Refuses to begin anew where a run has been saved and its checkpoints have vanished; returns a
-  line about the newest ones if they alone have."""
+  """Refuses to begin anew where a run has been saved and its checkpoints have vanished; returns
+  lines about the newest ones if they alone have, and about a name that is none."""
   directory, path = pathlib.Path(workdir, 'checkpoints'), pathlib.Path(workdir, SAVED)
   saved = _read(path, 'then its newest checkpoint is resumed').get('step') if path.exists() else 0
   # A run makes the directory before its config.json, which older workdirs have alone.
   gone = pathlib.Path(workdir, NAME).exists() and not directory.exists()
-  steps = [int(p.name) for p in directory.glob('*') if p.name.isdecimal()]
+  steps, names = reading.steps_in(directory), sorted(p.name for p in directory.glob('*'))
+  odd = [name for name in names if name.isdecimal() and name != str(int(name))]
+  said = [f'{directory}/{name} is left alone: expected the name {int(name)}' for name in odd]
   if gone or saved and not steps:
     known = f'checkpoint {saved} was the last one' if saved else f'{NAME} is there'
     raise UserError(
@@ -130,8 +132,8 @@ def check_history(workdir: pathlib.Path | str) -> list[str]:
       'mounted. Put it back; to begin anew give another --workdir, or remove this one'
     )
   if saved and max(steps) < saved:
-    return [f'Checkpoint {saved} of {directory} has vanished: going on from {max(steps)}']
-  return []
+    said += [f'Checkpoint {saved} of {directory} has vanished: going on from {max(steps)}']
+  return said
 
 
 def stored_config(workdir: pathlib.Path | str) -> ConfigDict:

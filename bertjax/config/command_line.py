@@ -15,7 +15,7 @@ from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 
 from bertjax import registry, removed, synonyms
 from bertjax.cited import Recipe
-from bertjax.errors import nearest
+from bertjax.errors import UserError, nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
@@ -52,6 +52,10 @@ def define_config(
 ) -> flags.FlagHolder:
   """Defines --config=FILE[:ARGUMENT]; --config.KEY=VALUE overrides a key of what it returns."""
   said = f'{help}; override with --config.KEY=VALUE.'
+  try:
+    values.read_flags_from_files(sys.argv)  # as ml_collections does at once, outside of any door
+  except (flags.Error, UnicodeDecodeError) as error:
+    sys.exit(f'bertjax: --flagfile: {_wrong(str(error), sys.argv)}')
   holder = config_flags.DEFINE_config_file('config', None, said, values)
   values['config'].parser = _Parser('config')
   return holder
@@ -98,12 +102,11 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
   """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
   line."""
   file = _given(argv).partition(':')[0]
-  if file and not pathlib.Path(file).is_file():
-    known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
-    sys.exit(f'{program}: --config={file}: there is no such file{nearest(file, known)}')
+  if said := _missing(file):
+    sys.exit(f'{program}: --config={said}')
   try:
     rest = flags.FLAGS(argv)
-  except flags.Error as error:
+  except (flags.Error, UnicodeDecodeError) as error:
     # Not absl's own end, which parses again and finds the keys defined twice.
     sys.exit(f'{program}: {_wrong(str(error), argv)}')
   except (AttributeError, KeyError) as error:
@@ -128,6 +131,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
 
 def _wrong(said: str, argv: list[str]) -> str:
   """Rewrites a message of absl about flags, where our words say more."""
+  said = said.removeprefix('ERROR:: ')
   if found := _NO_INTEGER.match(said):
     return f'{found[1]}: expected an integer such as 1000000, got {found[2]}'
   if found := _MISTAKE.search(said):
@@ -194,8 +198,18 @@ def keys_help(argv: list[str]) -> str:
 
 
 def load(path: str) -> Any:
-  """Runs the file of --config=PATH; returns its config, completed."""
+  """Runs the file of --config=PATH; returns its config, completed. UserError: there is none."""
+  if said := _missing(_located(path, '--config').partition(':')[0]):
+    raise UserError(said)
   return _Parser('config').parse(_located(path, '--config'))
+
+
+def _missing(file: str) -> str:
+  """Returns what is said of a config file that is not there; '' where it is."""
+  if not file or pathlib.Path(file).is_file():
+    return ''
+  known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
+  return f'{file}: there is no such file{nearest(file, known)}'
 
 
 def _given(argv: list[str]) -> str:

@@ -59,14 +59,20 @@ def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str)
     )
 
 
+def named(key: str, name: str) -> Any:
+  """Returns the plan or mask, which `key` says, of this name. UserError: there is none."""
+  folder = 'plans' if key == 'plan' else 'noise'
+  module = registry.find(f'bertjax.examples.{folder}', name, f'config.data.{key}.name')
+  return module.PLAN if key == 'plan' else module.MASKING
+
+
 def _chosen(given: Mapping[str, Any], key: str, folder: str) -> tuple[str, Any, Any]:
   """Returns the name, the plan or masking, and the options that `config.data.<key>` asks for."""
   fields, where = dict(given), f'config.data.{key}'
   if 'name' not in fields:
     raise UserError(f'{where} lacks name: expected one of bertjax/examples/{folder}')
   name = fields.pop('name')
-  module = registry.find(f'bertjax.examples.{folder}', name, f'{where}.name')
-  found = module.PLAN if key == 'plan' else module.MASKING
+  found = named(key, name)
   return name, found, options.read(found.options, fields, f'{where} ({name})')
 
 

@@ -3,16 +3,24 @@
 Reading and encoding all of the text may take hours.
 """
 
+import dataclasses
 import functools
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from bertjax import registry
 from bertjax.errors import UserError
 from bertjax.examples import plan_and_mask
 from bertjax.examples.plan_and_mask import Recipe
-from bertjax.examples.seqio_tasks import names
+from bertjax.examples.seqio_tasks import names, windows
+from bertjax.store.reader import Store
 from bertjax.text import corpus, files
-from bertjax.vocab.vocabulary import read_vocabulary
+from bertjax.vocab import whole_words
+from bertjax.vocab.special import ROLES, SENTINELS
+from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 # Column -> how `config.data` gets it, of files.
 _REMEDY = dict(
@@ -21,25 +29,62 @@ _REMEDY = dict(
 )
 
 
-def check(data: Any, tables: Sequence[str]) -> None:
+def check(config: Any, tables: Sequence[str]) -> None:
   """Refuses a plan and mask that do not go together, or that need of the vocabulary or of the text
   what these will not have, with the remedy; `tables` are the model's embedding tables that read a
   column of the store."""
+  data = config.data
   recipe = plan_and_mask.open_recipe(data)
   if data.store or not (data.input or data.mixture):
     return  # a store of the workdir is taken as it is
   files.refuse_removed(data.input)
   if data.vocab:
-    special = _special(data.vocab, data.lowercase)
-    plan_and_mask.check_special(recipe, special, f'config.data.vocab={data.vocab}')
+    vocabulary = _read(data.vocab, data.lowercase)
+    check_vocabulary(config, vocabulary.meta, f'config.data.vocab={data.vocab}')
+  elif kind := data.train_vocab.type:
+    roles = trained_roles(kind)
+    made = dict(special={role: roles.index(role) if role in roles else None for role in ROLES})
+    made |= dict(special=made['special'] | {role: i for i, role in enumerate(roles)})
+    made |= dict(size=data.train_vocab.size, sentinels=range(SENTINELS if kind == 't5' else 0))
+    check_vocabulary(config, made, f'config.data.train_vocab.type={kind}')
   _check_units(recipe, data)
   if not _by_task(data):
     _check_columns(recipe, tables, data)
 
 
+def trained_roles(kind: str) -> Sequence[str]:
+  """Returns the roles that have a piece in a vocabulary which `bertjax.vocab` trains."""
+  own = dict(unigram=[*ROLES, 'eod'], t5=['sep', 'pad', 'unk'])
+  own |= {whole_words.MARKED: ['cls', 'sep', 'pad', 'unk', 'eos']}
+  return own.get(kind, ['pad', 'unk', 'eos'] if kind in whole_words.END else [*ROLES])
+
+
+def check_vocabulary(config: Any, meta: Mapping[str, Any], where: str) -> None:
+  """Refuses a vocabulary, `Vocabulary.meta`, which lacks special tokens or sentinels that the plan
+  and mask of a config need; `where` names it for people."""
+  recipe = plan_and_mask.open_recipe(config.data)
+  plan_and_mask.check_special(recipe, meta['special'], where)
+  counts = np.ones(meta['size'], np.int64)  # as of a text that has every id
+  store: Store = dataclasses.replace(windows.without_text(pathlib.Path(where), meta), counts=counts)
+  noise, options = recipe.masking, recipe.mask_options
+  noise.check(options, store, noise.raw(options, config.length))
+
+
+def lacks(special: Mapping[str, int | None]) -> list[str]:
+  """Returns a line for each special token that a vocabulary lacks, with the plans and masks that
+  need it."""
+  found = []
+  for role in [role for role in ROLES if special.get(role) is None]:
+    for key, folder in (('mask', 'noise'), ('plan', 'plans')):
+      names_of = registry.names_in(f'bertjax.examples.{folder}')
+      users = [name for name in names_of if role in plan_and_mask.named(key, name).special]
+      found += [f'{role}: expected one for config.data.{key}={", ".join(users)}'] if users else []
+  return found
+
+
 @functools.cache  # a vocabulary is of all phases
-def _special(vocab: str, lowercase: bool | None) -> Mapping[str, int | None]:
-  return read_vocabulary(vocab, lowercase).special
+def _read(vocab: str, lowercase: bool | None) -> Vocabulary:
+  return read_vocabulary(vocab, lowercase)
 
 
 def _check_units(recipe: Recipe, data: Any) -> None:

@@ -34,7 +34,13 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
       logging.warning(f'This process is none of the {tasks} tasks of SLURM: start it with srun')
   elif coordinator or processes != 1 or process:
     host, _, port = (coordinator or '').rpartition(':')
-    known = host and port.isdecimal() and processes is not None and process is not None
+    known = (
+      host
+      and port.isdecimal()
+      and int(port) < 1 << 16
+      and processes is not None
+      and process is not None
+    )
     if not known or not 0 <= process < processes:  # pyright: ignore
       raise UserError(
         'expected --coordinator=HOST:PORT of process 0, --processes, how many there are, and '

@@ -15,6 +15,7 @@ import optax
 from bertjax.optim import param_rules
 
 WHAT = 'config.optimizer'
+HEADS = ('heads', 'head')  # two logical axes that are one axis of a matrix
 
 
 class Leaves(NamedTuple):

@@ -241,10 +241,14 @@ class Session:
       early = f'stopped early, after step {done} of {self._config.total_steps}'
       self._progress.note(f'{early.capitalize()}: {self._patience.said}')
       resume.note_stopped(self._workdir, done)
+    elif self._last is None:
+      self._progress.note(
+        f'The run is finished: all {done} steps are taken; a larger --config.total_steps goes on'
+      )
     self._verification.finish()
     self._progress.close()
     self._record.summary()
-    if self._last is not None and jax.process_index() == 0:
+    if jax.process_index() == 0:  # also where a kill came during the last line
       self._record.draw()
       report.show(self._run, self._place.text, early, self._record.last_scores)
 

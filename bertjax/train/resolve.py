@@ -57,7 +57,7 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
     data.vocab = facts.vocabulary  # the one that a model brought
   line = schema.check_complete(config)
   config = config.copy_and_resolve_references()
-  spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data)))
+  spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data, facts.given)))
   return with_store(spec, facts) if facts.ids else spec
 
 

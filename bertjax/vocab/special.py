@@ -24,6 +24,7 @@ ROLES = dict(
   mask=('[MASK]', '<mask>', '<special1>'),
   unk=('[UNK]', '<unk>'),
 )
+SENTINELS = 100  # of T5's vocabulary
 # Keys of the files beside a vocabulary, whose values are tokens too.
 _NAMED = ('additional_special_tokens', 'extra_special_tokens', 'bos_token', 'eos_token')
 FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')

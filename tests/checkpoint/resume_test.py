@@ -9,7 +9,7 @@ import socket
 import pytest
 from mutation import mutation
 
-from bertjax.checkpoint import resume
+from bertjax.checkpoint import reading, resume
 from bertjax.checkpoint.may_differ import MAY_DIFFER
 from bertjax.config import sections
 from bertjax.errors import UserError
@@ -150,6 +150,18 @@ def test_checkpoints_that_vanished_are_missed(workdir):
   (workdir / 'saved.json').write_text('{"st')
   with pytest.raises(ValueError, match='saved.json: expected a JSON object, got no JSON'):
     resume.check_history(workdir)
+
+
+@mutation(' and name == str(int(name))', '', file='bertjax/checkpoint/reading.py')
+@mutation('  return said\n', '  return []\n', file='bertjax/checkpoint/resume.py')
+def test_a_name_that_is_no_step_is_said_and_left_alone(tmp_path):
+  for name in ('8', '00020', '9.saving', '١٢'):
+    (tmp_path / 'checkpoints' / name).mkdir(parents=True)
+  said = resume.check_history(tmp_path)
+  assert [line.rpartition('/')[2] for line in said] == [
+    '00020 is left alone: expected the name 20', '١٢ is left alone: expected the name 12'
+  ]  # fmt: skip
+  assert reading.newest_step(tmp_path) == 8
 
 
 def test_sets_may_come_and_go_but_keep_what_they_score(workdir):

@@ -162,6 +162,18 @@ def test_a_file_of_flags_takes_the_same_keys(tmp_path):
   assert '--config.evals.loss.every=7' in one.stdout
 
 
+@pytest.mark.parametrize('module', ['recipe', 'embed'])
+@pytest.mark.parametrize('name', ['none', 'folder', 'bytes'])
+@mutation('(flags.Error, UnicodeDecodeError) as error:\n    sys', 'KeyError as error:\n    sys')
+@mutation("removeprefix('ERROR:: ')", "removeprefix('')")
+def test_a_file_of_flags_that_is_none_is_a_line(tmp_path, module, name):
+  (tmp_path / 'folder').mkdir()
+  (tmp_path / 'bytes').write_bytes(b'\xff\xfe')
+  done = forks.run(f'bertjax.{module}', f'--flagfile={tmp_path}/{name}')
+  assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+  assert done.stderr.startswith('bertjax') and 'ERROR' not in done.stderr
+
+
 def test_a_config_file_that_returns_no_config_is_named(tmp_path):
   (tmp_path / 'mine.py').write_text('def get_config():\n  return 3\n')
   error = said(f'--config={tmp_path}/mine.py')

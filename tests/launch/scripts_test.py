@@ -22,7 +22,9 @@ from bertjax.launch.processes import UNFINISHED
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = [*sorted((ROOT / 'launch').glob('*.sh')), ROOT / 'launch' / 'slurm.sbatch']
 # What a shell would take apart, expand or run.
-NASTY = """a b  c;touch pwned `touch pwned` $(touch pwned) "q" 'q' \\ * ~ & | > é"""
+NASTY = (
+  """a b  c;touch pwned `touch pwned` $(touch pwned) "q" 'q' \\ * ~ & | > é a$$b $HOME !!\n\t-x"""
+)
 FLAGS = ['--config=configs/bert.py:test', f'--workdir=gs://b/{NASTY}', f'--config.name={NASTY}']
 
 
@@ -109,7 +111,7 @@ def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
 @mutation('"${hosts[0]##*@}:$port"', '"${hosts[0]}:$port"')
 @mutation("trap 'kill ", "trap ': ")
 @mutation('do wait -n; done', 'do wait; done', file='launch/gpu.sh')
-@mutation('$(printf \' %q\' "${run[@]}"', '$(printf \' %s\' "${run[@]}"')
+@mutation("""printf " '%s'\"""", """printf " %q\"""")
 def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   stand_in('ssh', """
     import os, sys
@@ -137,6 +139,24 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   assert done.returncode == 7
 
 
+@pytest.mark.parametrize(
+  'word',
+  ['--hosts=', '--hosts=-oX=y,b', '--hosts=a,,b', '--hosts=a,me@-oX', '--hosts=a\nb', '--port=x'],
+)
+@mutation(',-* | ', '', file='launch/gpu.sh', case='-oX=y')
+@mutation('*[!0-9]*) echo', 'none) echo', file='launch/gpu.sh', case='--port')
+def test_gpu_hosts_that_are_none_are_refused(word, tmp_path):
+  done = run('gpu.sh', '--hosts=a', word, '--dry-run', '--workdir=w', folder=tmp_path)
+  assert done.returncode == 1 and done.stdout == '' and f'got: {word}' in done.stderr
+
+
+@pytest.mark.parametrize('tpu, zone', [('-x', 'z'), ('t', '-z'), ('t;x', 'z'), ('t:u', 'z')])
+@mutation('-* | *:-* | ', '', file='launch/tpu_vm.sh', case='-x-z')
+def test_a_tpu_that_has_no_name_is_refused(tpu, zone, tmp_path):
+  done = run('tpu_vm.sh', '--dry-run', '--workdir=w', folder=tmp_path, TPU=tpu, ZONE=zone)
+  assert done.returncode == 1 and done.stdout == '' and 'expected names, got' in done.stderr
+
+
 @mutation('|| command -v python3)', '|| echo python3)')
 def test_gpu_hosts_get_the_interpreter_by_its_whole_path(tmp_path, monkeypatch):
   for name, program in dict(python3=sys.executable, bash='bash', dirname='dirname').items():
@@ -144,7 +164,7 @@ def test_gpu_hosts_get_the_interpreter_by_its_whole_path(tmp_path, monkeypatch):
   monkeypatch.delenv('PYTHON', raising=False)
   words = ('--hosts=one', '--dry-run', '--workdir=w')
   done = run('gpu.sh', *words, folder=tmp_path, PATH=str(tmp_path))
-  assert done.returncode == 0 and f'exec\\ {tmp_path}/python3' in done.stdout, done.stderr
+  assert done.returncode == 0 and f'{tmp_path}/python3' in done.stdout, done.stderr
 
 
 def manifest(*edit) -> dict:
@@ -197,6 +217,7 @@ SKY = {
 
 
 @pytest.mark.parametrize('kind', SKY)
+@mutation('  set -ef', '  set -e', case='tpu')
 @mutation('--process=$SKYPILOT_NODE_RANK', '--process=0', case='two nodes')
 def test_a_job_of_skypilot_resumes_by_the_same_command(kind, tmp_path, stand_in):
   device, place, nodes = SKY[kind]
@@ -213,12 +234,12 @@ def test_a_job_of_skypilot_resumes_by_the_same_command(kind, tmp_path, stand_in)
   (tmp_path / '.venv' / 'bin').mkdir(parents=True)
   (tmp_path / '.venv' / 'bin' / 'python').symlink_to(tmp_path / 'bin' / 'recorder')
   environ = dict(
-    os.environ, FLAGS='--config=a --workdir=gs://b', SKYPILOT_NUM_NODES=str(nodes),
+    os.environ, FLAGS='--config=a --workdir=gs://b b*', SKYPILOT_NUM_NODES=str(nodes),
     SKYPILOT_NODE_RANK='1', SKYPILOT_NODE_IPS='10.0.0.1\n10.0.0.2',
   )  # fmt: skip
   said = subprocess.check_output(['bash', '-c', task['run']], cwd=tmp_path, env=environ)
   preset = f'--config.preset={"gpu" if device else "tpu"}'
-  started = ['-m', 'bertjax.launch', 'resumable', '--config=a', '--workdir=gs://b', preset]
+  started = ['-m', 'bertjax.launch', 'resumable', '--config=a', '--workdir=gs://b', 'b*', preset]
   assert json.loads(said) == started + place
 
 

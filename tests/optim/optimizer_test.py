@@ -16,6 +16,7 @@ from optimizer_cases import (
   WEIGHTS_ONLY,
   check_ends,
   config,
+  flatten,
   is_weight,
   make,
   nest,
@@ -48,13 +49,13 @@ def numpy_adam(p, grads, corrected, decay, ratio, row, b1=0.9, b2=0.99, eps=1e-6
   return p
 
 
-def numpy_adafactor(p, grads, decay):
+def numpy_adafactor(p, grads, decay, least=4):
   """Shazeer and Stern 2018, algorithms 4 and 5, of one tensor in float64."""
   rms = lambda x: np.sqrt(np.mean(x**2))
   p, row, col, v = p.astype(np.float64), 0.0, 0.0, 0.0
   for t, g in enumerate(grads, 1):
     beta, square = 1 - t**-0.8, g.astype(np.float64) ** 2 + 1e-30
-    if p.ndim == 2 and min(p.shape) >= 4:
+    if p.ndim == 2 and min(p.shape) >= least:
       row = beta * row + (1 - beta) * square.mean(1)
       col = beta * col + (1 - beta) * square.mean(0)
       v = np.outer(row, col) / row.mean()
@@ -247,6 +248,36 @@ def test_adafactor_is_optax_adafactor_on_separate_layers():
     params = optax.apply_updates(params, updates)
   for path, p in params.items():
     np.testing.assert_allclose(found[path], p, rtol=1e-5, atol=1e-7, err_msg=path)
+
+
+@pytest.mark.parametrize('heads', [(2, 3), (5, 7)], ids=str)
+@pytest.mark.parametrize('least', [4, 50])
+@mutation('joined if any(large) else shape', 'shape', case='4-(2, 3)')
+def test_adafactor_takes_projections_as_the_matrices_that_multiply(heads, least):
+  """t5x, examples/t5/layers.py: queries are D x NH, outputs NH x D, biases of NH; a stack of 3."""
+  inner, both = heads[0] * heads[1], ('heads', 'head')
+  axes = {
+    'layers/query': ('layers', 'embed', *both), 'layers/out': ('layers', *both, 'embed'),
+    'bias': both,
+  }  # fmt: skip
+  whole = {'layers/query': (3, 6, inner), 'layers/out': (3, inner, 6), 'bias': (inner,)}
+  sizes = dict(layers=3, embed=6, heads=heads[0], head=heads[1])
+  split = lambda tree: nest({k: x.reshape([sizes[a] for a in axes[k]]) for k, x in tree.items()})
+  rng = np.random.default_rng(0)
+  start, *grads = (
+    {k: rng.normal(size=s).astype(np.float32) for k, s in whole.items()} for _ in range(4)
+  )
+  given = config('adafactor', decay=(('.*', 1.0),), min_factored=least)
+  params, tx = split(start), optimizer.make(given, split(start), nest(axes))[0]
+  state = tx.init(params)
+  for grad in grads:
+    updates, state = tx.update(split(grad), state, params, rate=LR)
+    params = optax.apply_updates(params, updates)
+  for name, found in flatten(params).items():
+    stacked = np.stack([start[name], *(grad[name] for grad in grads)], 1)
+    tensors_of = stacked if name != 'bias' else [stacked.T]
+    expected = [numpy_adafactor(p, gs, 0.1, least) for p, *gs in tensors_of]
+    np.testing.assert_allclose(found.ravel(), np.ravel(expected), rtol=1e-5, atol=1e-6)
 
 
 def one_tensor(row, p, g, **changes):

@@ -45,7 +45,7 @@ def run(**values):
 
 OPTIONS = (
   'split errors lowercase documents module field holdout part_mb '
-  'columns languages lexicon segmenter skip_bad runner'
+  'columns languages lexicon segmenter skip_bad runner for'
 ).split()
 
 

@@ -64,8 +64,11 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   "self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))",
   'self._writer = writer.Writer(workdir, start, tracked)',
 )
-def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straight, tmp_path):
+@mutation('    elif self._last is None:\n', '    elif False:\n')
+@mutation('jax.process_index() == 0:  # also', 'self._last and jax.process_index() == 0:  # also')
+def test_a_finished_run_says_so_draws_again_and_misses_a_line(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
+  (tmp_path / 'run/curves.png').write_bytes(b'')  # a kill in the last moment
   path = tmp_path / 'run' / 'metrics.jsonl'
   rows = path.read_bytes().splitlines(keepends=True)
   path.write_bytes(b''.join([*rows[:9], *rows[10:]]))
@@ -74,6 +77,8 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
   assert f'metrics.jsonl: expected the {len(rows) - 1} lines that were written until step 40, ' in (
     done.stderr  # the scores of the last step come after its checkpoint
   )
+  assert 'The run is finished: all 40 steps are taken' in done.stdout
+  assert (tmp_path / 'run/curves.png').stat().st_size > 10_000
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ from systems import tiny
 
 from bertjax import dotted
 from bertjax.checkpoint import resume
+from bertjax.config import command_line
 from bertjax.errors import UserError
 from bertjax.train import facts as facts_lib
 from bertjax.train import resolve
@@ -57,3 +58,14 @@ def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
   given.model.dropout = 0.9
   with pytest.raises(UserError, match='config.model.dropout: expected 0.1, got 0.9'):
     resolve.check_workdir(tmp_path, found, given)
+
+
+@mutation(' and asked(key)', '', file='bertjax/config/schema.py')
+@mutation("not data['store']", 'True', file='bertjax/config/schema.py')
+def test_a_store_beside_the_recipes_values_for_a_text_needs_no_note_but_beside_the_users():
+  config = command_line.load('configs/elmo.py')
+  config.data.store = 'a'
+  said = lambda given: resolve.resolve(config, Facts(given=given)).said
+  assert said(('data.store', 'seed')) == ()
+  [note] = said(('data.store', 'data.train_vocab.type'))
+  assert note.startswith('config.data.train_vocab would make a store')

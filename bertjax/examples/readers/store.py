@@ -26,5 +26,5 @@ READER = Reader(
   says=lambda phases, path: f'Reading the store {path}',
   text=True,
   of_run=tuple(key for key in OF_RUN if key != 'languages'),  # each phase numbers them
-  check=lambda config: unread_text.check(config.data, examples.tables_of(config.model)),
+  check=lambda config: unread_text.check(config, examples.tables_of(config.model)),
 )

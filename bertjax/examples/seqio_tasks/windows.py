@@ -5,7 +5,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,15 @@ def encode_store(
 def vocabulary_store(directory: pathlib.Path, vocabulary: Vocabulary) -> Store:
   """Returns a store without text, for a run that streams: `vocab` in its directory has the
   files."""
-  none = np.zeros(0, np.int64)
-  return _store(str(directory), none.astype(np.int32), none, none, vocabulary)
+  return dataclasses.replace(
+    without_text(directory, vocabulary.meta), word_starts=vocabulary.word_starts
+  )
+
+
+def without_text(directory: pathlib.Path, meta: Mapping[str, Any]) -> Store:
+  """Returns a store without text, of a vocabulary of which `Vocabulary.meta` alone is known."""
+  none, starts = np.zeros(0, np.int64), np.ones(meta['size'], bool)
+  return _in_memory(str(directory), none.astype(np.int32), none, none, meta, starts)
 
 
 def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:

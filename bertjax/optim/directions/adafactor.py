@@ -1,9 +1,13 @@
 """Adafactor: second moments as the product of two vectors."""
 
+import math
+
+import jax
 import optax
 
 from bertjax.field_types import Count, NonNegative, Positive
-from bertjax.optim.leaves import Leaves
+from bertjax.optim import param_rules
+from bertjax.optim.leaves import HEADS, Leaves
 
 
 def adafactor(
@@ -20,8 +24,8 @@ def adafactor(
 
   Shazeer and Stern 2018, as t5x and optax have it: no momentum, second moments with decay
   1 - t^-decay_rate over g^2 + eps, factored over the two largest axes where both have at least
-  `min_factored` entries. T5: decay_rate .8, eps 1e-30, min_factored 128, clip_rms 1 and
-  min_scale 1e-3.
+  `min_factored` entries; heads and head are one axis, as t5x keeps them. T5: decay_rate .8, eps
+  1e-30, min_factored 128, clip_rms 1 and min_scale 1e-3.
 
   Args:
     leaves: the parameters.
@@ -37,7 +41,27 @@ def adafactor(
     optax.clip_by_block_rms(clip_rms),
     optax.scale_by_param_block_rms(min_scale),
   )
-  return optax.chain(leaves.per_tensor(direction), leaves.add_decay(weight_decay))
+  joined = jax.tree.map(lambda p, axes: _joined(p.shape, axes, min_factored), *leaves[:2])
+  tx = leaves.per_tensor(direction)
+  view = lambda tree: jax.tree.map(lambda x, shape: x.reshape(shape), tree, joined)
+
+  def update(updates, state, params=None):
+    found, state = tx.update(view(updates), state, view(params))
+    return jax.tree.map(lambda u, p: u.reshape(p.shape), found, updates), state
+
+  matrices = optax.GradientTransformation(lambda params: tx.init(view(params)), update)
+  return optax.chain(matrices, leaves.add_decay(weight_decay))
+
+
+def _joined(shape: tuple[int, ...], axes: tuple, min_factored: int) -> tuple[int, ...]:
+  """The shape with heads and head as one axis, if the tensor has factors in one of both views."""
+  at = next((i for i in range(len(axes)) if axes[i : i + 2] == HEADS), None)
+  if at is None:
+    return shape
+  joined = (*shape[:at], math.prod(shape[at : at + 2]), *shape[at + 2 :])
+  tensor = slice(int(param_rules.is_stack(axes)), None)
+  large = (sorted((0, *s[tensor]))[-2] >= min_factored for s in (shape, joined))
+  return joined if any(large) else shape
 
 
 DIRECTION = adafactor

@@ -11,9 +11,7 @@ from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, NonNegative, Positive
 from bertjax.optim import param_rules
-from bertjax.optim.leaves import WHAT, Leaves
-
-HEADS = ('heads', 'head')  # two logical axes that are one axis of a matrix
+from bertjax.optim.leaves import HEADS, WHAT, Leaves
 
 
 def muon(

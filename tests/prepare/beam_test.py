@@ -24,16 +24,10 @@ from bertjax.store import shards as shards_lib
 from bertjax.text import corpus as corpus_lib
 from bertjax.vocab.vocabulary import load_vocabulary
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 mutation('(0 if whole else int(size_D[-1]))', '0')
 mutation('min(last, len(record_D)), whole)', 'min(last, len(record_D)), True)')
 mutation("found.count += index['bad_lines']", "found.count = index['bad_lines']")
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-  """Many groups of documents from little text, cut at other places than the files."""
-  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
 
 
 @pytest.fixture

@@ -23,29 +23,16 @@ from prepare_runs import (
   run,
   stop_after,
   write_text,
-  write_vocabulary,
 )  # fmt: skip
 
 from bertjax.machine import durable
 from bertjax.store import encode, unfinished
 from bertjax.store import writer as store_writer
 from bertjax.store.reader import open_store
-from bertjax.text import corpus as corpus_lib
 
 mutation('if not self.train.parts:', 'if False:')
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture
-def vocab(tmp_path):
-  return write_vocabulary(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def small_groups(monkeypatch):
-  """Many groups of documents from little text."""
-  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):

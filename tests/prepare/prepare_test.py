@@ -26,30 +26,17 @@ from prepare_runs import (
   sentences_of,
   stop_after,
   write_text,
-  write_vocabulary,
 )  # fmt: skip
 from pyarrow import parquet
 
 from bertjax.store import builder as store_builder
 from bertjax.store import unfinished
 from bertjax.store.reader import open_store
-from bertjax.text import corpus as corpus_lib
 from bertjax.text import sentence_split
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture
-def vocab(tmp_path):
-  return write_vocabulary(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def small_groups(monkeypatch):
-  """Many groups of documents from little text."""
-  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize('kind', ['words', 'bytes'])

@@ -11,17 +11,11 @@ from mutation import mutation
 from prepare_runs import contents, run, sentences_of
 
 from bertjax.store.reader import open_store
-from bertjax.text import corpus as corpus_lib
 from bertjax.text import phrases
 from bertjax.vocab.vocabulary import load_vocabulary
 
 mutation("self._numbers(batch.languages)[column['language']]", "column['language']")
 mutation("self.languages, self._begun = progress['languages'], set", 'self._begun = set')
-
-
-@pytest.fixture
-def vocab(tmp_path):
-  return prepare_runs.write_vocabulary(tmp_path)
 
 
 def texts_of(store):
@@ -82,7 +76,7 @@ def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
   assert found == one.meta['stats']['found_units'] > 30
 
 
-def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
+def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab):
   draw = random.Random(0)
   documents = [
     dict(text=' '.join(draw.choices(prepare_runs.WORDS, k=9)), language=name)
@@ -92,7 +86,6 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
   (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, documents)))
   given = dict(input=tmp_path / 'a.jsonl', columns=['language'], vocab=vocab, part_mb=0.001)
   given |= dict(segmenter=f'{__name__}:beginning')
-  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
   stop = lambda patch: prepare_runs.stop_after(patch, 2)
   store = prepare_runs.goes_on(tmp_path, stop, times=3, **given)
   assert store.languages == ['xx', 'yy'] and set(values(store, 'language')) == {0, 1}

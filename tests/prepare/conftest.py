@@ -1,0 +1,18 @@
+"""What the tests of `prepare` begin with."""
+
+import prepare_runs
+import pytest
+
+from bertjax.text import corpus
+
+
+@pytest.fixture
+def vocab(tmp_path):
+  """The vocabulary of `write_text`."""
+  return prepare_runs.write_vocabulary(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch):
+  """Many groups of documents from little text."""
+  monkeypatch.setattr(corpus, 'BLOCK_BYTES', 4000)
