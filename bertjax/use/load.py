@@ -59,7 +59,7 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
       if given is not None:
         raise UserError(f'{path} is no run, it has one model alone: got {name}={given}')
     if of_format:
-      return _of_opening(foreign.open_source(str(path), '--workdir'))
+      return _of_opening(foreign.open_source(str(path), 'the model'))
     return _of_opening(directory_lib.open_directory(copies.local(path).absolute()))
   run = runs.open_run(path, step, task)
 

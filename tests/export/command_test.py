@@ -114,7 +114,7 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
     exporting.export(run, full)
   with pytest.raises(UserError, match='full exists and is not empty'):
     importing.import_model(f'hf:{theirs}', full)
-  with pytest.raises(UserError, match='expected the workdir of a run, got .*: config.json is miss'):
+  with pytest.raises(UserError, match='there is nothing at .*; expected the workdir of a run'):
     exporting.export(tmp_path / 'nothing', tmp_path / 'out')
   with pytest.raises(UserError, match=r'has no checkpoint of step 7: expected one of \[0\]'):
     exporting.export(run, tmp_path / 'out', 7)
