@@ -58,7 +58,7 @@ def own(tmp_path, monkeypatch):
   vocabulary = load_vocabulary(tmp_path / 'words')
   net = nets.make(config.model, vocabulary.special)
   batch = jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), nets.inputs(net))
-  params = meta.unbox(net.model.init(jax.random.key(0), batch))['params']
+  params = meta.unbox(jax.jit(net.model.init)(jax.random.key(0), batch))['params']
   (tmp_path / 'run').mkdir()
   runs.write_run(tmp_path / 'run', config, params, vocabulary, {})
   return tmp_path / 'run'
