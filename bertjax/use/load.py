@@ -119,7 +119,7 @@ def language_id(language: str | int | None, languages: Sequence[str], rows: int 
   known = ', '.join(languages) or f'{numbers}, since this model does not say their names'
   if language is None:
     raise UserError(f'the model has a table of languages: expected language, one of {known}')
-  if isinstance(language, int):
+  if isinstance(language, int | np.integer):
     if language < 0 or rows and language >= rows:
       raise UserError(f'language={language}: expected one of {known}')
     return language
@@ -137,7 +137,7 @@ def in_language(
   if language is None:
     logging.warning('words are cut as in English: language (--language) names another')
     return vocabulary
-  if isinstance(language, int):
+  if isinstance(language, int | np.integer):
     if not languages:
       raise UserError(
         f'{vocabulary.files[0]} cuts words by the rules of their language: expected its name, as '

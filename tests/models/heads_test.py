@@ -64,7 +64,7 @@ def own(tmp_path, monkeypatch):
   return tmp_path / 'run'
 
 
-@mutation("  elif 'embedded_BTD' in out:\n", '  elif True:\n')
+@mutation("  if 'embedded_BTD' in out:\n", '  if True:\n')
 def test_a_model_of_ones_own_is_used_by_its_contract(own):
   model = bertjax.Model.load(own, trust_code=['own.bag'])
   assert len(model.fill(['w9 [MASK] w10'], top=3)[0][0]) == 3

@@ -1,7 +1,9 @@
 """The step bench: the rivals get the same model and batch."""
 
+import importlib
 import os
 import pathlib
+import sys
 
 import cases
 import jax
@@ -13,6 +15,8 @@ from mutation import mutation
 from slow_imports import rival_step, torch
 from tiers import in_tiers
 
+from bertjax import bench
+from bertjax.errors import UserError
 from bertjax.objectives import mlm, plm
 from bertjax.tools.bench.parts import own_step, timing
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
@@ -183,3 +187,16 @@ def test_an_arm_of_another_process_is_called_there_and_its_error_raised_here(tmp
     assert first == second != str(os.getpid())
     with pytest.raises(ValueError, match='three'):
       call()
+
+
+@mutation("not in ('torch', 'transformers')", "not in ('torch', 'transformer')")
+@pytest.mark.parametrize('part', ['rival_input', 'rival_step'])
+def test_a_rival_that_is_not_installed_is_said_in_a_line(part, monkeypatch):
+  name = f'bertjax.tools.bench.parts.{part}'
+  monkeypatch.setitem(sys.modules, 'transformers', None)
+  monkeypatch.delitem(sys.modules, name, raising=False)
+  with pytest.raises(UserError, match='what transformers computes, .*: pip install torch transf'):
+    with bench._rivals():
+      importlib.import_module(name)
+  with pytest.raises(ModuleNotFoundError, match='elsewhere'), bench._rivals():
+    importlib.import_module('elsewhere')
