@@ -63,7 +63,7 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
       if given is not None:
         raise UserError(f'{path} is no run, it has one model alone: got {name}={given}')
     if of_format:
-      return _of_opening(foreign.open_source(str(path), '--workdir'))
+      return _of_opening(foreign.open_source(str(path), 'the model'))
     return _of_opening(directory_lib.open_directory(copies.local(path).absolute()))
   run = runs.open_run(path, step, task)
 
@@ -125,7 +125,7 @@ def language_id(language: str | int | None, languages: Sequence[str], rows: int 
   known = ', '.join(languages) or f'{numbers}, since this model does not say their names'
   if language is None:
     raise UserError(f'the model has a table of languages: expected language, one of {known}')
-  if isinstance(language, int):
+  if isinstance(language, int | np.integer):
     if language < 0 or rows and language >= rows:
       raise UserError(f'language={language}: expected one of {known}')
     return language
@@ -143,7 +143,7 @@ def in_language(
   if language is None:
     logging.warning('words are cut as in English: language (--language) names another')
     return vocabulary
-  if isinstance(language, int):
+  if isinstance(language, int | np.integer):
     if not languages:
       raise UserError(
         f'{vocabulary.files[0]} cuts words by the rules of their language: expected its name, as '
