@@ -45,3 +45,7 @@ def __getattr__(name: str) -> Any:
   from bertjax.use.model import Model
 
   return Model
+
+
+def __dir__() -> list[str]:
+  return [*__all__, '__version__']

@@ -5,10 +5,11 @@ python -m bertjax.bench NAME [flags]
 NAME is generate, input, kernel or step.
 """
 
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from absl import flags
@@ -16,7 +17,7 @@ from ml_collections import config_flags
 
 from bertjax import registry
 from bertjax.config import command_line, presets
-from bertjax.errors import door
+from bertjax.errors import UserError, door
 from bertjax.machine import malloc
 
 BENCHES = registry.names_in('bertjax.tools.bench')
@@ -39,7 +40,8 @@ def main() -> None:
     sys.exit(print(__doc__, '\nThe flags of one: python -m bertjax.bench step --help'))
   if name not in BENCHES:
     sys.exit(f'bertjax.bench: expected one of {", ".join(BENCHES)}, got {name!r}')
-  bench = importlib.import_module(f'bertjax.tools.bench.{name}')
+  with _rivals():
+    bench = importlib.import_module(f'bertjax.tools.bench.{name}')
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   if 'config' in flags.FLAGS:
     sys.modules['__main__'].__doc__ = bench.__doc__
@@ -54,7 +56,22 @@ def _run(bench: ModuleType) -> None:
     said = presets.choose_own(config, given, os.environ)
     for line in [*said, *presets.apply(config, given, os.environ)]:
       print(line, file=sys.stderr)  # standard output is JSON
-  bench.main()
+  with _rivals():
+    bench.main()
+
+
+@contextlib.contextmanager
+def _rivals() -> Iterator[None]:
+  """Ends in a line where what is compared with is not installed."""
+  try:
+    yield
+  except ModuleNotFoundError as error:
+    if str(error.name).partition('.')[0] not in ('torch', 'transformers'):
+      raise
+    raise UserError(
+      f'this bench compares with what {error.name} computes, which is not installed: '
+      'pip install torch transformers'
+    ) from error
 
 
 if __name__ == '__main__':

@@ -201,6 +201,36 @@ def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
   assert '10,000 first sentences' in capsys.readouterr().out
 
 
+@mutation('letters > _LONG_WORDS * len(words)', 'False')
+@mutation('4 * min(covering, len(common))', '2 * min(covering, len(common))')
+@pytest.mark.parametrize('language', ['zh', 'th'])
+def test_text_without_spaces_is_said_by_characters(tmp_path, capsys, language):
+  """Of Chinese the size that is named keeps the characters; of Thai no size keeps long words."""
+  draw = np.random.default_rng(0)
+  letters = [chr(0x4E00 + n) for n in range(900)] if language == 'zh' else [*'กขคงจชซญดตถทนบปผพ']
+  share = 1 / np.arange(1, len(letters) + 1)
+  lines = [''.join(draw.choice(letters, 120, p=share / share.sum())) for _ in range(400)]
+  (tmp_path / 'a.txt').write_text('\n'.join(lines))
+
+  def said(size):
+    given = dict(
+      input=f'{tmp_path}/a.txt', output=f'{tmp_path}/{size}', type='wordpiece', size=size
+    )
+    with flagsaver.flagsaver(**given):
+      flags.FLAGS.mark_as_parsed()
+      vocab.main()
+    return capsys.readouterr().out
+
+  first = said(400)
+  assert 'tokens per character' in first and 'tokens per word' not in first
+  if language == 'th':
+    assert '100.0% of the characters are unknown' in first and '100 characters are one' in first
+    return
+  found = re.search(r'the text has 900 characters, --size=(\d+) keeps 99.95% of it', first)
+  assert found and 'of the characters are unknown' not in said(int(found[1]))
+  assert 'of the characters are unknown' in said(int(found[1]) * 2 // 3)
+
+
 @mutation('max(_ALPHABET, covering)', '_ALPHABET')
 def test_a_script_of_many_characters_has_as_many_pieces(tmp_path):
   """Chinese: 3,000 characters, each a word of its own, the n-th as often as 1 / n."""

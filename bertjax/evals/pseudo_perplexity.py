@@ -7,17 +7,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn_once
 from bertjax.evals.held_out import rows as rows_lib
 from bertjax.field_types import Natural
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
+
+TOKENS = 1 << 19  # read in all, about: 8 rows of 256; a row costs the square of its length
 
 
 class Options(NamedTuple):
   """The rows to score.
 
   Attributes:
-    rows: number of rows; each costs one forward pass for each of its tokens. 0: none.
+    rows: number of rows, fewer of long ones, see TOKENS; each costs one forward pass for each of
+      its tokens. 0: none.
     rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
   """
 
@@ -56,6 +59,14 @@ def one_at_a_time(batch: Batch, rows: int, special: Mapping[str, int | None]) ->
     yield part
 
 
+def affordable(rows: int, columns: int) -> int:
+  """Returns how many rows of so many columns are scored, see TOKENS; says it if they are fewer."""
+  most = min(rows, max(TOKENS // columns**2, 1))
+  if most < rows:
+    warn_once(f'pseudo_perplexity: {most} of {rows} rows are scored, of {columns} tokens each')
+  return most
+
+
 def pseudo_perplexity(
   eval_step: Callable[..., tuple[dict, Any]],
   variables: Any,
@@ -86,12 +97,15 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f'{subject.store.path} has none of: set its rows=0'
     )
 
+  columns = held_out.template['token_BT'].shape[1]
+  rows = affordable(min(options.rows, held_out.rows.rows), columns)
+
   def run(variables: Variables, step: int) -> Report:
     del step
     parts = (
       part
-      for batch, rows in held_out.first(min(options.rows, held_out.rows.rows))
-      for part in one_at_a_time(batch, rows, subject.store.special)
+      for batch, count in held_out.first(rows)
+      for part in one_at_a_time(batch, count, subject.store.special)
     )
     value = pseudo_perplexity(held_out.step, variables, held_out.carry(), parts, held_out.put)
     return Report(dict(pseudo_perplexity=value))

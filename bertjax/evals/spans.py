@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bertjax.evals.held_out import labelled
-from bertjax.evals.squad import decoding, scores
+from bertjax.evals.squad import decoding, programs, scores
 from bertjax.examples.labelled import spans as spans_data
 from bertjax.examples.labelled.common import extra_ids, from_config
 from bertjax.examples.labelled.common import rows as rows_lib
@@ -32,6 +32,8 @@ class Options(NamedTuple):
     longest: most tokens of an answer.
     threshold: odds above which a question has no answer, if the task allows that.
     language: as of `labelled.Options`.
+    program: whose words f1 counts: SQuAD's, the characters of CMRC 2018 and DRCD, or the words of
+      MLQA in a language (`squad/programs.py`).
   """
 
   file: str = ''
@@ -41,6 +43,7 @@ class Options(NamedTuple):
   longest: Count = 30
   threshold: float = 0.0
   language: str = ''
+  program: programs.Name = 'squad'
 
 
 class Questions(NamedTuple):
@@ -59,7 +62,8 @@ class Questions(NamedTuple):
       scores.Answered([a.text for a in record.values['answers']], each.answer(None), each.odds)
       for record, each in zip(self.records, decoded, strict=True)
     ]
-    return scores.judge(answered, options.threshold if no_answer else None)
+    threshold = options.threshold if no_answer else None
+    return scores.judge(answered, threshold, programs.named(options.program))
 
 
 def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -> Questions:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax.sources import foreign, init_from
 from bertjax.sources.runs import Run
 
 USE = """```python
@@ -57,6 +58,8 @@ def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> s
   if not original:
     library, target, use = 'library_name: transformers\n', 'PyTorch `transformers`', USE
     library += _task(name)
+  if base := _base(meta['source'] if read else init_from.whole(config.init_from)):
+    library += f'base_model: {base}\n'
   if data.languages:
     library += f'language: [{", ".join(map(repr, data.languages))}]\n'
   return f"""---
@@ -81,6 +84,14 @@ Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].i
 def _task(name: str) -> str:
   found = [task for end, task in _TASKS.items() if name.endswith(end)]
   return f'pipeline_tag: {found[0]}\n' if found else ''
+
+
+def _base(source: str) -> str:
+  """Returns the name of a model from elsewhere, as the hub's cache has it; '' of a run."""
+  if not foreign.is_source(source):
+    return ''
+  cached = re.search(r'models--([^/]+)/snapshots/', source)
+  return cached[1].replace('--', '/') if cached else _name(source).partition(':')[2]
 
 
 def _name(text: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
+from bertjax.formats import weights
 from bertjax.kernels.cross_entropy import logits
 
 # Of a hidden state and of logits in float32: of the largest value there, and of at least 1.
@@ -136,9 +137,14 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
 
   transformers.logging.set_verbosity_error()
   transformers.logging.disable_progress_bar()
-  name = family_lib.class_of(model)
+  config, state = transformers.AutoConfig.from_pretrained(directory), weights.read(directory)
+  name = (config.architectures or [family_lib.class_of(model)])[0]
+  own: dict[str, Any] = dict(pretrained_model_name_or_path=directory)
+  if not isinstance(state, weights.Tensors):  # whose names may be wrapped, which it does not read
+    tensors = {name: torch.from_numpy(np.asarray(x)) for name, x in state.items()}
+    own = dict(pretrained_model_name_or_path=None, config=config, state_dict=tensors)
   net, info = getattr(transformers, name).from_pretrained(
-    directory, output_loading_info=True, dtype=torch.float32, attn_implementation='eager'
+    **own, output_loading_info=True, dtype=torch.float32, attn_implementation='eager'
   )
   net.eval()
   left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)

@@ -17,6 +17,7 @@ FURTHER = dict(
   cls_token_id='cls', sep_token_id='sep', decoder_start_token_id='sep', forced_bos_token_id='cls',
   forced_eos_token_id='sep',
 )  # fmt: skip
+SEVERAL = 'multi_label_classification'  # problem_type of any number of classes for a text
 # Fields of config.json that change nothing of what a model computes: how it was saved, what a call
 # returns; ids, names and sizes, which stand elsewhere; and with '=', defaults that no class reads.
 HARMLESS = """
@@ -87,6 +88,7 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   """Returns the family and the fields of `config.model` that a config.json means; where it names no
   class, the names of the tensors tell it. Raises UserError for a class that no family has and for
   an option that our model does not compute."""
+  given = _by_our_names(given)
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
   of_kind = {each: f for each, f in _all().items() if f.model_type == kind}
   twin = lambda f: given.get('attn_type', 'bi') in f.theirs.get('attn_type', ('bi',))
@@ -128,16 +130,16 @@ def left_out(given: Mapping[str, Any], family: Family, model: Mapping[str, Any])
 
 def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
   """Returns the problem_type of a head for texts, '' if there is none. Raises UserError if it means
-  something else than scores of classes, one of which is right, or one number."""
+  something else than scores of classes or one number."""
   count, kind = dict(model.get('labels', ())).get('label', 0), given.get('problem_type')
   if not count or not kind:
     return ''
-  expected = 'regression' if count == 1 else 'single_label_classification'
-  if kind != expected:
+  expected = ('regression',) if count == 1 else ('single_label_classification', SEVERAL)
+  if kind not in expected:
     raise UserError(
       f'config.json has problem_type={kind!r} with {count} labels, which is not learned here: '
-      f'expected {expected!r}. AutoModel.from_pretrained(DIR).save_pretrained(OTHER) saves the '
-      'encoder without its head'
+      f'expected {" or ".join(expected)}. AutoModel.from_pretrained(DIR).save_pretrained(OTHER) '
+      'saves the encoder without its head'
     )
   return kind
 
@@ -171,6 +173,18 @@ def _all() -> dict[str, Family]:
   """Returns the families that directories are read as."""
   found = {n: family_lib.find(n) for n in registry.names_in('bertjax.formats.families')}
   return {name: family for name, family in found.items() if not family.read_as}
+
+
+def _by_our_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns a config.json with the class of ours that computes what its own does."""
+  kind = str(given.get('model_type'))
+  for family in _all().values():
+    if kind in family.alike:
+      names = [
+        str(each).replace(*family.alike[kind], 1) for each in given.get('architectures') or ()
+      ]
+      return dict(given, model_type=family.model_type, architectures=names)
+  return given
 
 
 def _class_name(given: Mapping[str, Any], names: set[str]) -> str:

@@ -31,9 +31,10 @@ def open_directory(path: pathlib.Path) -> Opening:
   """Reads config.json and finds tensors and tokenizer. Raises UserError for no such directory, a
   class that we have not, or options that we do not compute."""
   if not (path / CONFIG).is_file():
+    inside = ', '.join(str(each.parent) for each in sorted(path.glob(f'snapshots/*/{CONFIG}')))
     raise UserError(
-      f'expected a directory of transformers with {CONFIG}, got {path}: save the model with '
-      'save_pretrained(DIR)'
+      f'expected a directory of transformers with {CONFIG}, got {path}: '
+      + (f'it holds {inside}' if inside else 'save the model with save_pretrained(DIR)')
     )
   given = json_files.read(path / CONFIG)
   json_files.check(path / CONFIG, given, _KINDS)

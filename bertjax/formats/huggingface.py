@@ -19,8 +19,12 @@ from bertjax.formats.family import Layout
 from bertjax.formats.tables import Row
 from bertjax.formats.weights import View
 
-# How TensorFlow-era files on the hub name the parameters of a norm.
-_OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'LayerNorm.bias'))
+# How TensorFlow-era files on the hub name the parameters of a norm, and a RoBERTa names itself.
+_OTHER_NAMES = (
+  ('LayerNorm.gamma', 'LayerNorm.weight'),
+  ('LayerNorm.beta', 'LayerNorm.bias'),
+  ('data2vec_text.', 'roberta.'),
+)
 
 
 class Taken(NamedTuple):
@@ -123,8 +127,8 @@ def _renamed(state: Mapping[str, np.ndarray], base: str, layout: Layout) -> View
   names = {}
   for name in state:
     new = name
-    for old, ending in _OLD_ENDINGS:
-      new = new.replace(old, ending)
+    for old, today in _OTHER_NAMES:
+      new = new.replace(old, today)
     if bare and new.partition('.')[0] in {*tops, 'pooler'}:
       new = f'{base}.{new}'
     names[new] = name

@@ -22,6 +22,7 @@ from bertjax.formats.originals import torch_files
 NAME = 'model.safetensors'
 INDEX = f'{NAME}.index.json'
 TORCH = 'pytorch_model.bin'
+_WRAPPERS = ('_orig_mod', '_fsdp_wrapped_module', '_checkpoint_wrapped_module')
 DTYPES = {
   'float32': ('F32', np.dtype(np.float32)),
   'bfloat16': ('BF16', np.dtype(ml_dtypes.bfloat16)),
@@ -110,33 +111,55 @@ class Tensors(Lazy):
 
 
 def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
-  """Returns the tensors of a directory of transformers. Raises UserError if there are none, a file
-  is missing or damaged, or torch is needed and not there."""
-  if (directory / INDEX).is_file() and not (directory / NAME).is_file():  # transformers' order
-    index = json_files.read(directory / INDEX)
-    json_files.check(directory / INDEX, index, dict(weight_map=dict))
-    names = sorted(set(map(str, (index.get('weight_map') or {}).values())))
-    outside = [name for name in names if pathlib.Path(name).name != name]
-    missing = [name for name in names if name not in outside and not (directory / name).is_file()]
-    if outside or missing:
-      raise UserError(
-        f'{directory / INDEX} names {", ".join([*outside, *missing])}: expected files beside it'
-      )
-    return Tensors([directory / name for name in names])
-  if (directory / NAME).is_file():
-    return Tensors([directory / NAME])
-  if (directory / TORCH).is_file():
-    state = torch_files.load(directory / TORCH)
-    return torch_files.arrays(state, str(directory / TORCH), buffers=True)
+  """Returns the tensors of a directory of transformers, `unwrapped`. Raises UserError if there are
+  none, a file is missing or damaged, or torch is needed and not there."""
+  for name in (NAME, TORCH):  # transformers' order
+    files = [directory / name]
+    if not files[0].is_file():
+      if not (directory / f'{name}.index.json').is_file():
+        continue
+      files = _shards(directory / f'{name}.index.json')
+    if name == NAME:
+      return unwrapped(Tensors(files))
+    state: dict[str, np.ndarray] = {}
+    for file in files:
+      state |= torch_files.arrays(torch_files.inner(torch_files.load(file)), str(file), True)
+    return unwrapped(state)
   raise UserError(
-    f'{directory} holds no tensors: expected {NAME}, {INDEX} or {TORCH}, got '
-    f'{", ".join(sorted(p.name for p in directory.iterdir())[:20]) or "nothing"}'
+    f'{directory} holds no tensors: expected {NAME} or {TORCH}, or a {INDEX} or {TORCH}.index.json '
+    f'that names such, got {", ".join(sorted(p.name for p in directory.iterdir())[:20]) or "none"}'
   )
+
+
+def _shards(index: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the files that an index names."""
+  found = json_files.read(index)
+  json_files.check(index, found, dict(weight_map=dict))
+  names = sorted(set(map(str, (found.get('weight_map') or {}).values())))
+  outside = [name for name in names if pathlib.Path(name).name != name]
+  missing = [name for name in names if name not in outside and not (index.parent / name).is_file()]
+  if outside or missing:
+    raise UserError(f'{index} names {", ".join([*outside, *missing])}: expected files beside it')
+  return [index.parent / name for name in names]
+
+
+def unwrapped(state: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+  """Returns a state without what wrappers of PyTorch put into its names: their own parts, and
+  whatever all names begin with, as `module.` of DataParallel or a trainer's `model.`; the encoder's
+  own `bert.` may be left out of a whole file, too."""
+  parts = {name: [part for part in name.split('.') if part not in _WRAPPERS] for name in state}
+  while len({each[0] for each in parts.values()}) == 1 and min(map(len, parts.values())) > 1:
+    parts = {name: rest for name, (_, *rest) in parts.items()}
+  names = {'.'.join(rest): name for name, rest in parts.items()}
+  same = len(names) < len(state) or names.keys() == state.keys()
+  return state if same else View(state, names)
 
 
 def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
   """Returns the files that hold the tensors of a directory."""
-  return sorted(p for p in directory.iterdir() if p.suffix == '.safetensors' or p.name == TORCH)
+  torch = TORCH.removesuffix('.bin')
+  ours = lambda p: p.suffix == '.safetensors' or p.suffix == '.bin' and p.name.startswith(torch)
+  return sorted(filter(ours, directory.iterdir()))
 
 
 def write(

@@ -17,6 +17,7 @@ from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import weights
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
@@ -226,6 +227,11 @@ class Bert(Base, AttendingModel):
     read = lambda layer: out['hidden_LBTD'][layer - 1] if layer else out['embedded_BTD']
     x_LBTD = jnp.stack([read(layer) for layer in layers])
     return projections(params, x_LBTD, jnp.dtype(self.dtype))
+
+  def attends(self, out: Mapping[str, Any], batch: Batch, layer: int) -> Array:
+    """Computes the weights of a layer, see `AttendingModel`."""
+    found = self.projections(out, (layer,))
+    return weights(found['query'][0], found['key'][0], example_mask(batch, self.attend))
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -3,6 +3,7 @@ fastai:PATH and bilm:PATH."""
 
 import importlib
 import pathlib
+import re
 
 from bertjax.errors import UserError, choose
 from bertjax.formats import directory
@@ -14,11 +15,24 @@ ORIGINALS = dict(
   bilm='bilm',
 )  # fmt: skip
 FORMATS = ('hf', *ORIGINALS)
+HUB = 'https://huggingface.co/'
 
 
 def is_source(text: str) -> bool:
   """Returns whether a text is FORMAT:PATH with a format that can be read here."""
   return text.partition(':')[0] in FORMATS
+
+
+def nothing_at(path: str, where: str) -> UserError:
+  """Returns the error for a model that `where`, a key or flag, names, and which is not there; it
+  may be a name of the hub."""
+  name = path.removeprefix(HUB)
+  hub = re.fullmatch(r'([\w-][\w.-]*/)?[\w-][\w.-]*', name)
+  fetch = f'`hf download {name} --local-dir DIR` fetches one of {HUB}, and then it is hf:DIR'
+  return UserError(
+    f'{where}: there is nothing at {path}; expected the workdir of a run, or one of '
+    f'{", ".join(f"{each}:PATH" for each in FORMATS)}{f". {fetch}" if hub else ""}'
+  )
 
 
 def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Opening:
@@ -29,10 +43,7 @@ def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Open
   choose(name, FORMATS, f'the format of {where}')
   if name == 'hf':
     if not pathlib.Path(path).exists():
-      raise UserError(
-        f'{where}: there is nothing at {path}. Nothing is fetched here: expected a directory, as '
-        'save_pretrained(DIR) makes one, or `hf download NAME --local-dir DIR`'
-      )
+      raise nothing_at(path, where)
     return directory.open_directory(pathlib.Path(path))
   module = importlib.import_module(f'bertjax.formats.originals.{ORIGINALS[name]}')
   return module.open_checkpoint(pathlib.Path(path), into)

@@ -70,10 +70,7 @@ def open_source(name: str, key: str = KEY) -> Source:
   """Opens a model: a run or FORMAT:PATH, which `key` of the config names."""
   if not sources.is_source(name):
     if not remote.is_remote(name) and not pathlib.Path(name).is_dir():
-      raise UserError(
-        f'{key}={name!r}: expected the workdir of a run, or one of '
-        f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
-      )
+      raise sources.nothing_at(name, key)
     run = runs.open_run(name)
     languages = runs.languages_of(run.workdir, run.config)
     imported = run.imported_classes

@@ -19,9 +19,10 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, manifest, reading, resume
 from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
-from bertjax.machine import mirror
+from bertjax.machine import mirror, remote
 from bertjax.models.layers import heads
 from bertjax.objectives.combine import task_heads
+from bertjax.sources import foreign
 from bertjax.types import FIT
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -75,6 +76,9 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
   """Finds config, checkpoint and vocabulary of a workdir, or of one of its checkpoints. `step`: of
   the checkpoint, 'best' by `config.best`, None the newest intact one; `task`: of a run on several,
   whose head is meant. UserError: no run, checkpoint or task of that name, or none intact."""
+  hub = str(workdir).startswith(foreign.HUB)
+  if hub or not remote.is_remote(workdir) and not pathlib.Path(workdir).exists():
+    raise foreign.nothing_at(str(workdir), 'the model')
   workdir, fetch = mirror.opened(workdir)
   if (workdir / manifest.NAME).is_file():
     own = workdir.name

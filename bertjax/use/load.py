@@ -11,6 +11,7 @@ from absl import logging
 from bertjax import json_files, sharding
 from bertjax.checkpoint import finite, reading
 from bertjax.errors import UserError, choose
+from bertjax.formats import config_json
 from bertjax.formats import directory as directory_lib
 from bertjax.formats.originals.original import Opening
 from bertjax.formats.sentence_modules import Sentences
@@ -41,6 +42,9 @@ class Found(NamedTuple):
   task: Mapping[str, Any]
   # head -> names of its classes, of a model from elsewhere that says them
   classes: Mapping[str, Sequence[str]]
+  problem: (
+    str  # problem_type of a head for texts of a model from elsewhere, '' where it is not said
+  )
   tasks: tuple[str, ...]  # of a run on several of which none was chosen: then it has no heads
   sentences: Sentences  # how vectors of texts are made where nothing else is asked for
   # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there,
@@ -59,7 +63,7 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
       if given is not None:
         raise UserError(f'{path} is no run, it has one model alone: got {name}={given}')
     if of_format:
-      return _of_opening(foreign.open_source(str(path), '--workdir'))
+      return _of_opening(foreign.open_source(str(path), 'the model'))
     return _of_opening(directory_lib.open_directory(copies.local(path).absolute()))
   run = runs.open_run(path, step, task)
 
@@ -88,7 +92,9 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
   for head in heads:
     names = tuple(found.classes.get(head.name) or (f'LABEL_{i}' for i in range(head.classes)))
     if head[:2] == ('text', 'label'):
-      return task | dict(name='classify', classes=names if head.classes > 1 else ())
+      several = ',' if found.problem == config_json.SEVERAL else ''
+      names = names if head.classes > 1 else ()
+      return task | dict(name='classify', classes=names, several=several)
     if head[:2] == ('token', 'tag'):
       return task | dict(name='tags', scheme='plain', classes=names)
     if head[:2] == ('text', 'right'):
@@ -119,7 +125,7 @@ def language_id(language: str | int | None, languages: Sequence[str], rows: int 
   known = ', '.join(languages) or f'{numbers}, since this model does not say their names'
   if language is None:
     raise UserError(f'the model has a table of languages: expected language, one of {known}')
-  if isinstance(language, int):
+  if isinstance(language, int | np.integer):
     if language < 0 or rows and language >= rows:
       raise UserError(f'language={language}: expected one of {known}')
     return language
@@ -137,7 +143,7 @@ def in_language(
   if language is None:
     logging.warning('words are cut as in English: language (--language) names another')
     return vocabulary
-  if isinstance(language, int):
+  if isinstance(language, int | np.integer):
     if not languages:
       raise UserError(
         f'{vocabulary.files[0]} cuts words by the rules of their language: expected its name, as '
@@ -197,7 +203,8 @@ def _found(
   language = int(said) if said.isdecimal() else said or None
   sentences = Sentences(**meta.get('sentences', {}))
   return Found(
-    source, model, rules, vocabulary, tuple(languages), language, task, {}, (), sentences, read
+    source, model, rules, vocabulary, tuple(languages), language, task, {},
+    meta.get('problem_type') or '', (), sentences, read,
   )  # fmt: skip
 
 

@@ -12,37 +12,29 @@ which is compiled at its first use, and results come in the order of the texts.
 """
 
 import functools
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bertjax import registry, sharding
 from bertjax.errors import UserError, choose
-from bertjax.evals.fill_mask import likeliest
 from bertjax.examples.spelling import Speller
 from bertjax.machine import compiled, copies
-from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling
-from bertjax.objectives import lm
-from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import Row
-from bertjax.types import Array, Batch, Variables
 from bertjax.use import generate, nets
 from bertjax.use import load as load_lib
 from bertjax.use import vectors as vectors_lib
-from bertjax.use.answers import Candidate, Judged, Pool, Score
+from bertjax.use.answers import Pool
 from bertjax.use.batches import Runner
 from bertjax.use.finetuned import FineTuned
 from bertjax.use.texts import Texts, listed
-from bertjax.vocab.vocabulary import Vocabulary
+from bertjax.use.words import Words
 
 
-class Model(FineTuned):
+class Model(Words, FineTuned):
   """A trained model with its vocabulary, on a mesh; made by `load`.
 
   All that take texts take these too:
@@ -125,75 +117,6 @@ class Model(FineTuned):
       load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
     )  # fmt: skip
 
-  @property
-  def vocabulary(self) -> Vocabulary:
-    """The vocabulary that encodes its texts."""
-    return self._texts.vocabulary
-
-  def fill(
-    self, texts: Sequence[str], top: int = 5, cut: bool = False, first: int = 1
-  ) -> list[list[list[Candidate]]]:
-    """Returns the likeliest tokens for each blank of each text. Raises UserError: a model without a
-    head for words, or a causal one; a text without a blank, or too long.
-
-    Args:
-      texts: each with one or more [MASK], or the vocabulary's own mask token.
-      top: how many.
-    """
-    self._require_words('fill in blanks')
-    if self.net.model.causal:
-      raise UserError(
-        f'{self.source} reads from left to right and sees nothing behind a blank: expected a '
-        'masked model to fill it in; this one scores texts'
-      )
-    if not isinstance(top, int) or top < 1:
-      raise UserError(f'expected at least one candidate for each blank, got top={top}')
-    found = self._texts.with_blanks(texts, cut, first)
-    size = self.vocabulary.size  # the word table may have more rows, which no text has
-    top = min(top, size)
-    predict = lambda variables, carry, batch: dict(
-      logits_BPV=lm.all_scores(self.net.words(variables, batch))
-    )
-    tops = likeliest(predict, top, size)
-    rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
-    answers = self.runner.run(('fill', top), lambda v, batch: tops(v, (), batch), rows)
-    candidates = lambda prob_C, id_C: [
-      Candidate(self._texts.piece(i), int(i), float(p), self._texts.text(i))
-      for i, p in zip(id_C, prob_C, strict=True)
-    ]
-    return [
-      [candidates(prob_PC[slot], id_PC[slot]) for slot in range(len(sentence.blanks))]
-      for sentence, (prob_PC, id_PC) in zip(found, answers, strict=True)
-    ]
-
-  def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
-    """Scores each text by its likelihood: see `Score`. Special tokens around it are not scored.
-    Raises UserError: a model without a head for words, or without a mask token; a text that is too
-    long."""
-    self._require_words('score texts')
-    mask, found = self._texts.mask, self._texts.plain(texts, cut, first)
-    if self.net.model.causal:
-      rows = [[sentences_lib.continued(sentence)] for sentence in found]
-    elif mask is None:
-      raise UserError(
-        f'{self.source} is scored token by token behind the mask token, which its vocabulary has '
-        'none of: expected another vocabulary, or a causal model'
-      )
-    else:
-      rows = [sentences_lib.blanked(sentence, mask) for sentence in found]
-
-    def likelihood(variables: Variables, batch: Batch) -> Array:
-      nll_BP, _ = lm.score(self.net.words(variables, batch), batch['target_BP'])
-      return -jnp.sum(nll_BP * batch['weight_BP'], 1)
-
-    values = iter(self.runner.run('score', likelihood, [row for each in rows for row in each]))
-    scores = []
-    for each in rows:
-      total = math.fsum(float(next(values)) for _ in each)
-      tokens = sum(len(row.columns) for row in each)
-      scores.append(Score(total, math.exp(-total / tokens) if tokens else None, tokens))
-    return scores
-
   def generate(
     self,
     prompts: Sequence[str],
@@ -222,31 +145,11 @@ class Model(FineTuned):
       self, prompts, new_tokens, beams or sampling or Sampling(), seed, ends, first
     )
 
-  def replaced(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[list[Judged]]:
-    """For each token of each text the probability that another stood there (ELECTRA). Raises
-    UserError: a model without a discriminator; a text that is too long."""
-    if not self.net.can('replaced'):
-      raise UserError(
-        f'{self.source}, of config.model.name={self.net.name!r}, has no discriminator to find '
-        'replaced tokens: expected an ELECTRA'
-      )
-    found = self._texts.plain(texts, cut, first)
-    rows = [Row(sentence.id_n) for sentence in found]
-    judge = lambda v, batch: jax.nn.sigmoid(self.net.read(v, batch)['rtd_BT'])
-    answers = self.runner.run('replaced', judge, rows)
-    return [
-      [
-        Judged(self._texts.piece(number), int(number), float(prob))
-        for number, prob in zip(s.id_n[s.begin : s.end], prob_T[s.begin : s.end], strict=True)
-      ]
-      for s, prob_T in zip(found, answers, strict=True)
-    ]
-
   def embed(
     self,
     texts: Sequence[str],
     pool: Pool | None = None,
-    layer: int = -1,
+    layer: int | Sequence[int] = -1,
     cut: bool = False,
     first: int = 1,
     normalize: bool | None = None,
@@ -259,12 +162,15 @@ class Model(FineTuned):
       pool: 'mean' of all tokens, special ones too; 'first' takes the token that stands for the
         text, [CLS], which XLNet has at the end; 'none' keeps the vectors of all tokens; None: what
         modules.json of sentence-transformers declares, with its length and prompt, else 'mean'.
-      layer: 0 is what enters the first layer, 1 its output; -1 the last one's, -2 that before.
+      layer: 0 is what enters the first layer, 1 its output; -1 the last one's, -2 that before; of
+        several layers each result has an axis more, before D or before the tokens and D.
       normalize: whether vectors have length 1; None: as declared with that pooling, else no.
     """
     how = vectors_lib.chosen(self._sentences, pool, self.source)
     kind: Any = choose(how.pool, get_args(Pool), 'pool')
-    number = nets.layer_number(self.net, layer)
+    several = isinstance(layer, Sequence | np.ndarray) and len(layer) > 0
+    asked: Any = layer if several else [layer]
+    numbers = tuple(nets.layer_number(self.net, each) for each in asked)
     if kind == 'first' and self.net.model.causal:
       raise UserError(
         f'{self.source} reads from left to right, so its first token knows nothing of the text: '
@@ -279,29 +185,38 @@ class Model(FineTuned):
           'around it: expected one token at least'
         )
     rows = [Row(sentence.id_n) for sentence in found]
-    vectors = functools.partial(nets.vectors, self.net, kind, number)
-    answers = self.runner.run(('embed', kind, number), vectors, rows)
+    vectors = functools.partial(nets.vectors, self.net, kind, numbers)
+    answers = self.runner.run(('embed', kind, numbers), vectors, rows)
+    answers = answers if several else [each[0] for each in answers]
     if kind == 'none':
-      made = [x_TD[: len(s.id_n)] for x_TD, s in zip(answers, found, strict=True)]
+      made = [x[..., : len(s.id_n), :] for x, s in zip(answers, found, strict=True)]
     else:
-      made = np.stack(answers) if answers else np.zeros((0, self.net.width), np.float32)
+      empty = np.zeros((0, *[len(numbers)] * several, self.net.width), np.float32)
+      made = np.stack(answers) if answers else empty
     scaled = how.normalize if normalize is None else normalize
     return vectors_lib.normalized(made) if scaled else made
+
+  def attention(
+    self, texts: Sequence[str], layer: int = -1, cut: bool = False, first: int = 1
+  ) -> list[np.ndarray]:
+    """Returns how much each head of a layer attends from each token of a text (the second axis) to
+    each: float32 [N, tokens, tokens], whose rows sum to 1; `tokens` has their names, and layers are
+    as of `embed`. Raises UserError: no such layer, a text that is too long, or a model that does
+    not tell what its layers attend with."""
+    number = nets.layer_number(self.net, layer)
+    if not number or not nets.tells_attention(self.net):
+      raise UserError(
+        f'{self.source}, of config.model.name={self.net.name!r}, does not tell what layer {number} '
+        'attends with: expected a layer from 1 of a BERT without shared layers, or like it'
+      )
+    found = self._texts.plain(texts, cut, first)
+    maps = functools.partial(nets.attention, self.net, number)
+    answers = self.runner.run(('attention', number), maps, [Row(each.id_n) for each in found])
+    sizes = [len(each.id_n) for each in found]
+    return [x_NTT[:, :size, :size] for x_NTT, size in zip(answers, sizes, strict=True)]
 
   def tokens(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[list[str]]:
     """Returns the tokens whose vectors `embed` with pool='none' gives, as the vocabulary spells
     them."""
     found = self._texts.plain(texts, cut, first)
     return [[self._texts.piece(i) for i in sentence.id_n] for sentence in found]
-
-  def _require_words(self, what: str) -> None:
-    if not self.net.can('word'):
-      raise UserError(
-        f'{self.source}, of config.model.name={self.net.name!r}, has no head for words and cannot '
-        f'{what}: expected a model with one; this one embeds texts'
-      )
-    if isinstance(self.net.model, PairModel):
-      raise UserError(
-        f'{self.source}, of config.model.name={self.net.name!r}, scores the words of a second text '
-        f'and cannot {what}: this one embeds and writes texts (bertjax.generate)'
-      )

@@ -10,10 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bertjax import models
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import Model
+from bertjax.models.layers.contracts import AttendingModel, Model
 from bertjax.models.layers.heads import Head, gather_positions
 from bertjax.text.sentences import Frame, bert_frame
 from bertjax.types import Array, Batch, Variables
@@ -125,30 +126,50 @@ def shapes(net: Net) -> Any:
 def layer_number(net: Net, layer: int) -> int:
   """Returns the number of a layer, from 0 to the number of layers. Raises UserError if there is
   none."""
-  if not isinstance(layer, int) or not -net.layers - 1 <= layer <= net.layers:
+  if not isinstance(layer, int | np.integer) or not -net.layers - 1 <= layer <= net.layers:
     raise UserError(
       f'the model has {net.layers} layers: expected layer from 0, what enters the first, to '
       f'{net.layers}, or from -1, the last, to {-net.layers - 1}; got {layer}'
     )
-  return layer if layer >= 0 else net.layers + 1 + layer
+  return int(layer if layer >= 0 else net.layers + 1 + layer)
 
 
-def vectors(net: Net, pool: Pool, layer: int, variables: Variables, batch: Batch) -> Array:
-  """Returns the vectors of each row, pooled, float32 [B, D], or with 'none' of its tokens [B, T,
-  D]; `layer` is as of `layer_number`. Raises UserError: layer 0 of a model that does not tell what
-  enters its first layer."""
-  out = net.read(variables, batch, layer < net.layers)
+def tells_attention(net: Net) -> bool:
+  """Returns whether `attention` can be computed of a net."""
+  return isinstance(net.model, AttendingModel) and getattr(net.model, 'sharing', 'none') == 'none'
+
+
+def attention(net: Net, layer: int, variables: Variables, batch: Batch) -> Array:
+  """Returns how each row attends in a layer, counted from 1: float32 [B, N, T, T], from and to."""
+  out = net.read(variables, batch, True)
+  found: Any = net.model.apply(variables, out, batch, layer - 1, method='attends')
+  return found
+
+
+def vectors(
+  net: Net, pool: Pool, layers: Sequence[int], variables: Variables, batch: Batch
+) -> Array:
+  """Returns the vectors of each row of some layers, pooled, float32 [B, layers, D], or with 'none'
+  of its tokens [B, layers, T, D]; layers are as of `layer_number`. Raises UserError: layer 0 of a
+  model that does not tell what enters its first layer."""
+  out = net.read(variables, batch, min(layers) < net.layers)
+  return jnp.stack([_pooled(_output(net, out, layer), pool, batch) for layer in layers], 1)
+
+
+def _output(net: Net, out: Any, layer: int) -> Array:
   if layer == net.layers:
-    x_BTD = out['last_BTD']
-  elif layer:
-    x_BTD = out['hidden_LBTD'][layer - 1]
-  elif 'embedded_BTD' in out:
-    x_BTD = out['embedded_BTD']
-  else:
-    raise UserError(
-      f'config.model.name={net.name!r} does not return embedded_BTD, what enters its first layer: '
-      f'expected layer 1 to {net.layers}, or the model to return it'
-    )
+    return out['last_BTD']
+  if layer:
+    return out['hidden_LBTD'][layer - 1]
+  if 'embedded_BTD' in out:
+    return out['embedded_BTD']
+  raise UserError(
+    f'config.model.name={net.name!r} does not return embedded_BTD, what enters its first layer: '
+    f'expected layer 1 to {net.layers}, or the model to return it'
+  )
+
+
+def _pooled(x_BTD: Array, pool: Pool, batch: Batch) -> Array:
   x_BTD = x_BTD.astype(jnp.float32)
   if pool == 'none':
     return x_BTD

@@ -14,6 +14,7 @@ bounds the memory; words, characters and bytes are counted in all of the text. T
 and flags give the same files.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -35,7 +36,7 @@ from bertjax.metrics.progress import Bar
 from bertjax.text import sentence_split
 from bertjax.text.left_out import LeftOut, Wrong
 from bertjax.vocab import whole_words
-from bertjax.vocab.train import TRAINERS
+from bertjax.vocab.train import TRAINERS, characters
 from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
@@ -53,6 +54,7 @@ _SEED = flags.DEFINE_integer('seed', 0, 'Seed of the sample.', 0)
 _HELD_OUT = 10_000  # sentences for the figures; of a text that is counted whole, its first
 _EVERY = 50  # one sentence in so many is held out
 _LONGEST = 4096  # characters of a sentence that are used
+_LONG_WORDS = 15  # characters of a word on average: the text has no spaces between words
 
 
 class Sample(NamedTuple):
@@ -140,14 +142,20 @@ def _train(output: pathlib.Path) -> None:
     os.replace(partial, output)
   finally:
     shutil.rmtree(partial, ignore_errors=True)
-  _print_table(output, shown, which)
+  count = functools.partial(characters, train, bool(text_flags.LOWERCASE.value), **keep)
+  _print_table(output, shown, which, count if keep else None)
 
 
-def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None:
+def _print_table(output: pathlib.Path, sentences: list[str], which: str, count) -> None:
+  """Prints how the vocabulary fits sentences; `count` gives `train.characters` of WordPiece."""
   vocabulary = load_vocabulary(output)
   token_n, length_n = vocabulary.encode_flat(sentences)
-  words = sum(len(sentence.split()) for sentence in sentences)
+  words = [len(word) for sentence in sentences for word in sentence.split()]
+  letters, unit = max(sum(words), 1), 'word'
+  if letters > _LONG_WORDS * len(words):
+    words, unit = range(letters), 'character'
   unknown = (token_n == vocabulary.special['unk']).sum() / max(len(token_n), 1)
+  warning = much_unknown(unknown)
   table = Table(title=str(output), show_header=False)
   short = (
     f' (asked for {_SIZE.value:,}: the text has no more)' if vocabulary.size < _SIZE.value else ''
@@ -155,12 +163,22 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None
   table.add_row('pieces', f'{vocabulary.size:,}{short}')
   table.add_row('lowercase', str(vocabulary.lowercase).lower())
   table.add_row('accents', 'kept' if vocabulary.accents else 'stripped')
-  table.add_row('tokens per word', f'{len(token_n) / max(words, 1):.3f}')
+  table.add_row(f'tokens per {unit}', f'{len(token_n) / max(len(words), 1):.3f}')
   table.add_row('tokens per sentence', f'{length_n.mean():.1f}')
   table.add_row('unknown tokens', f'{unknown:.4%}')
+  if count:
+    had, size = count()
+    table.add_row('characters', f'{had:,}; {size:,} pieces keep 99.95% of the text')
+    token_n, _, begin_n, end_n = vocabulary.encode_spans(sentences)
+    lost = (end_n - begin_n)[token_n == vocabulary.special['unk']].sum() / letters
+    table.add_row('unknown characters', f'{lost:.4%}')
+    remedy = f'the text has {had:,} characters, --size={size} keeps 99.95% of it'
+    if vocabulary.size >= size:
+      remedy = 'words of more than 100 characters are one [UNK]'
+    warning = much_unknown(lost, 'characters', f'{remedy}; --type=bpe loses none')
   table.add_row('measured on', f'{len(sentences):,} {which}')
   Console().print(table)
-  if warning := much_unknown(unknown):
+  if warning:
     print(warning)
 
 

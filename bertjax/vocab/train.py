@@ -175,14 +175,30 @@ TRAINERS: dict[str, Callable] = dict(
 def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
   """Returns the most frequent characters, sorted; each comes twice, so a quarter of the pieces at
   most."""
+  common, covering = _characters(normalizer, sentences)
+  return sorted(common[: min(max(_ALPHABET, covering), size // 4)])
+
+
+def characters(
+  sentences: Sequence[str], lowercase: bool, keep_accents: bool = False
+) -> tuple[int, int]:
+  """Returns how many characters a text has for WordPiece, and the least size of a vocabulary that
+  keeps those which make up 99.95% of it."""
+  strips = False if keep_accents else None
+  normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
+  common, covering = _characters(normalizer, sentences)
+  return len(common), 4 * min(covering, len(common))
+
+
+def _characters(normalizer, sentences: Sequence[str]) -> tuple[list[str], int]:
+  """Returns the characters, frequent ones first, and how many of them cover the text."""
   counts: collections.Counter[str] = collections.Counter()
   for sentence in sentences:
     counts.update(normalizer.normalize_str(sentence))
   counts.pop(' ', None)
   common = sorted(counts, key=lambda character: (-counts[character], character))
   until = itertools.accumulate(counts[character] for character in common)
-  covering = 1 + sum(count < _COVERED * counts.total() for count in until)
-  return sorted(common[: min(max(_ALPHABET, covering), size // 4)])
+  return common, 1 + sum(count < _COVERED * counts.total() for count in until)
 
 
 def _whole(tokenizer: Tokenizer, name: str, lowercase: bool, **options: Any) -> dict[str, str]:

@@ -24,7 +24,7 @@ from bertjax.machine import copies
 from bertjax.vocab import as_text, beside, formats, refusals, special, whole_words
 
 _SENTINEL = re.compile(r'▁?<extra_id_(\d+)>')  # SentencePiece's with its sign of a space
-MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
+MUCH_UNKNOWN = 0.01  # of the tokens; vocabularies made for a text leave far less
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,14 +209,16 @@ def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
     )
 
 
-def much_unknown(share: float) -> str:
-  """Returns a warning if this share of unknown tokens is large; '' if it is small."""
+def much_unknown(share: float, of: str = 'tokens', remedy: str = '') -> str:
+  """Returns a warning if this share of tokens, or `of` characters, is unknown; '' if it is small.
+  The remedy is that of a text that `bertjax.vocab` has not read by default."""
   if share <= MUCH_UNKNOWN:
     return ''
-  return (
-    f'Warning: {share:.1%} of the tokens are unknown to the vocabulary, and lost: take one of more '
-    'pieces, or of another --type (bpe has no unknown tokens)'
+  remedy = remedy or (
+    'take one of more pieces, or of another --type (bpe has no unknown tokens); '
+    '`python -m bertjax.vocab` says how many characters the text has and what --size keeps them'
   )
+  return f'Warning: {share:.1%} of the {of} are unknown to the vocabulary, and lost: {remedy}'
 
 
 def _vocabulary(found: formats.Found) -> Vocabulary:

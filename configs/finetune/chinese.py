@@ -5,7 +5,8 @@
       --config.data.dev=msra_ner/dev.tsv
 
 Files are .tsv with the columns text_a and label; of MSRA-NER the characters, and their tags, are
-joined by the character U+0002, and XNLI's second texts are in text_b. CMRC 2018 is squad.py:v1.
+joined by the character U+0002, and XNLI's second texts are in text_b. CMRC 2018 is squad.py:v1
+with --config.evals.dev.program=cmrc.
 The rest of the recipe is BERT's.
 """
 

@@ -6,7 +6,8 @@
 v1: every question has its answer in the text. v2: some have none. The recipe is BERT's (Devlin et
 al. 2019, section 4.2; google-research/bert, run_squad.py); that of another family is
 squad.py:v1,roberta, or albert, electra, electra_large, xlnet, xlnet_base (families.py), with the
-head of its original (config.model.answers). XQuAD and CMRC 2018 are files of the form of v1.
+head of its original (config.model.answers). XQuAD and CMRC 2018 are files of the form of v1; CMRC's
+and DRCD's f1 is that of --config.evals.dev.program=cmrc, MLQA's in Chinese of mlqa_zh.
 
 Languages behind it, squad.py:v1,de,zh or v1,roberta,de,zh, are judged zero-shot, as XQuAD is
 (Artetxe et al. 2020): by a file each, --config.evals.de.file=xquad.de.json, at the end alone. The

@@ -125,6 +125,15 @@ def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
   np.testing.assert_allclose(value, 50, rtol=1e-5)
 
 
+@mutation('columns**2, 1)', 'columns, 1)')
+@pytest.mark.parametrize(
+  'rows, columns, scored', [(8, 128, 8), (8, 256, 8), (8, 512, 2), (8, 4096, 1), (1, 64, 1)]
+)
+def test_long_rows_cost_no_more_than_short_ones(rows, columns, scored, caplog):
+  assert pseudo_perplexity.affordable(rows, columns) == scored
+  assert (f'{scored} of {rows} rows are scored' in caplog.text) == (scored < rows)
+
+
 @mutation(
   'for start in range(0, rows, self.batch_size):',
   'for start in range(0, min(rows, self.batch_size), self.batch_size):',

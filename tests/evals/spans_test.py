@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.evals.squad import decoding, scores
+from bertjax.evals.squad import decoding, programs, scores
 from bertjax.examples.labelled.spans import Context, Window
 from bertjax.types import Beam
 
@@ -236,18 +236,49 @@ CASES = [
 
 @pytest.mark.parametrize(('gold', 'text', 'exact', 'f1'), CASES)
 @mutation(
-  "_ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION))",
-  'text.lower().translate(_PUNCTUATION)',
+  "_ENGLISH.sub(' ', text.lower().translate(_ASCII))",
+  'text.lower().translate(_ASCII)',
   case='the Cat-cat!-1-1.0',
 )
 @mutation(
-  'same = (collections.Counter(theirs) & collections.Counter(ours)).total()',
-  'same = len(set(theirs) & set(ours))',
+  '(collections.Counter(theirs) & collections.Counter(ours)).total()',
+  'len(set(theirs) & set(ours))',
   case='cat cat dog-cat cat-0-0.8',
 )
 def test_answers_are_compared_as_words(gold, text, exact, f1):
   assert scores.exact(gold, text) == exact
   assert scores.f1(gold, text) == pytest.approx(f1)
+
+
+# By hand from the programs: characters of the longest common run (CMRC), of the bag (MLQA).
+PROGRAMS = [
+  ('squad', '北京大学', '北京', 0, 0),
+  ('cmrc', '北京大学', '北京', 0, 2 / 3),
+  ('mlqa_zh', '北京大学', '北京', 0, 2 / 3),
+  ('cmrc', '北京的大学', '北京大学', 0, 4 / 9),  # a run of two
+  ('mlqa_zh', '北京的大学', '北京大学', 0, 8 / 9),
+  ('cmrc', '《红楼梦》', '红楼梦。', 1, 1),
+  ('cmrc', '《红楼梦》(上)', '红楼梦', 0, 2 * 3 / 9),  # drops no ASCII brackets
+  ('mlqa_zh', '《红楼梦》(上)', '红楼梦', 0, 6 / 7),
+  ('cmrc', '2018年 Nobel Prize', '2018年 nobel', 0, 6 / 7),
+  ('mlqa_zh', 'BERT模型', 'bert', 0, 2 / 4),
+  ('mlqa_de', 'das alte Haus', 'Haus, altes', 0, 2 / 4),
+  ('mlqa_es', '¿la Casa?', 'una casa', 1, 1),
+  ('mlqa_vi', 'những con mèo', 'con mèo', 1, 1),
+  ('mlqa_hi', 'लाल किला।', 'लाल किला', 1, 1),
+  ('mlqa_ar', 'البيت', 'بيت', 1, 1),
+  ('mlqa_en', 'the “cat”', 'Cat', 1, 1),
+]
+
+
+@pytest.mark.parametrize(('program', 'gold', 'text', 'exact', 'f1'), PROGRAMS)
+@mutation("' \\1 '", "'\\1'")
+@mutation('_CMRC_PARTS.findall(whole(text)), _run', '_CMRC_PARTS.findall(whole(text)), _bag')
+def test_programs_of_other_languages(program, gold, text, exact, f1):
+  found = [scores.Answered(('nothing', gold), text, 0.0)]
+  judged = scores.judge(found, None, programs.named(program))
+  assert judged == dict(exact=exact, f1=pytest.approx(f1))
+  assert scores.judge(found, 1.0, programs.named(program))['f1'] == pytest.approx(f1)
 
 
 @mutation('max((score(g, each.text)', 'min((score(g, each.text)')
@@ -259,7 +290,7 @@ def test_an_answer_has_the_best_of_its_scores():
   assert scores.judge(found, None) == dict(exact=0.5, f1=(1 + 2 / 3) / 2)
 
 
-@mutation('f1(gold, text) if words(gold) else 0.0', 'f1(gold, text)')
+@mutation('overlap(gold, text) if words(gold) else 0.0', 'overlap(gold, text)')
 def test_where_all_questions_have_an_answer_one_without_words_is_judged_as_in_version_1():
   """Its program compares what is left, gives no f1 where no word is common, leaves no gold out."""
   found = [scores.Answered(('The', 'cat'), 'a', 0.0)]

@@ -50,6 +50,7 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
   card = (tmp_path / 'out' / 'README.md').read_text()
   assert '| class | `BertForPreTraining` |' in card and 'pipeline_tag' not in card
   assert f'| converted from | `hf:{theirs.name}` |' in card and str(theirs) not in card
+  assert f'base_model: {theirs.name}\n' in card
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,19 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
 )  # fmt: skip
 def test_the_hub_is_told_the_task_of_a_class(name, task):
   assert card_lib._task(name) == f'pipeline_tag: {task}\n'
+
+
+@mutation("cached[1].replace('--', '/') if cached else ", '')
+@pytest.mark.parametrize(
+  'source, base',
+  [
+    ('hf:/home/me/bert-base', 'bert-base'), ('tf1:up/uncased/', 'uncased'),
+    ('hf:/c/models--google-bert--uncased/snapshots/86b5', 'google-bert/uncased'),
+    ('hf:/c/models--gpt2/snapshots/86b5/', 'gpt2'), ('runs/mine', ''), ('', ''),
+  ],
+)  # fmt: skip
+def test_a_card_names_the_model_that_a_run_began_from(source, base):
+  assert card_lib._base(source) == base
 
 
 @pytest.mark.parametrize('offset', [0, 1, 3])
@@ -114,7 +128,7 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
     exporting.export(run, full)
   with pytest.raises(UserError, match='full exists and is not empty'):
     importing.import_model(f'hf:{theirs}', full)
-  with pytest.raises(UserError, match='expected the workdir of a run, got .*: config.json is miss'):
+  with pytest.raises(UserError, match='there is nothing at .*; expected the workdir of a run'):
     exporting.export(tmp_path / 'nothing', tmp_path / 'out')
   with pytest.raises(UserError, match=r'has no checkpoint of step 7: expected one of \[0\]'):
     exporting.export(run, tmp_path / 'out', 7)

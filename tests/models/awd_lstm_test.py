@@ -157,7 +157,8 @@ def test_padding_changes_no_state_and_is_in_no_penalty(golden):
   cut = {key: x[:, :6] if x.ndim > 1 else x for key, x in batch.items()}
   real_BT = (np.arange(9) < 6)[None]
   padded = batch | {key: batch[key] * real_BT for key in ('example_BT', 'weight_BP')}
-  first, second = (objective.loss(variables, objective.carry(x), x, ctx) for x in (cut, padded))
+  loss = jax.jit(lambda x: objective.loss(variables, objective.carry(x), x, ctx))
+  first, second = loss(cut), loss(padded)
   jax.tree.map(np.testing.assert_array_equal, first.carry, second.carry)
   for name, term in first.terms.items():
     np.testing.assert_allclose(term.total, second.terms[name].total, rtol=1e-6)
@@ -295,9 +296,9 @@ def test_a_text_read_backward_is_as_the_text_in_the_other_order_read_forward(gol
   config = config_of(golden).model
   for fields in ({}, dict(CHUNKS, head_dropout=0.0, inner_dropout=0.0)):
     found, want = (
-      awd_lstm.MODEL.make(ConfigDict(dict(config, backward=backward, **fields))).apply(
-        variables, batch, True, method='read'
-      )
+      jax.jit(
+        lambda batch, model: model.apply(variables, batch, True, method='read'), static_argnums=1
+      )(batch, awd_lstm.MODEL.make(ConfigDict(dict(config, backward=backward, **fields))))
       for backward, batch in ((True, forward), (False, dict(forward, token_BT=other_BT)))
     )
     for row, size in enumerate(size_B):

@@ -69,7 +69,7 @@ def test_losses_and_gradients_are_those_of_transformers(case):
     word = case.model.apply(dict(params=params), batch)['word']
     return jnp.mean(cross_entropy(word, jnp.asarray(case.target_BU))[0]), word
 
-  (found, word), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+  (found, word), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
   tensor = lambda x: torch.tensor(np.array(x), dtype=torch.long)
   out = case.theirs(
     tensor(case.token_BT), tensor(case.real_BT), tensor(read_BU), labels=tensor(case.target_BU)

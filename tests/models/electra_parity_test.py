@@ -102,12 +102,14 @@ def our_step(c, params, batch):
 def fakes(c, params, batch):
   """What the objective makes of the batch, by its parts."""
   model = electra.make(c.model)
-  scores = jax.jit(lambda p: model.apply(dict(params=p), batch, None, method=model.generate)[:3])(
-    params
-  )
   noise = noise_from_key(jax.random.key(0), with_rows(batch)['row_B'])
-  id_BP = rtd.draw(Scores(*scores, c.model.vocab_size), batch, noise, 1.0)
-  return np.asarray(rtd.replace(batch['token_BT'], id_BP, batch))
+
+  def drawn(params):
+    scores = model.apply(dict(params=params), batch, None, method=model.generate)[:3]
+    id_BP = rtd.draw(Scores(*scores, c.model.vocab_size), batch, noise, 1.0)
+    return rtd.replace(batch['token_BT'], id_BP, batch)
+
+  return np.asarray(jax.jit(drawn)(params))
 
 
 def close(ours, theirs, tolerance: float, what: str) -> None:

@@ -33,7 +33,7 @@ def made(**fields):
     example_weight_BG=np.ones((ROWS, 1), np.float32), first_BG=np.zeros((ROWS, 1), np.int32),
     row_B=np.arange(ROWS),
   )  # fmt: skip
-  params = meta.unbox(model.init(jax.random.key(0), batch))['params']
+  params = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))['params']
   params |= dict(mix=jnp.array([0.3, -1.0, 0.5]), factor=jnp.float32(1.7))
   return model, params, batch
 
@@ -106,7 +106,7 @@ def test_the_layers_get_no_gradient_and_equal_weights_cost_least():
     penalty = out['penalties']['mix']
     return jnp.sum(out['label_BGC']['label'] ** 2), penalty.scale * penalty.total / penalty.weight
 
-  gradients = jax.grad(lambda params: loss(params)[0])(params)
+  gradients = jax.jit(jax.grad(lambda params: loss(params)[0]))(params)
   for name, tree in gradients.items():
     moved = any(np.any(leaf) for leaf in jax.tree.leaves(tree))
     assert moved == (name in ('mix', 'factor', 'label')), name

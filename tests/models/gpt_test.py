@@ -112,7 +112,7 @@ def test_gpt2_is_the_original(golden):
   found = logits(model.apply(dict(params=params), batch)['word'])[..., : sizes['n_vocab']]
   np.testing.assert_allclose(found, theirs['logits'], atol=5e-6)
   rows = mean_loss(model, batch)
-  loss, gradient = jax.value_and_grad(lambda params: jnp.mean(rows(params)))(params)
+  loss, gradient = jax.jit(jax.value_and_grad(lambda params: jnp.mean(rows(params))))(params)
   np.testing.assert_allclose(loss, theirs['loss'], rtol=1e-6)
   chex.assert_trees_all_close(
     jax.tree.map(np.asarray, gradient), parameters_of(theirs, 'grad/', model), atol=2e-6
@@ -189,7 +189,7 @@ def tuning(golden, factor):
 def test_fine_tuning_on_choices_is_the_original(golden, factor):
   theirs, objective, batch, params_of, loss = tuning(golden, factor)
   params = params_of('gpt1/param/')
-  found, gradient = jax.value_and_grad(loss)(params)
+  found, gradient = jax.jit(jax.value_and_grad(loss))(params)
   np.testing.assert_allclose(found, theirs[f'gpt1/loss_{factor}'], rtol=2e-6)
   scores = objective.predict(dict(params=params), (), batch)['label_BGC']['right'][..., 0]
   np.testing.assert_allclose(scores, theirs['gpt1/clf_logits'], atol=5e-6)
@@ -280,8 +280,8 @@ def test_a_text_token_by_token_is_the_whole_text(kind):
   token_BT = np.random.default_rng(0).integers(1, 20, (3, 10))
   given = rows_of(token_BT)
   given |= dict(language_BT=jnp.full_like(given['token_BT'], 2), target_pos_BP=given['position_BT'])
-  variables = nn.meta.unbox(model.init(jax.random.key(0), given))
-  whole = logits(model.apply(variables, given)['word'])[..., :20]
+  variables = nn.meta.unbox(jax.jit(model.init)(jax.random.key(0), given))
+  whole = logits(jax.jit(model.apply)(variables, given)['word'])[..., :20]
   lengths = np.array([6, 3, 1])  # prompts, with padding before the short ones
   prompt = np.zeros((3, 6), np.int32)
   for row, length in enumerate(lengths):

@@ -68,7 +68,7 @@ def test_t5_is_that_of_transformers(case):
     nll_BU, _, _ = cross_entropy(out['word'], jnp.maximum(labels, 0))
     return jnp.sum(nll_BU * weight_BU) / jnp.sum(weight_BU), out
 
-  (found, out), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+  (found, out), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
   real = np.asarray(batch['example_BT']) > 0
   np.testing.assert_allclose(out['last_BTD'][real], theirs['encoder_last'][real], atol=2e-5)
   scores = logits(out['word'])[..., : model.vocab_size]
@@ -99,7 +99,7 @@ def test_texts_are_those_of_transformers(case):
   new = theirs['generate/greedy'].shape[1] - 1
   reads = {key: batch[key] for key in ('token_BT', 'example_BT')}
   reads['out_token_BU'] = jnp.zeros((len(batch['token_BT']), 1), jnp.int32)
-  start, text = model.apply(variables, reads, new, method='start')
+  start, text = jax.jit(lambda reads: model.apply(variables, reads, new, method='start'))(reads)
   step = lambda token_B, text: model.apply(variables, token_B, text, method='step')
   end, own = int(theirs['generate/eos_case_id']), slice(0, model.vocab_size)
   for name, stop in (('greedy', 1), ('eos_case_greedy', end)):

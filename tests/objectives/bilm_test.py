@@ -29,7 +29,7 @@ def made(**fields):
   config = own_step.sized(systems.tiny('elmo', **fields), 4, 8)
   objective = bilm.make(config)
   batch = dict(synthetic.synthetic_batch(config), row_B=np.arange(4))
-  variables = meta.unbox(objective.init(jax.random.key(1), batch))
+  variables = meta.unbox(jax.jit(objective.init)(jax.random.key(1), batch))
   return config, objective, variables, batch
 
 

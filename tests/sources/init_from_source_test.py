@@ -132,7 +132,7 @@ def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
   with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
     adopt(c, tmp_path)
   with pytest.raises(
-    UserError, match="config.init_from='runs/none': expected the workdir of a run"
+    UserError, match='init_from: there is nothing at runs/none; expected the work'
   ):
     adopt(config_of('runs/none'), tmp_path)
   with pytest.raises(UserError, match='config.init_from: there is nothing at'):

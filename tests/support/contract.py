@@ -75,7 +75,7 @@ def zeros_of(phase: Phase, tree) -> set[str]:
     for (path, leaf), is_stack in zip(
       jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(stacked), strict=True
     )
-    for layer, part in enumerate(leaf if is_stack else leaf[None])
+    for layer, part in enumerate(np.asarray(leaf) if is_stack else np.asarray(leaf)[None])
     if not np.abs(part).max() > 0
   }
 

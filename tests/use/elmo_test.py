@@ -1,5 +1,6 @@
 """Vectors of ELMo: words of any spelling, three layers, and those of bilm-tf's own weights."""
 
+import functools
 import itertools
 import json
 
@@ -49,7 +50,7 @@ def test_words_that_no_vocabulary_has_are_read_by_their_characters(made):
       character_BTW=np.concatenate([begin, ids])[None], token_BT=np.zeros((1, len(words) + 1)),
       example_BT=np.ones((1, len(words) + 1)),
     )  # fmt: skip
-    out = elmo.make(pair.model).apply(variables, batch, method='read')
+    out = jax.jit(functools.partial(elmo.make(pair.model).apply, method='read'))(variables, batch)
     wanted = [out['embedded_BTD'], *out['hidden_LBTD']]
     for layer in range(3):
       np.testing.assert_allclose(found[layer][place], wanted[layer][0], atol=2e-6)

@@ -40,7 +40,8 @@ def load(tmp_path_factory):
 
 @mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
 @pytest.mark.parametrize(
-  'recipe', in_tiers(['gpt', 'xlm', 't5', 'bart', 'transformer_xl'], ['xlm', 'bart'])
+  'recipe',
+  in_tiers(['gpt', 'xlm', 't5', 'bart', 'transformer_xl'], ['xlm', 'bart', 'transformer_xl']),
 )
 @pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):

@@ -176,7 +176,7 @@ def test_xlnet_fills_blanks_that_nobody_sees(xlnet):
   "  real_BT = (batch['example_BT'] > -1).astype(jnp.float32)\n",
   file='bertjax/use/nets.py',
 )
-@mutation("x_BTD = out['hidden_LBTD'][layer - 1]", "x_BTD = out['hidden_LBTD'][layer]")
+@mutation("return out['hidden_LBTD'][layer - 1]", "return out['hidden_LBTD'][layer]")
 @pytest.mark.parametrize(
   'name',
   ['bert', 'xlnet', *(pytest.param(n, marks=pytest.mark.full) for n in ('electra', 'albert'))],

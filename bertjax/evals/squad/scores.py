@@ -6,16 +6,14 @@ the best that it has against one of the answers that people gave. The programs d
 of an answer is left ('the'): in 1.1 its f1 is 0 against any, 2.0 leaves out what people gave so.
 """
 
-import collections
-import re
-import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-_PUNCTUATION = str.maketrans('', '', string.punctuation)
-_ARTICLES = re.compile(r'\b(a|an|the)\b')
+from bertjax.evals.squad.programs import Program, named
+
+SQUAD = named('squad')
 
 
 class Answered(NamedTuple):
@@ -26,37 +24,35 @@ class Answered(NamedTuple):
   odds: float  # by how much it believes more that there is no answer
 
 
-def words(text: str) -> list[str]:
-  """Splits a text into the words that are compared: lower case, no punctuation, no articles."""
-  return _ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION)).split()
-
-
-def exact(gold: str, text: str) -> float:
+def exact(gold: str, text: str, program: Program = SQUAD) -> float:
   """1 where both are the same words in the same order, else 0."""
-  return float(words(gold) == words(text))
+  return float(program.whole(gold) == program.whole(text))
 
 
-def f1(gold: str, text: str) -> float:
+def f1(gold: str, text: str, program: Program = SQUAD) -> float:
   """Returns the harmonic mean of precision and recall of the words; where one has none, whether
   both do."""
-  theirs, ours = words(gold), words(text)
+  theirs, ours = program.words(gold), program.words(text)
   if not theirs or not ours:
     return float(theirs == ours)
-  same = (collections.Counter(theirs) & collections.Counter(ours)).total()
-  return 2 * same / (len(theirs) + len(ours))
+  return 2 * program.same(theirs, ours) / (len(theirs) + len(ours))
 
 
-def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
+def judge(
+  found: Sequence[Answered], threshold: float | None, program: Program = SQUAD
+) -> dict[str, float]:
   """Returns the scores of some answers, from 0 to 1: exact and f1. With a threshold of the odds,
   above which there is no answer (None: all have one, SQuAD 1.1), also these two of the questions
   that have an answer (has_answer_..), the share of the others that get none (no_answer), and
   best_exact and best_f1, which other thresholds reach, with the thresholds."""
+  match, overlap = (lambda *pair, score=score: score(*pair, program) for score in (exact, f1))
+  words = program.words
   if threshold is None:
     # `f1` of version 1.1: 0 where no word is in both, even where neither has any.
-    kinds = dict(exact=exact, f1=lambda gold, text: f1(gold, text) if words(gold) else 0.0)
+    kinds = dict(exact=match, f1=lambda gold, text: overlap(gold, text) if words(gold) else 0.0)
     best = lambda score, each: max((score(g, each.text) for g in each.golds), default=0.0)
     return {name: float(np.mean([best(s, each) for each in found])) for name, s in kinds.items()}
-  kinds = dict(exact=exact, f1=f1)
+  kinds = dict(exact=match, f1=overlap)
   has_n = np.array([bool(each.golds) for each in found])
   asked = [([g for g in each.golds if words(g)] or [''], each) for each in found]
   raw = {

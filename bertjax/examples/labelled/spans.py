@@ -12,6 +12,7 @@ tightest one that holds it, whatever the kind of the vocabulary.
 
 import dataclasses
 import functools
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -104,7 +105,7 @@ def contexts(records: Sequence[Record], vocabulary: Vocabulary) -> list[Context]
   for text, first, stop in zip(whole, stop_t - count_t, stop_t, strict=True):
     part = slice(int(first), int(stop))
     begins = _behind_spaces(text, begin_n[part], end_n[part])
-    found[text] = Context(text, id_n[part], begins, end_n[part])
+    found[text] = Context(text, id_n[part], begins, _with_marks(text, begins, end_n[part]))
   return [found[record.values['context']] for record in records]
 
 
@@ -114,6 +115,17 @@ def _behind_spaces(text: str, begin_n: np.ndarray, end_n: np.ndarray) -> np.ndar
   at_c = np.append(np.where(np.isin(code_c, SPACES), len(text), np.arange(len(text))), len(text))
   next_c = np.minimum.accumulate(at_c[::-1])[::-1]
   return np.minimum(next_c[begin_n], end_n)
+
+
+def _with_marks(text: str, begin_n: np.ndarray, end_n: np.ndarray) -> np.ndarray:
+  """Returns the ends of tokens behind the combining marks that no token covers: a vocabulary that
+  strips accents leaves them out, and an answer keeps them."""
+  is_mark = lambda place: place < len(text) and unicodedata.category(text[place])[0] == 'M'
+  end_n, next_n = end_n.copy(), np.append(begin_n[1:], len(text))
+  for n in () if text.isascii() else np.flatnonzero(end_n < next_n):
+    while end_n[n] < next_n[n] and is_mark(end_n[n]):
+      end_n[n] += 1
+  return end_n
 
 
 def windows(

@@ -39,4 +39,8 @@ FAMILY = Family(
   theirs=bert.THEIRS,
   write=lambda model: bert.require_gelu(model, 'RobertaForMaskedLM'),
   vocab_size=50_265,
+  alike={
+    'camembert': ('Camembert', 'Roberta'),
+    'data2vec-text': ('Data2VecText', 'Roberta'),
+  },
 )

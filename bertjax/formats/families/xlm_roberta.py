@@ -10,4 +10,5 @@ FAMILY = roberta.FAMILY._replace(
     name.replace('Roberta', 'XLMRoberta'): heads for name, heads in roberta.FAMILY.classes.items()
   },
   vocab_size=250_002,
+  alike={},
 )

@@ -60,6 +60,14 @@ def arrays(state: Any, what: str, buffers: bool = False) -> dict[str, Any]:
   return {name: tensor.float().numpy() for name, tensor in taken.items()}
 
 
+def inner(found: Any) -> Any:
+  """Returns the state dict in what trainers save around it, or what was found."""
+  for key in ('state_dict', 'model_state_dict', 'model', 'module'):
+    if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
+      return found[key]
+  return found
+
+
 def state_dict(path: pathlib.Path, mark: str, title: str) -> tuple[dict[str, Any], dict[str, Any]]:
   """Loads a state dict, alone or as dict(args=.., model=..); returns the args and its arrays.
   Raises UserError as `load` and `arrays`, or for tensors none of whose names begins with `mark`: it

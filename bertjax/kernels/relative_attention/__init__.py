@@ -7,9 +7,9 @@ from bertjax.kernels.relative_attention.api import (
   relative_attention,
 )
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, Segment
-from bertjax.kernels.relative_attention.reference import visible
+from bertjax.kernels.relative_attention.reference import visible, weights
 
 __all__ = (
   'IMPLEMENTATIONS', 'KERNELS', 'Dropout', 'Mask', 'Relative', 'Segment', 'default',
-  'relative_attention', 'visible',
+  'relative_attention', 'visible', 'weights',
 )  # fmt: skip

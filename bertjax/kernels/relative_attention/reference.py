@@ -93,13 +93,18 @@ def scores(x: Operands, column: Array | int) -> Array:
   return score_BNTS
 
 
-def attend_block(x: Operands, place: Place, near: int | None) -> Array:
-  """Attention of a block: operands of its queries and keys alone, `nearest` of the operation."""
+def probabilities(x: Operands, place: Place, near: int | None) -> Array:
+  """Returns the weights of a block, float32 [B, N, T, S], as of `attend_block`, before dropout."""
   column_T = place.column + jnp.arange(x.q_BTNH.shape[1])
   seen_B1TS = visible(x.mask, column_T, near)[:, None]
   score_BNTS = scores(x, place.column)
   score_BNTS = jnp.where(seen_B1TS, score_BNTS, jnp.finfo(jnp.float32).min)
-  prob_BNTS = jnp.where(seen_B1TS, jax.nn.softmax(score_BNTS, axis=-1), 0.0)
+  return jnp.where(seen_B1TS, jax.nn.softmax(score_BNTS, axis=-1), 0.0)
+
+
+def attend_block(x: Operands, place: Place, near: int | None) -> Array:
+  """Attention of a block: operands of its queries and keys alone, `nearest` of the operation."""
+  prob_BNTS = probabilities(x, place, near)
   if x.dropout is not None:
     prob_BNTS = _drop(prob_BNTS, x.dropout, place)
   return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(x.v_BSNH.dtype), x.v_BSNH)
@@ -121,3 +126,9 @@ def _drop(prob_BNTS: Array, dropout: Dropout, place: Place) -> Array:
 def attend(x: Operands) -> Array:
   """Returns the whole operation at once, with every score in memory; see `relative_attention`."""
   return attend_block(x, Place(0, 0, x.q_BTNH.shape[1], x.k_BSNH.shape[1]), x.nearest)
+
+
+def weights(query_BTNH: Array, key_BSNH: Array, mask: Mask) -> Array:
+  """Returns what multiplies the values where there are no relative terms: float32 [B, N, T, S]."""
+  x = Operands(query_BTNH, key_BSNH, key_BSNH, mask)
+  return probabilities(x, Place(0, 0, query_BTNH.shape[1], key_BSNH.shape[1]), x.nearest)

@@ -170,6 +170,11 @@ class AttendingModel(TargetModel):
     what `__call__` returned, with hidden, of the same parameters."""
     raise NotImplementedError
 
+  def attends(self, out: Mapping[str, Any], batch: Batch, layer: int) -> Array:
+    """Returns the weights of a layer, float32 [B, N, T, T], from and to; arguments as of
+    `projections`."""
+    raise NotImplementedError
+
 
 class StreamModel(Model):
   """Scores the next word at every position of a stream: the model of `objectives/lm.py`."""

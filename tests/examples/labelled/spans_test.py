@@ -69,6 +69,17 @@ def test_the_span_of_an_answer_is_its_text(kind, text, request):
   assert CONTEXT[context.begin_n[first] : context.end_n[last]] == text
 
 
+@pytest.mark.parametrize('text', ['notes\u0301', 'wrote\u0303\u0323 notes\u0301', 'Ada\u0652'])
+@pytest.mark.parametrize('kind', ['wordpiece', 'byte_level'])
+@mutation('_with_marks(text, begins, end_n[part])', 'end_n[part]', case='wordpiece-notes\\u0301')
+def test_an_answer_keeps_the_marks_that_the_vocabulary_strips(kind, text, request):
+  context = f'Who {text} on, {text}'
+  asked = record(text, context=context)
+  (found,) = spans.contexts([asked], request.getfixturevalue(kind))
+  first, last = spans.answer_tokens(asked, found)
+  assert context[found.begin_n[first] : found.end_n[last]] == text
+
+
 def shown(window, context):
   """The tokens of the text in a window, by their numbers."""
   numbers = {int(i): n for n, i in enumerate(context.id_n)}

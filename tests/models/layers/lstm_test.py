@@ -140,7 +140,9 @@ def test_a_bilm_is_that_of_bilm_tf(golden, name):
     each = jnp.stack([losses for losses, _ in found])
     return jnp.mean(each) * config['options']['unroll_steps'], (each, found[0][1])
 
-  (_, (each, (states, words_BTD))), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+  (_, (each, (states, words_BTD))), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(
+    params
+  )
   np.testing.assert_allclose(each, theirs['0/direction_losses'], rtol=2e-6)
   if towers == 1:
     close = lambda ours, name: np.testing.assert_allclose(ours, theirs[name], rtol=5e-5, atol=2e-6)
@@ -178,7 +180,7 @@ def test_segments_padding_and_cuts_change_nothing(backward):
     own = layer.clone(segment=segment)
     chex.assert_trees_all_close(own.apply(params, x_BTI, layer.first(3)), (whole, after), rtol=1e-6)
     loss = lambda params, layer: jnp.sum(jnp.square(layer.apply(params, x_BTI, layer.first(3))[0]))
-    both = (jax.grad(loss)(params, layer) for layer in (layer, own))
+    both = (jax.jit(jax.grad(loss), static_argnums=1)(params, layer) for layer in (layer, own))
     chex.assert_trees_all_close(*both, atol=1e-6, rtol=1e-5)
   padded = jnp.pad(x_BTI, ((0, 0), (0, 4), (0, 0)), constant_values=9.0)
   real_BT = jnp.broadcast_to(jnp.arange(15) < 11, (3, 15))

@@ -1,7 +1,9 @@
 """The step bench: the rivals get the same model and batch."""
 
+import importlib
 import os
 import pathlib
+import sys
 
 import cases
 import jax
@@ -13,6 +15,8 @@ from mutation import mutation
 from slow_imports import rival_step, torch
 from tiers import in_tiers
 
+from bertjax import bench
+from bertjax.errors import UserError
 from bertjax.objectives import mlm, plm
 from bertjax.tools.bench.parts import own_step, timing
 from bertjax.tools.bench.parts.synthetic import synthetic_batch
@@ -42,7 +46,8 @@ def test_the_rival_has_our_model_and_our_loss(family):
   params = state_dicts.from_huggingface(state, c.model)
   objective = own_step.objective_of(c)
   ctx = Context(jax.random.key(0), np.int32(0), train=True)
-  terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+  loss = lambda params: objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+  terms = jax.jit(loss)(params)
   terms.pop('z_loss', None)  # which theirs has not
   ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
   with torch.no_grad():
@@ -182,3 +187,16 @@ def test_an_arm_of_another_process_is_called_there_and_its_error_raised_here(tmp
     assert first == second != str(os.getpid())
     with pytest.raises(ValueError, match='three'):
       call()
+
+
+@mutation("not in ('torch', 'transformers')", "not in ('torch', 'transformer')")
+@pytest.mark.parametrize('part', ['rival_input', 'rival_step'])
+def test_a_rival_that_is_not_installed_is_said_in_a_line(part, monkeypatch):
+  name = f'bertjax.tools.bench.parts.{part}'
+  monkeypatch.setitem(sys.modules, 'transformers', None)
+  monkeypatch.delitem(sys.modules, name, raising=False)
+  with pytest.raises(UserError, match='what transformers computes, .*: pip install torch transf'):
+    with bench._rivals():
+      importlib.import_module(name)
+  with pytest.raises(ModuleNotFoundError, match='elsewhere'), bench._rivals():
+    importlib.import_module('elsewhere')

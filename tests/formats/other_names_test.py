@@ -1,0 +1,126 @@
+"""Checkpoints whose names and files are not quite those that `save_pretrained` writes."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import torch_models
+from mutation import mutation
+from slow_imports import torch, transformers
+
+from bertjax.errors import UserError
+from bertjax.export import parity, receipt
+from bertjax.formats import directory, huggingface, weights
+from bertjax.sources import foreign, runs
+
+
+def opened(path):
+  found = directory.open_directory(path)
+  model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
+  taken = found.take(model, huggingface.fresh_heads(model))
+  assert not taken.made and not taken.left_out
+  return model, taken.params
+
+
+def check_outputs(path, model, params):
+  """Ours are those of the class that a directory holds, which got all its tensors."""
+  inputs = parity.inputs_of(model, parity.pad_of(model, None))
+  found = receipt.compared(path, model, inputs, parity.ours(model, params, inputs))
+  assert found['missing'] == found['unexpected'] == []
+  assert found['differences'] and all(each['ok'] for each in found['differences'])
+
+
+def put(state, path, files=1):
+  """Saves a state as torch does, in so many files."""
+  if files == 1:
+    return torch.save(state, path / weights.TORCH)
+  names = {name: f'pytorch_model-{i % files + 1:05}.bin' for i, name in enumerate(state)}
+  for file in set(names.values()):
+    torch.save({name: x for name, x in state.items() if names[name] == file}, path / file)
+  (path / f'{weights.TORCH}.index.json').write_text(json.dumps(dict(weight_map=names)))
+
+
+renamed = lambda change: lambda state: {change(name): x for name, x in state.items()}
+WRAPPED = dict(
+  DataParallel=renamed('module.{}'.format),
+  compiled_in_a_trainer=renamed('model._orig_mod.{}'.format),
+  checkpointed=renamed(lambda name: name.replace('.0.', '.0._checkpoint_wrapped_module.')),
+  saved_by_a_trainer=lambda state: dict(state_dict=renamed('net.{}'.format)(state), epoch=3),
+)
+
+
+@mutation(
+  'torch_files.inner(torch_files.load(file))',
+  'torch_files.load(file)',
+  case='BertModel-saved_by_a_trainer',
+)
+@mutation('if part not in _WRAPPERS]', 'if part]', case='BertModel-checkpointed')
+@mutation(
+  'parts = {name: rest for', 'break\n    parts = {name: rest for', case='BertModel-DataParallel'
+)
+@pytest.mark.parametrize('wrap', WRAPPED)
+@pytest.mark.parametrize('name', ['BertModel', 'BartForConditionalGeneration'])
+def test_a_wrapped_checkpoint_is_that_of_its_model(name, wrap, tmp_path):
+  net = torch_models.save(name, tmp_path)
+  plain = opened(tmp_path)
+  (tmp_path / weights.NAME).unlink()
+  given = json.loads((tmp_path / 'config.json').read_text())
+  del given['architectures']  # as of a model that was made of a config
+  (tmp_path / 'config.json').write_text(json.dumps(given))
+  put(WRAPPED[wrap](net.state_dict()), tmp_path)
+  found = opened(tmp_path)
+  assert found[0] == plain[0]
+  jax.tree.map(np.testing.assert_array_equal, found[1], plain[1])
+  if name == 'BertModel':
+    check_outputs(tmp_path, *found)
+
+
+@mutation('    state |= torch_files', '    state = torch_files')
+def test_files_of_torch_may_be_several(tmp_path):
+  net = torch_models.save('BertModel', tmp_path)
+  plain = opened(tmp_path)[1]
+  (tmp_path / weights.NAME).unlink()
+  put(net.state_dict(), tmp_path, files=3)
+  assert len(weights.files_of(tmp_path)) == 3
+  jax.tree.map(np.testing.assert_array_equal, opened(tmp_path)[1], plain)
+  (tmp_path / 'pytorch_model-00002.bin').unlink()
+  with pytest.raises(UserError, match='bin.index.json names pytorch_model-00002.bin: expected'):
+    opened(tmp_path)
+
+
+@mutation("('data2vec_text.', 'roberta.'),", '', case='Data2VecTextForMaskedLM')
+@mutation("'camembert': ('Camembert',", "'camembert': ('Cam',", case='CamembertForMaskedLM')
+@pytest.mark.parametrize('name', ['CamembertForMaskedLM', 'Data2VecTextForMaskedLM'])
+def test_a_class_that_computes_the_same_is_read_as_ours(name, tmp_path):
+  torch.manual_seed(0)
+  kind = getattr(transformers, name)
+  torch_models.loud(kind(kind.config_class(**torch_models.SHAPES))).save_pretrained(tmp_path)
+  model, params = opened(tmp_path)
+  check_outputs(tmp_path, model, params)
+
+
+@mutation('if hub else', 'if not hub else')
+@pytest.mark.parametrize(
+  'name, hub',
+  [
+    ('bert-base-uncased', 'bert-base-uncased'),
+    ('google-bert/bert-base-uncased', 'google-bert/bert-base-uncased'),
+    (f'{foreign.HUB}almanach/camembert-base', 'almanach/camembert-base'),
+    ('./runs/bert', ''),
+    ('/nowhere/at/all', ''),
+  ],
+)
+def test_a_name_of_the_hub_says_how_it_is_fetched(name, hub):
+  with pytest.raises(UserError, match='there is nothing at') as error:
+    runs.open_run(name)
+  assert (f'`hf download {hub} --local-dir DIR`' in str(error.value)) == bool(hub)
+  assert ('hf download' in str(error.value)) == bool(hub)
+
+
+def test_a_cache_of_the_hub_says_where_its_model_is(tmp_path):
+  inside = tmp_path / 'snapshots/0f1e'
+  inside.mkdir(parents=True)
+  (inside / 'config.json').write_text('{}')
+  with pytest.raises(UserError, match=f'it holds {inside}$'):
+    foreign.open_source(f'hf:{tmp_path}', 'the model')
