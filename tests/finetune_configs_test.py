@@ -24,6 +24,7 @@ RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
   'text:classes',
   'text:number',
+  'text:several',
   'ulmfit:classes',
   'elmo:ner',
   'elmo:pos',
@@ -60,13 +61,13 @@ RECIPES = [
 )
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
   config = recipes.sourced('finetune', recipe)
-  if recipe in ('text:classes', 'ulmfit:classes', 'elmo:classes'):  # which the user names
+  if recipe in ('text:classes', 'text:several', 'ulmfit:classes', 'elmo:classes'):  # the user's
     config.data.task.classes = ('a', 'b')
   task, options = from_config.task_of(config.data.task)
   (classes,) = task.classes(options).values() or (0,)
   names = dict(
     write=lambda: generated.NAMES,
-    classify=lambda: classification.names(classes),
+    classify=lambda: classification.names(classes, options.several),
     tags=lambda: tagging.names(options.scheme),
     choice=lambda: choice.NAMES,
     spans=lambda: scores.names(options.no_answer),

@@ -1,7 +1,10 @@
 """Classes or numbers of labelled examples, each judged once, by the scores that GLUE has for them.
 
 Classes: accuracy, loss, the share of the most frequent class (majority), Matthews' correlation
-(mcc) and of two classes F1 of the second. Numbers: mean squared error, Pearson's and Spearman's
+(mcc) and of two classes F1 of the second. Any number of classes of each example: loss, F1 of all
+decisions (micro_f1) and the mean of the classes' F1 (macro_f1) where a probability above .5 says
+yes, the share of examples that are right in all classes (exact), and label ranking average
+precision (ranking). Numbers: mean squared error, Pearson's and Spearman's
 correlation. A correlation of what does not vary is 0. Of both: how many examples were cut, since a
 row of `config.length` has no room for all of them.
 """
@@ -42,6 +45,24 @@ def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]
   return scores
 
 
+def several_scores(logits_nC: np.ndarray, label_nC: np.ndarray) -> dict[str, float]:
+  """Returns the scores of examples with any number of classes, of float32 logits and labels of 0
+  and 1."""
+  from sklearn import metrics
+
+  found_nC, loss_nC = logits_nC > 0, np.logaddexp(0, logits_nC.astype(np.float64))
+  f1 = lambda how: float(
+    metrics.f1_score(label_nC, found_nC, average=how, zero_division=cast(Any, 0))
+  )
+  return dict(
+    loss=float(np.mean(loss_nC - label_nC * logits_nC)),
+    micro_f1=f1('micro'),
+    macro_f1=f1('macro'),
+    exact=float(np.mean((found_nC == label_nC).all(1))),
+    ranking=float(metrics.label_ranking_average_precision_score(label_nC, logits_nC)),
+  )
+
+
 def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
   """Returns the scores of predicted numbers, float32 both."""
   from scipy import stats
@@ -55,8 +76,11 @@ def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
   return scores
 
 
-def names(classes: int) -> frozenset[str]:
-  """Returns the names of the scores; one class stands for a number."""
+def names(classes: int, several: str = '') -> frozenset[str]:
+  """Returns the names of the scores; one class stands for a number, `several` is the option of the
+  task."""
+  if several:
+    return frozenset(('loss', 'micro_f1', 'macro_f1', 'exact', 'ranking'))
   if classes == 1:
     return frozenset(('loss', 'pearson', 'spearman'))
   return frozenset(('loss', 'accuracy', 'majority', 'mcc', *(('f1',) if classes == 2 else ())))
@@ -69,7 +93,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
   _check_best(subject, classes)
   read = lambda out: out['label_BGC'][LABEL][:, 0]
   scores = lambda found, examples: judged(np.stack([*found]), examples.label[LABEL])
-  return labelled.judge(subject, options, read, names(classes), scores)
+  several = subject.config.data.task.get('several', '')
+  return labelled.judge(subject, options, read, names(classes, several), scores)
 
 
 def _check_best(subject: Subject, classes: int) -> None:
@@ -89,6 +114,8 @@ def judged(found_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
   """Returns the scores of what a head gave, float32 [n, C]; C is 1 of a number."""
   if found_nC.shape[1] == 1:
     return number_scores(found_nC[:, 0], label_n)
+  if label_n.ndim == 3:  # [n, 1, C]
+    return several_scores(found_nC, label_n[:, 0])
   return class_scores(found_nC, label_n)
 
 

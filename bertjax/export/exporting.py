@@ -10,7 +10,7 @@ import numpy as np
 
 from bertjax.errors import UserError, writing
 from bertjax.export import card, parity, receipt
-from bertjax.formats import directory, sentence_modules, tables
+from bertjax.formats import config_json, directory, sentence_modules, tables
 from bertjax.formats import family as family_lib
 from bertjax.formats.families import electra_net
 from bertjax.sources import head_classes, runs
@@ -131,9 +131,11 @@ def _write_part(
   name = family_lib.class_of(model)
   classes = head_classes.of_task(run.config) or next(iter(run.imported_classes.values()), ())
   languages = runs.languages_of(run.workdir, run.config)
+  task = run.config.data.get('task', {})
+  problem = config_json.SEVERAL if task.get('several') else run.meta.get('problem_type')
   tensors = directory.write(
     folder, params, model, run.vocabulary, dtype, shard_bytes, classes, languages,
-    run.meta.get('problem_type'),
+    problem,
   )  # fmt: skip
   said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {name}',

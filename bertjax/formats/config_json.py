@@ -17,6 +17,7 @@ FURTHER = dict(
   cls_token_id='cls', sep_token_id='sep', decoder_start_token_id='sep', forced_bos_token_id='cls',
   forced_eos_token_id='sep',
 )  # fmt: skip
+SEVERAL = 'multi_label_classification'  # problem_type of any number of classes for a text
 # Fields of config.json that change nothing of what a model computes: how it was saved, what a call
 # returns; ids, names and sizes, which stand elsewhere; and with '=', defaults that no class reads.
 HARMLESS = """
@@ -129,16 +130,16 @@ def left_out(given: Mapping[str, Any], family: Family, model: Mapping[str, Any])
 
 def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
   """Returns the problem_type of a head for texts, '' if there is none. Raises UserError if it means
-  something else than scores of classes, one of which is right, or one number."""
+  something else than scores of classes or one number."""
   count, kind = dict(model.get('labels', ())).get('label', 0), given.get('problem_type')
   if not count or not kind:
     return ''
-  expected = 'regression' if count == 1 else 'single_label_classification'
-  if kind != expected:
+  expected = ('regression',) if count == 1 else ('single_label_classification', SEVERAL)
+  if kind not in expected:
     raise UserError(
       f'config.json has problem_type={kind!r} with {count} labels, which is not learned here: '
-      f'expected {expected!r}. AutoModel.from_pretrained(DIR).save_pretrained(OTHER) saves the '
-      'encoder without its head'
+      f'expected {" or ".join(expected)}. AutoModel.from_pretrained(DIR).save_pretrained(OTHER) '
+      'saves the encoder without its head'
     )
   return kind
 

@@ -273,7 +273,7 @@ def _check_labels(model: Any, data: Any, template: Batch) -> None:
   the objective says whether it needs them."""
   labels = labels_of(model)
   free = data.task.get('unlabelled', False)
-  there = lambda name: free or f'{name}_BG' in template
+  there = lambda name: free or {f'{name}_BG', f'{name}_BGC'} & {*template}
   lacking = [name for name, count in labels if not there(name) or not count]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}

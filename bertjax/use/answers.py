@@ -1,7 +1,7 @@
 """Arguments and results of `bertjax.Model`, and logits of heads as answers with probabilities."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -35,7 +35,9 @@ class Score(NamedTuple):
 class Label(NamedTuple):
   """The class, or the number, of a text or a pair of texts."""
 
-  label: str | float  # the likeliest class as its task spells it, or the number
+  # the likeliest class as its task spells it, or the number; of texts that may have several classes
+  # those of a probability above .5
+  label: str | float | list[str]
   probabilities: dict[str, float]  # of each class; {} of a number
 
 
@@ -74,10 +76,14 @@ class Judged(NamedTuple):
   replaced: float  # probability that another token stood there
 
 
-def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
-  """Returns the likeliest class; without classes the number."""
+def label(logits_C: np.ndarray, classes: Sequence[str], several: bool = False) -> Label:
+  """Returns the likeliest class, or with `several` all that are likely; without classes the
+  number."""
   if not classes:
     return Label(float(logits_C[0]), {})
+  if several:
+    p_C = np.exp(-np.logaddexp(0, -logits_C.astype(np.float64)))
+    return _likely(dict(zip(classes, p_C.tolist(), strict=True)))
   p_C = _softmax(logits_C)
   return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))
 
@@ -97,9 +103,15 @@ def together(found: Sequence[Label]) -> Label:
   or numbers."""
   names = found[0].probabilities
   if not names:
-    return Label(float(np.mean([float(each.label) for each in found])), {})
+    return Label(float(np.mean([cast(float, each.label) for each in found])), {})
   mean = {name: float(np.mean([each.probabilities[name] for each in found])) for name in names}
+  if isinstance(found[0].label, list):
+    return _likely(mean)
   return Label(max(mean, key=mean.__getitem__), mean)
+
+
+def _likely(probabilities: dict[str, float]) -> Label:
+  return Label([name for name, p in probabilities.items() if p > 0.5], probabilities)
 
 
 def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:

@@ -53,7 +53,8 @@ class FineTuned:
     if self.net.model.both_orders and seconds:  # the head has no bias: logits are summed as states
       turned = self._label_logits('label', said[::-1], cut, first)
       logits = [a + b for a, b in zip(logits, turned, strict=True)]
-    return [answers.label(logits_C, self.task['classes']) for logits_C in logits]
+    how = self.task['classes'], bool(self.task.get('several'))
+    return [answers.label(logits_C, *how) for logits_C in logits]
 
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1

@@ -11,6 +11,7 @@ from absl import logging
 from bertjax import json_files, sharding
 from bertjax.checkpoint import finite, reading
 from bertjax.errors import UserError, choose
+from bertjax.formats import config_json
 from bertjax.formats import directory as directory_lib
 from bertjax.formats.originals.original import Opening
 from bertjax.formats.sentence_modules import Sentences
@@ -41,6 +42,9 @@ class Found(NamedTuple):
   task: Mapping[str, Any]
   # head -> names of its classes, of a model from elsewhere that says them
   classes: Mapping[str, Sequence[str]]
+  problem: (
+    str  # problem_type of a head for texts of a model from elsewhere, '' where it is not said
+  )
   tasks: tuple[str, ...]  # of a run on several of which none was chosen: then it has no heads
   sentences: Sentences  # how vectors of texts are made where nothing else is asked for
   # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there,
@@ -88,7 +92,9 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
   for head in heads:
     names = tuple(found.classes.get(head.name) or (f'LABEL_{i}' for i in range(head.classes)))
     if head[:2] == ('text', 'label'):
-      return task | dict(name='classify', classes=names if head.classes > 1 else ())
+      several = ',' if found.problem == config_json.SEVERAL else ''
+      names = names if head.classes > 1 else ()
+      return task | dict(name='classify', classes=names, several=several)
     if head[:2] == ('token', 'tag'):
       return task | dict(name='tags', scheme='plain', classes=names)
     if head[:2] == ('text', 'right'):
@@ -197,7 +203,8 @@ def _found(
   language = int(said) if said.isdecimal() else said or None
   sentences = Sentences(**meta.get('sentences', {}))
   return Found(
-    source, model, rules, vocabulary, tuple(languages), language, task, {}, (), sentences, read
+    source, model, rules, vocabulary, tuple(languages), language, task, {},
+    meta.get('problem_type') or '', (), sentences, read,
   )  # fmt: skip
 
 

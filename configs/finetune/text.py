@@ -5,6 +5,9 @@
       --config.data.task.text="('review',)" --config.data.task.label=stars \
       --config.data.task.classes="('bad','good')"
 
+Texts with any number of classes each: text.py:several, whose column `label` has them with commas
+between, or in JSON lines as a list; its exports are problem_type=multi_label_classification.
+
 Files are .tsv, .csv or .jsonl, with columns by name. The recipe is BERT's for GLUE (Devlin et al.
 2019, appendix A.3; google-research/bert, run_classifier.py). `init_from` names the encoder, a run
 or hf:DIR, which brings its shape and vocabulary.
@@ -18,6 +21,7 @@ from configs import bert
 
 PAPER = 'BERT paper, appendix A.3'
 CODE = 'bert/run_classifier.py'
+SCORES = dict(classes='accuracy', number='spearman', several='micro_f1')
 
 
 def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: str) -> Recipe:
@@ -61,6 +65,10 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
 
 
 def get_config(arg: str | None = None):
-  """The recipe for classes, or with the argument 'number' for numbers, of the column `label`."""
-  kind = defaults.parse_size(arg, ('classes', 'number'), 'classes')
-  return recipe(('text',), 'label', (), 'accuracy' if kind == 'classes' else 'spearman')
+  """The recipe for the column `label`: one of the classes, or with the argument 'number' a number,
+  or with 'several' any number of the classes."""
+  kind = defaults.parse_size(arg, SCORES, 'classes')
+  c = recipe(('text',), 'label', (), SCORES[kind])
+  if kind == 'several':
+    c.data.task.update(cited("ours: the task's columns", several=','))
+  return c

@@ -48,7 +48,12 @@ def test_scores_of_numbers():
 def subject(label, classes, best='eval/dev/accuracy'):
   """What is judged by `best`, with a head of so many classes."""
   model = types.SimpleNamespace(labels=((label, classes),))
-  config = types.SimpleNamespace(model=model, phases={}, best=types.SimpleNamespace(metric=best))
+  config = types.SimpleNamespace(
+    model=model,
+    phases={},
+    data=types.SimpleNamespace(task={}),
+    best=types.SimpleNamespace(metric=best),
+  )
   return types.SimpleNamespace(config=config)
 
 

@@ -189,10 +189,11 @@ def test_every_matrix_counts_at_the_tokens_that_it_meets(name):
   np.testing.assert_allclose(objective.flops(batch), expected, rtol=1e-12)
 
 
+CLASSIFY = dict(name='classify', lm=0.5, smoothing=0.0, class_weights=())
 SMALL = dict(layers=1, width=256, heads=4, ffn=1024, vocab_size=512, dropout=0.0)
 OF_MODEL = {
   'bert': {},
-  'gpt': dict(objective=ConfigDict(dict(name='classify', lm=0.5)), labels=(('label', 2),)),
+  'gpt': dict(objective=ConfigDict(CLASSIFY), labels=(('label', 2),)),
   'modernbert': dict(window=0),
   'spanbert': {},
   'electra': dict(generator_head=16, embedding_width=64),

@@ -39,7 +39,7 @@ def config(family: str, **model):
   known = {key: value for key, value in (SIZE | STILL).items() if key in c.model}
   words = dict(words=False) if 'words' in c.model else {}
   c.model.update(known | OWN.get(family, {}) | words | model)
-  c.objective.lm = 0.0
+  c.objective.update(lm=0.0, smoothing=0.0, class_weights=())
   if family == 'electra':
     c.model = ConfigDict(electra.MODEL.encoder.model(c.model))
   return c

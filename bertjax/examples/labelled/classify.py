@@ -1,4 +1,4 @@
-"""A text or a pair of texts has a class, or a number."""
+"""A text or a pair of texts has a class, any number of classes, or a number."""
 
 import dataclasses
 import math
@@ -28,6 +28,8 @@ class Options:
     unlabelled: no label is read: a student can learn from a text what its teacher says.
     soft_label: column of what a teacher says (`bertjax.predict --soft_labels`): the probability of
       each class, or a number; '': none.
+    several: what stands between the classes of an example, which has any number of them; JSON lines
+      may list them. '': an example has one class.
   """
 
   text: tuple[str, ...]
@@ -37,6 +39,7 @@ class Options:
   separators: Count = 1
   unlabelled: bool = False
   soft_label: str = ''
+  several: str = ''
 
 
 def check(options: Options, at: str = 'config.data.task.') -> None:
@@ -48,6 +51,11 @@ def check(options: Options, at: str = 'config.data.task.') -> None:
     raise UserError(
       f'{at}classes: expected two different classes or more, or () where a number is '
       f'predicted, got {options.classes!r}'
+    )
+  if options.several and (options.soft_label or not options.classes):
+    raise UserError(
+      f'{at}several={options.several!r}: expected classes, any number of which an example has, '
+      f'without soft labels; got classes={options.classes!r}, soft_label={options.soft_label!r}'
     )
 
 
@@ -65,9 +73,10 @@ def classes(options: Options) -> dict[str, int]:
 def encode(
   found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """Builds rows with `label_BG`, int32 ids of classes or float32 numbers, and `soft_label_BGC`,
-  log-probabilities of the classes, or a number, where the first record has it. Raises UserError,
-  naming the line: a label or soft label that is none of these classes, no number or not there."""
+  """Builds rows with `label_BG`, int32 ids of classes or float32 numbers, or with `several`
+  `label_BGC`, float32, 1 of each class that an example has; and `soft_label_BGC`, log-probabilities
+  of the classes, or a number, where the first record has it. Raises UserError, naming the line: a
+  label or soft label that is none of these classes, no number or not there."""
   said = [[records.string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
   return Labelled(
@@ -79,23 +88,39 @@ def encode(
 
 
 def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
-  """Returns `label` -> int32 ids of classes or float32 numbers; nothing where none is read."""
+  """Returns `label` -> int32 ids of classes or float32 numbers, with `several` float32 [n, 1, C];
+  nothing where none is read."""
   if options.unlabelled:
     return {}
+  if options.several:
+    return dict(label=np.array([[_several(r, options)] for r in found], np.float32))
   label_n = np.array([_label(r, options) for r in found])
   return dict(label=label_n.astype(np.int32 if options.classes else np.float32))
 
 
 def _label(record: Record, options: Options) -> Any:
-  said = str(record.values[options.label])
   if options.classes:
-    if said not in options.classes:
-      raise UserError(
-        f'{record.place}: expected one of {", ".join(map(repr, options.classes))} in '
-        f'{options.label!r}, got {said!r}: mend the line or the classes of the config'
-      )
-    return options.classes.index(said)
+    return _class(record, options, str(record.values[options.label]))
   return _number(record, options.label)
+
+
+def _class(record: Record, options: Options, said: str) -> int:
+  if said not in options.classes:
+    raise UserError(
+      f'{record.place}: expected one of {", ".join(map(repr, options.classes))} in '
+      f'{options.label!r}, got {said!r}: mend the line or the classes of the config'
+    )
+  return options.classes.index(said)
+
+
+def _several(record: Record, options: Options) -> np.ndarray:
+  """Returns 1 for each class of an example, 0 for the others."""
+  said = record.values[options.label]
+  parts = said if isinstance(said, list) else str(said).split(options.several)
+  names = [name for part in parts if (name := str(part).strip())]
+  label_C = np.zeros(len(options.classes), np.float32)
+  label_C[[_class(record, options, name) for name in names]] = 1
+  return label_C
 
 
 def _number(record: Record, name: str) -> float:
