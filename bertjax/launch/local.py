@@ -21,6 +21,8 @@ from bertjax.launch import arguments
 from bertjax.launch.processes import Command, run_together
 
 DEVICES = '--xla_force_host_platform_device_count'
+# By default XLA aborts a process that waits 30 s for another one, which may be stopped or swapped.
+PATIENCE = ('--xla_cpu_collective_timeout_seconds', 1800)
 
 
 def main(argv: list[str]) -> int:
@@ -59,9 +61,12 @@ def commands_of(size: str, flags: list[str], port: int) -> list[Command]:
     'JAX_PLATFORMS': os.environ.get('JAX_PLATFORMS') or 'cpu',
     'JAX_CPU_COLLECTIVES_IMPLEMENTATION': 'gloo',
   }
+  given = os.environ.get('XLA_FLAGS', '')
+  own: dict[str, int] = {} if PATIENCE[0] in given else dict([PATIENCE])
   if devices:
-    kept = [f for f in os.environ.get('XLA_FLAGS', '').split() if not f.startswith(f'{DEVICES}=')]
-    environ['XLA_FLAGS'] = ' '.join([*kept, f'{DEVICES}={devices}'])
+    own[DEVICES] = int(devices)
+  kept = [flag for flag in given.split() if flag.partition('=')[0] not in own]
+  environ['XLA_FLAGS'] = ' '.join([*kept, *(f'{name}={value}' for name, value in own.items())])
   found = []
   for process in range(processes):
     log = _log_base(workdir).with_name(f'{_log_base(workdir).name}.process-{process}.log')

@@ -74,7 +74,7 @@ def gather(
     if len(found) < count():
       check()
       if time.monotonic() > end:
-        late = [_named(process) for process in range(count()) if process not in found]
+        late = [named(process) for process in range(count()) if process not in found]
         raise Missing(f'{", ".join(late)} did not come to {name!r} within {timeout_s:g} s')
       time.sleep(min(POLL_S, 0.05 * (1 + len(found))))
   return [found[process] for process in range(count())]
@@ -116,12 +116,13 @@ def require_same(name: str, mine: Flat, remedy: str) -> None:
       others = ', '.join(differing[1:6])
       more = f' and {len(differing) - 1} more ({others})' if others else ''
       raise UserError(
-        f'{_named(process)} differs from {_named(0)} in {name}: {key} is {theirs.get(key)!r} there '
+        f'{named(process)} differs from {named(0)} in {name}: {key} is {theirs.get(key)!r} there '
         f'and {first.get(key)!r} here{more}; {remedy}'
       )
 
 
-def _named(process: int) -> str:
+def named(process: int) -> str:
+  """Returns the number of a process with its host, where it has said that."""
   host = told(f'host/{process}')
   return f'process {process}' + (f' on {host}' if host else '')
 

@@ -31,6 +31,14 @@ def faults(path: pathlib.Path) -> Iterator[str]:
     yield from faults(path / HELD_OUT)
 
 
+def other_sizes(path: pathlib.Path) -> Iterator[str]:
+  """Yields which files of a store have other sizes than were written; reads none. Raises UserError
+  as `reader.read_meta`."""
+  for name, size in reader.read_meta(path)['files'].items():
+    if said := checksums.fault(path / name, size, '', reads=False):
+      yield said
+
+
 def plan_faults(path: pathlib.Path) -> Iterator[str]:
   """Yields what is wrong with the plans beside a store and its `heldout/`."""
   for directory in (path / PLANS, path / HELD_OUT / PLANS):

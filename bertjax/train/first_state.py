@@ -16,6 +16,7 @@ from bertjax.optim import averaging, schedules
 from bertjax.sources import init_from, teacher
 from bertjax.train import resolve, setup
 from bertjax.train.step import State
+from bertjax.train.watch import digests
 from bertjax.types import TEACHER
 
 
@@ -162,6 +163,13 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
       f'step {done} was batch {then[1]} of phase {then[0]!r}, now it is batch {now[1]} of phase '
       f'{now[0]!r}: config.total_steps moves the ends of phases, and steps already taken must not '
       'change theirs; keep it, or start in a new --workdir with config.init_from'
+    )
+  held_out = digests.held_out_sha256(run.store)
+  if meta.get('held_out', held_out) not in (held_out, ''):
+    raise UserError(
+      f'{run.store.path}/heldout is not the text that this run was judged by: expected sha256 '
+      f'{meta["held_out"][:12]}, got {held_out[:12] or "none"}. Put it back, or start in a new '
+      '--workdir with config.init_from'
     )
   # Checkpoints of earlier versions have one, of the whole batch.
   expected = meta.get('fed_sha256') or [meta['batch_sha256']]

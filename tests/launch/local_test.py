@@ -47,7 +47,7 @@ def straight(rich_store, tmp_path_factory) -> np.ndarray:
 
 
 @pytest.mark.full
-@mutation("environ['XLA_FLAGS'] = ' '.join([*kept, f'{DEVICES}={devices}'])", 'pass')
+@mutation('    own[DEVICES] = int(devices)\n', '    pass\n')
 def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_path):
   workdir = tmp_path / NAME
   launcher = launch(rich_store, workdir)

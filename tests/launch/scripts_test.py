@@ -76,7 +76,9 @@ def test_local_gives_each_process_its_place_and_every_argument_whole():
   for command in commands:
     assert list(command.arguments[3:6]) == FLAGS
     assert '--coordinator=127.0.0.1:4321' in command.arguments
-    assert command.environ['XLA_FLAGS'].endswith('device_count=2')
+    patience, devices = command.environ['XLA_FLAGS'].split()[-2:]
+    assert patience == '--xla_cpu_collective_timeout_seconds=1800'
+    assert devices.endswith('device_count=2')
   assert commands[0].log is None and commands[2].log.name.endswith('.process-2.log')
 
 

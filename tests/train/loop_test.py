@@ -16,6 +16,7 @@ from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
 
 from bertjax.errors import UserError
+from bertjax.machine import checksums
 from bertjax.train import first_state, loop
 
 
@@ -94,6 +95,23 @@ def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
   )
   assert now > before
   assert f"step 37: {now:.6g} in phase 'phase1' from now on, {before:.6g} in phase 'phase2'" in said
+
+
+@pytest.mark.full
+@mutation("not in (held_out, ''):", 'in ():')
+def test_a_held_out_text_of_another_store_is_refused(rich_store, straight, tmp_path):
+  shutil.copytree(straight, tmp_path / 'run')
+  shutil.copytree(rich_store, tmp_path / 'store')
+  inner = tmp_path / 'store/heldout/store.json'
+  meta = json.loads(inner.read_text())
+  meta['sha256'] |= {'tokens-00000.npy': '0' * 64}
+  del meta['sha256']['store.json']
+  meta['sha256']['store.json'] = checksums.digest(meta)
+  inner.write_text(json.dumps(meta))
+  done = run(tmp_path / 'store', tmp_path / 'run')
+  assert done.returncode == 1 and 'heldout is not the text that this run was judged by' in (
+    done.stderr
+  )
 
 
 @mutation('if found != expected:', 'if False:')

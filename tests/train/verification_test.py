@@ -12,6 +12,7 @@ from processes import run, start_pair
 from toy_store import recipe
 
 from bertjax.examples import examples as examples_lib
+from bertjax.machine import hosts
 from bertjax.store import cache
 from bertjax.store.reader import open_store
 from bertjax.train.watch.verification import Damaged, Verification
@@ -75,6 +76,23 @@ def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
     ):
       ask()
   np.testing.assert_array_equal(make().column['length'], expected)
+
+
+@mutation("if said := checksums.fault(path / name, size, '', reads=False)", 'if said := ""')
+@mutation("where = f'{hosts.named(hosts.index())}: ' if hosts.count() > 1 else ''", "where = ''")
+def test_a_file_that_became_shorter_after_it_was_read_is_found_at_the_next_save(store, monkeypatch):
+  reader = types.SimpleNamespace(data=types.SimpleNamespace(reader='store'))
+  given = types.SimpleNamespace(store=open_store(store), config=reader, parts=[])
+  verified = Verification(given, 0, None, print)
+  verified._thread.join()
+  verified.saved(1, None)
+  with open(store / 'tokens-00000.npy', 'r+b') as file:
+    file.truncate(file.seek(0, 2) - 2)  # within a page: no signal, zeros are read
+  monkeypatch.setattr(hosts, 'count', lambda: 2)
+  monkeypatch.setattr(hosts, 'named', lambda process: f'process {process} on a')
+  monkeypatch.setattr(hosts, 'gather', lambda name, value: ['', value])
+  with pytest.raises(Damaged, match=f'^process 0 on a: damaged: {store}/tokens-.* bytes, got'):
+    verified.saved(2, None)
 
 
 def test_an_older_store_is_read_and_said(store):

@@ -17,6 +17,7 @@ from bertjax import dotted
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.machine import hosts
+from bertjax.store import reader, verify
 from bertjax.train.watch import Step, Watcher
 
 LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
@@ -100,15 +101,26 @@ class Digests(Watcher):
     self._last = step
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
-    """Name and sha256 of the last batch, the vocabulary's, and that of the variables."""
+    """Name and sha256 of the last batch, the vocabulary's and the held-out text's, and that of the
+    variables."""
     assert self._last is not None
     phase, index = self._last.phase, self._last.index
     return dict(
       batch=phase.place(index)[:2],
       fed_sha256=hosts.gather(f'fed/{done}', phase.sha256(index, self._last.batch)),
+      held_out=held_out_sha256(self._run.store),
       replicas_sha256=check_replicas(done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
     )
+
+
+def held_out_sha256(store: reader.Store) -> str:
+  """sha256 of the text that is held out beside a store; '' where there is none, or its files have
+  no sha256."""
+  path = store.path / verify.HELD_OUT
+  files = reader.read_meta(path).get('sha256', {}) if path.exists() else {}
+  text = {name: files[name] for name in files if name != 'store.json'}
+  return _sha256(json.dumps(text, sort_keys=True).encode()) if text else ''
 
 
 @functools.cache

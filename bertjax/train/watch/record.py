@@ -28,16 +28,25 @@ class Record(Watcher):
     self._ledger = ledger.Ledger(jax.devices(), meta.get('ledger'))
     self._interval = interval.Interval(_of_phases(run, meta.get('interval')))
     self.time = self._ledger.time
+    self._said = False
     self.last_scores: dict[str, float] = {}
     self.close = self._opened.close
 
   def after(self, step: Step) -> None:
-    """Counts a step."""
+    """Counts a step; says of the first one that its batch has no target."""
     if step.found is None:
       self._interval.leave_out()
     else:
       self._interval.add(step.phase.name, step.found)
       self._ledger.count(step.counts, step.phase.objective.flops(step.batch))
+      weighted = any('weight_B' in name for name in step.batch)
+      if weighted and not step.counts['predicted'] and not self._said:
+        self._said = True
+        self._progress.note(
+          f'Step {step.done}: nothing is to be predicted in its batch, which teaches nothing of '
+          'the text; more such steps are not said. See how much is hidden (config.data.mask), and '
+          'how many tokens and rows a step has (config.length, config.batch_size)'
+        )
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
     """The sums and counts since the last line, and the number and digest of the lines so far."""

@@ -48,8 +48,11 @@ class Verification(Watcher):
       self._stop.ask('damage')
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
-    """Refuses to save where any process has found damage: raises as `before`, on all of them."""
+    """Refuses to save where any process has found damage, or a file has another size by now: raises
+    as `before`, on all of them."""
     del state
+    if self._path and not self._found and (said := next(verify.other_sizes(self._path), '')):
+      self._damaged(said)
     self._raise(done)
     return {}
 
@@ -90,6 +93,6 @@ class Verification(Watcher):
 
   def _damaged(self, said: str) -> None:
     what = f'the checkpoints after step {self._start}' if self._start else 'the workdir'
-    self._found = (
-      f'damaged: {said}. This process was fed from it since step {self._start}: remove {what}'
-    )
+    where = f'{hosts.named(hosts.index())}: ' if hosts.count() > 1 else ''
+    since = f'This process was fed from it since step {self._start}'
+    self._found = f'{where}damaged: {said}. {since}: remove {what}'
