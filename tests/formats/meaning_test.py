@@ -137,3 +137,34 @@ def test_a_field_that_is_not_carried_stands_in_the_receipt(case, fields, tmp_pat
   model = directory.whole_model(opened, cases.config(opened.recipe).model)
   left_out = opened.take(model, lambda row, shape: np.zeros(shape, np.float32)).left_out
   assert left_out == [f'config.json: {key}={value!r}' for key, value in sorted(fields.items())]
+
+
+WALKED = (
+  'BertForMaskedLM', 'BertForSequenceClassification', 'RobertaForMaskedLM', 'AlbertForMaskedLM',
+  'ElectraForMaskedLM', 'XLNetLMHeadModel', 'DistilBertForMaskedLM', 'ModernBertForMaskedLM',
+  'XLMWithLMHeadModel', 'GPT2LMHeadModel', 'BartForConditionalGeneration',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize('case', WALKED)
+@mutation('if value not in (None, {}, [], carried.get(key))', 'if False', case='BertForMaskedLM')
+def test_every_field_of_a_class_is_carried_refused_or_listed(case):
+  """Each field of the class's config with another value; ids of tokens come of the tokenizer."""
+  given = torch_models.config_of(case).to_dict() | dict(architectures=[case])
+
+  def meaning(fields):
+    try:
+      family, model = config_json.read(fields, set())
+      return model, config_json.left_out(fields, family, model)
+    except UserError as error:
+      return str(error)
+
+  other = {bool: lambda x: not x, int: lambda x: 2 * x or 3, float: lambda x: x / 2 or 0.3}
+  other |= {str: lambda x: 'tanh' if x == 'relu' else 'relu', type(None): lambda x: 3}
+  silent, before = [], meaning(given)
+  for key, value in given.items():
+    if key in config_json.HARMLESS or key == 'clamp_len' or type(value) not in other:
+      continue  # any clamp_len below 1 clamps nothing
+    changed = meaning(given | {key: other[type(value)](value)})
+    silent += [key] if changed == before and not key.endswith('_token_id') else []
+  assert not silent
