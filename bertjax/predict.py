@@ -5,7 +5,8 @@
   --mode=replaced  for each token the probability that another stood there (ELECTRA)
   --mode=label     the class or number of each text, of a model that was fine-tuned; of it and
                    those of --beside the mean of the probabilities (ULMFiT: forward and backward)
-  --mode=tag       the tag of each word, of a model that was fine-tuned on tags
+  --mode=tag       the tag of each word, of a model that was fine-tuned on tags; with --json the
+                   characters of each entity, too, where tags begin with B- and I-
   --mode=choose    the right one of the choices of each question, likewise
   --mode=answer    the answer to each question on a text, of a model that was fine-tuned on such
 
@@ -37,7 +38,7 @@ from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.text.sentences import BLANK
 from bertjax.use import flags as use_flags
-from bertjax.use.answers import check_beside, together
+from bertjax.use.answers import check_beside, tagged_text, together
 from bertjax.use.flags import Part
 
 _TEXT = flags.DEFINE_multi_string('text', None, 'A text; may be given several times.')
@@ -148,10 +149,7 @@ def answers(model: Any, mode: str, part: Part, beside: Sequence[Any] = ()) -> li
     found = [dict(tokens=[token._asdict() for token in tokens]) for tokens in judged]
   elif mode == 'tag':
     tagged = model.tag(part.words, **keys)
-    found = [
-      dict(tokens=words, tags=[t.tag for t in tags], probabilities=[t.probability for t in tags])
-      for words, tags in zip(part.words, tagged, strict=True)
-    ]
+    found = [tagged_text(*each) for each in zip(part.texts, part.words, tagged, strict=True)]
   elif mode == 'choose':
     if not part.asked:
       raise UserError(

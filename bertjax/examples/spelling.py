@@ -17,6 +17,10 @@ from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 # Ids beside the 256 bytes (UnicodeCharsVocabulary).
 BEGIN_TEXT, END_TEXT, BEGIN_WORD, END_WORD, PADDING = range(256, 261)
+_CUT = (
+  '%d of %d words are longer than %d bytes: the model reads their beginnings alone, as in '
+  'the original; config.model.characters is how many it reads'
+)
 MARKS = {'<S>': BEGIN_TEXT, '</S>': END_TEXT}
 
 
@@ -93,8 +97,7 @@ class Speller:
     spell = lambda numbers, marks: characters([self._pieces[i] for i in numbers], self._most, marks)
     (known, cut), (new, more) = spell(word_n[:own], self._marks), spell(word_n[own:], {})
     if cut + more and not self._said:
-      said = '%d of %d words are longer than %d bytes, and cut'
-      logging.warning(said, cut + more, len(word_n), self._most - 2)
+      logging.warning(_CUT, cut + more, len(word_n), self._most - 2)
       self._said = True
     return np.concatenate([known, new])[at_BT.reshape(token_BT.shape)]
 
@@ -122,5 +125,5 @@ def table(store, most: int) -> np.ndarray:
     pieces = read_vocabulary(folder if folder.exists() else store.path.parent / 'vocab').pieces
   found, cut = characters(pieces, most, marks_of(pieces, store.special))
   if cut:
-    logging.warning('%d of %d words are longer than %d bytes, and cut', cut, len(found), most - 2)
+    logging.warning(_CUT, cut, len(found), most - 2)
   return found

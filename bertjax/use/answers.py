@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common.tagged import NONE, OUTSIDE, entities
 
 Pool = Literal['mean', 'first', 'none']  # what of a text has a vector
 
@@ -116,6 +117,26 @@ def _likely(probabilities: dict[str, float]) -> Label:
 def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:
   """Returns the likeliest tag of each word."""
   return [Tag(names[int(p_C.argmax())], float(p_C.max())) for p_C in _softmax(logits_nC)]
+
+
+def tagged_text(text: str, words: Sequence[str], found: Sequence[Tag]) -> dict[str, Any]:
+  """Returns the tags of a text with these words, in their order, as JSON has them; where they are
+  B-X, I-X and O, `spans` has the entities: type, text, first character and the one behind the
+  last."""
+  names = [each.tag for each in found]
+  said = dict(tokens=words, tags=names, probabilities=[each.probability for each in found])
+  if any(name[:2] not in ('B-', 'I-') and name not in (OUTSIDE, NONE) for name in names):
+    return said
+  places, end = [], 0
+  for word in words:
+    begin = text.index(word, end)
+    end = begin + len(word)
+    places.append((begin, end))
+  spans = []
+  for kind, first, behind in entities([OUTSIDE if name == NONE else name for name in names]):
+    begin, end = places[first][0], places[behind - 1][1]
+    spans.append(dict(type=kind, text=text[begin:end], begin=begin, end=end))
+  return said | dict(spans=spans)
 
 
 def choice(logits_G: np.ndarray) -> Choice:

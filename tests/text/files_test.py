@@ -93,6 +93,7 @@ def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
     assert b''.join(found) == lines and 90 < len(found) <= 100
     assert all(part.endswith(b'\n') for part in found)
     assert caplog.text.count(f'{path.name}: no empty line ends a document') == 1
+    assert 'lines are all kept' in caplog.text and 'put an empty line between' in caplog.text
   (tmp_path / 'e.txt.xz').write_bytes(lzma.compress(lines))
   assert 90 < len(read(tmp_path / 'e.txt.xz')) <= 100  # whatever it takes on the disk
   (tmp_path / 'c.txt').write_bytes(lines + b'\nmore\n')

@@ -66,7 +66,10 @@ class StreamedRows:
     anew = first < self._start
     past = first if anew else first - self._end
     if past > self._keep:
-      logging.warning('%s: reading past %d rows, which takes a while', self._name, past)
+      logging.warning(
+        '%s: the run goes on behind %d rows, which are read again first, as long as it '
+        'took before; a store (config.data.reader=store) goes on at once', self._name, past,
+      )  # fmt: skip
     if anew:
       self._batches, self._rows, self._start, self._end = self._open_at(first), {}, first, first
     while self._end < stop:

@@ -44,8 +44,9 @@ def documents(lines: Iterable[bytes], path: object, total: int) -> Iterator[byte
       yield b''.join(parts)
     else:
       warn_once(
-        f'{path}: no empty line ends a document where one is to be expected: blocks of its '
-        'lines, of a hundredth of the text or 64 KiB, are made documents'
+        f'{path}: no empty line ends a document where one is to be expected. Its lines are all '
+        'kept, but in documents of about 64 KiB, or a hundredth of the text, that end anywhere: '
+        'put an empty line between documents, or give JSON lines with one in each'
       )
       yield from blocks(parts, max(size, total))
 
