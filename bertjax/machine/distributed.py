@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from collections.abc import Mapping
 
 import jax
@@ -11,6 +12,7 @@ from jax._src import clusters, distributed  # what jax has found, and would find
 from bertjax.errors import UserError
 
 _NAMED = {'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES'}
+WAIT_S = 20.0  # for the others, before it is said; jax gives up after 300
 _LOOPBACK = ('127.', 'localhost', '[::1]')
 
 
@@ -47,10 +49,18 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
         f'--process, which of them this is, from 0; got {coordinator}, {processes} and {process}. '
         '--processes=1 alone is a run of one process'
       )
+    said = (
+      f'Process {process} still waits for {coordinator}: expected {processes} processes, each with '
+      f'--processes={processes} and a --process of its own'
+    )
+    waits = threading.Timer(WAIT_S, print, [said], dict(flush=True))
+    waits.daemon = True
+    waits.start()
     jax.distributed.initialize(
       coordinator, processes, process, cluster_detection_method='deactivate',
       coordinator_bind_address=coordinator if host.startswith(_LOOPBACK) else None,
     )  # fmt: skip
+    waits.cancel()
   found = distributed.global_state
   if found.client and found.process_id == 0:
     print(

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import jax
 import pytest
@@ -122,3 +123,14 @@ def test_two_tasks_of_slurm_become_one_run():
   first, second = (task.communicate(timeout=120)[0].split('\n') for task in tasks)
   assert first[0].startswith('Process 0 of 2, coordinator localhost:')
   assert (first[1], second[0]) == ('0 2 2', '1 2 2')
+
+
+@mutation('    waits.start()\n', '')
+def test_a_process_that_waits_for_the_others_says_how_many(monkeypatch, capsys):
+  monkeypatch.setattr(distributed, 'WAIT_S', 0.01)
+  monkeypatch.setattr(jax.distributed, 'initialize', lambda *places, **more: time.sleep(0.3))
+  distributed.join('a:1', 3, 1)
+  assert capsys.readouterr().out == (
+    'Process 1 still waits for a:1: expected 3 processes, each with --processes=3 and a --process '
+    'of its own\n'
+  )
