@@ -145,8 +145,8 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   'word',
   ['--hosts=', '--hosts=-oX=y,b', '--hosts=a,,b', '--hosts=a,me@-oX', '--hosts=a\nb', '--port=x'],
 )
-@mutation(',-* | ', '', file='launch/gpu.sh', case='-oX=y')
-@mutation('*[!0-9]*) echo', 'none) echo', file='launch/gpu.sh', case='--port')
+@mutation(',-* | ', '', file='launch/gpu.sh', case='--hosts=-oX=y,b')
+@mutation('*[!0-9]*) echo', 'none) echo', file='launch/gpu.sh', case='--port=x')
 def test_gpu_hosts_that_are_none_are_refused(word, tmp_path):
   done = run('gpu.sh', '--hosts=a', word, '--dry-run', '--workdir=w', folder=tmp_path)
   assert done.returncode == 1 and done.stdout == '' and f'got: {word}' in done.stderr
