@@ -14,10 +14,11 @@ def _shown(kind: Any, error: Any, trace: Any) -> None:
     trace = trace.tb_next
   file = trace.tb_frame.f_code.co_filename if trace else ''
   of_users = not file.startswith(__path__[0]) and '-packages/' not in file
-  if kind is not ModuleNotFoundError or of_users or error.name.startswith('bertjax'):
+  name = getattr(error, 'name', None) or 'bertjax'
+  if kind is not ModuleNotFoundError or of_users or name.startswith('bertjax'):
     return sys.__excepthook__(kind, error, error.__traceback__)
   print(
-    f'bertjax: {error.name.partition(".")[0]} is not installed for {sys.executable}: activate the '
+    f'bertjax: {name.partition(".")[0]} is not installed for {sys.executable}: activate the '
     'environment that has it (. .venv/bin/activate), or python -m pip install -r requirements.txt',
     file=sys.stderr,
   )  # fmt: skip

@@ -8,7 +8,7 @@
 The arrays of a batch and the letters of their axes are in bertjax/types.py.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -204,6 +204,8 @@ class Task(NamedTuple):
   # the same for encoders whose [CLS] is the last token; None: the rows of `encode` with the [CLS]
   # of each part behind it
   encode_cls_last: Callable[[Sequence[Any], Any, Any, int], Labelled] | None = None
+  # (record, options) -> the classes that it names; None: `classes` cannot be inferred
+  named: Callable[[Any, Any], Iterable[str]] | None = None
 
 
 class RowSource(Protocol):

@@ -94,7 +94,7 @@ _SEGMENTER = flags.DEFINE_string(
 )
 _MAKING = (
   'split', 'errors', 'documents', 'module', 'field', 'columns', 'languages', 'lexicon', 'segmenter',
-  'lowercase', 'skip_bad', 'holdout', 'workers', 'part_mb', 'runner',
+  'lowercase', 'skip_bad', 'holdout', 'workers', 'part_mb', 'runner', 'for',
 )  # fmt: skip
 
 

@@ -130,6 +130,7 @@ def check_history(workdir: pathlib.Path | str) -> list[str]:
     raise UserError(
       f'{workdir} holds a run, {known}, but nothing in {directory}: it was removed, or is not '
       'mounted. Put it back; to begin anew give another --workdir, or remove this one'
+      + ''.join(f'. {line}' for line in said)
     )
   if saved and max(steps) < saved:
     said += [f'Checkpoint {saved} of {directory} has vanished: going on from {max(steps)}']

@@ -198,10 +198,14 @@ def keys_help(argv: list[str]) -> str:
 
 
 def load(path: str) -> Any:
-  """Runs the file of --config=PATH; returns its config, completed. UserError: there is none."""
+  """Runs the file of --config=PATH; returns its config, completed. UserError: there is
+  none, or what the file raises."""
   if said := _missing(_located(path, '--config').partition(':')[0]):
     raise UserError(said)
-  return _Parser('config').parse(_located(path, '--config'))
+  try:
+    return _Parser('config').parse(_located(path, '--config'))
+  except UserError as error:  # ml_collections wraps it in a traceback
+    raise UserError(_wrong(str(error), [])) from error
 
 
 def _missing(file: str) -> str:

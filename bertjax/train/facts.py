@@ -21,6 +21,7 @@ class Facts(NamedTuple):
   steps: int = 0  # total_steps of a run whose minutes were timed
   # (labelled examples, rows of a batch) of each task, for config.epochs
   examples: tuple[tuple[int, int], ...] = ()
+  classes: tuple[tuple[str, ...], ...] = ()  # of each task, where they are inferred
   model: Mapping[str, Any] = {}  # fields of `config.model` that `config.init_from` brings
   named_languages: tuple[str, ...] = ()  # names of the languages of that model's table
   vocabulary: str = ''  # directory of a vocabulary that a model brought

@@ -3,6 +3,7 @@
 Nothing else changes a config between the command line and the first step. The order:
 
   steps         config.minutes and config.epochs set total_steps
+  classes       config.data.task.classes=infer becomes those of the examples
   source        config.init_from brings fields of config.model
   preset        config.preset sets dtype and remat of the model
   teacher       config.objective.teacher gets its model and sha256
@@ -45,7 +46,8 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   UserError: whatever is wrong with a key, or does not fit the facts."""
   given, config = config, copy.deepcopy(config)
   sections.complete(config)
-  said = [*_steps(config, facts), *(_source(config, facts) if facts.model else ())]
+  said = [*_steps(config, facts), *_classes(config, facts)]
+  said += _source(config, facts) if facts.model else ()
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)
   if facts.teacher:
@@ -94,15 +96,27 @@ def begin(
 
 
 def counted(spec: RunSpec) -> RunSpec:
-  """Returns the spec with the labelled examples counted, where `config.epochs` needs them."""
+  """Returns the spec with the classes of its labelled examples, where they are inferred, and with
+  their number, where `config.epochs` needs it."""
+  if 'task' in readers.of(spec.config.data).reads and not spec.facts.classes:
+    found = []
+    for phase in _tasks(spec):
+      with timeline.named(phase):
+        found.append(from_config.inferred(phase.config))
+    if any(found):
+      spec = resolve(spec.given, spec.facts._replace(classes=tuple(found)))
   facts = spec.facts
   if not spec.config.epochs or facts.given is None or 'total_steps' in facts.given:
     return spec
-  line, counts = spec.timeline, []
-  for phase in line.drawn or [timeline.PhaseConfig('main', spec.config)]:
+  counts = []
+  for phase in _tasks(spec):
     with timeline.named(phase):
       counts.append((from_config.count(phase.config), phase.config.batch_size))
   return resolve(spec.given, facts._replace(examples=tuple(counts)))
+
+
+def _tasks(spec: RunSpec) -> Sequence[timeline.PhaseConfig]:
+  return spec.timeline.drawn or [timeline.PhaseConfig('main', spec.config)]
 
 
 def check_workdir(
@@ -169,6 +183,20 @@ def _steps(config: Any, facts: Facts) -> list[str]:
       config[key] = once
   examples = sum(n for n, _ in facts.examples)
   return [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
+
+
+def _classes(config: Any, facts: Facts) -> list[str]:
+  """Sets the classes of tasks that were inferred, each task's own in its phase."""
+  said, drawn = [], len(facts.classes) > 1
+  for name, names in zip(config.phases if drawn else [''], facts.classes, strict=False):
+    given = config.phases[name] if name else config
+    task = given.get('data', {}).get('task', {})
+    if names and task.get('classes', config.data.task.get('classes')) == from_config.INFER:
+      with given.unlocked():
+        given.update(dict(data=dict(task=dict(classes=names))))
+      where = f'config.phases.{name}' if name else 'config'
+      said.append(f'{where}.data.task.classes={names}, those of the examples')
+  return said
 
 
 def _source(config: Any, facts: Facts) -> list[str]:

@@ -18,7 +18,7 @@ def files(tmp_path_factory):
 def command(files, workdir, *more):
   return finetune_runs.command(
     'text.py', files, workdir, '--config.data.task.label=stars',
-    "--config.data.task.classes=('bad','good')", *more,
+    '--config.data.task.classes=infer', *more,
   )  # fmt: skip
 
 
@@ -28,9 +28,11 @@ def straight(files, tmp_path_factory):
   return workdir, finetune_runs.run(command(files, workdir))
 
 
+@mutation('return tuple(sorted({name for', 'return tuple(({name for')
 @mutation('sum(config.epochs * n / batch for', 'sum(n / batch for')
 def test_a_run_lasts_its_epochs_and_learns(straight):
   workdir, said = straight
+  assert "config.data.task.classes=('bad', 'good'), those of the examples" in said
   assert '10 epochs of 200 examples: 125 steps' in said
   found = lines(workdir)
   assert [x['step'] for x in found if 'loss' in x] == list(range(1, 126))

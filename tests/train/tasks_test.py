@@ -10,7 +10,7 @@ from tiers import in_tiers
 from bertjax.errors import UserError
 from bertjax.examples import loader
 from bertjax.examples.labelled.common import from_config
-from bertjax.train import evaluation, first_state, setup
+from bertjax.train import evaluation, first_state, resolve, setup
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
@@ -52,6 +52,20 @@ def loss_and_gradient(objective, params, batch):
     return sum(t.scale * t.total / (t.weight + t.plus) for t in terms if t.scale)
 
   return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@mutation('tag[2:] for tag in', 'tag for tag in', file='bertjax/examples/labelled/tags.py')
+@mutation('config.phases[name] if name else config', 'config', file='bertjax/train/resolve.py')
+def test_each_task_may_have_the_classes_of_its_examples(files):
+  config = task_files.config(files, *NAMES)
+  named = {name: config.phases[name].data.task.get('classes') for name in NAMES}
+  for name in ('stars', 'names'):
+    config.phases[name].data.task.classes = from_config.INFER
+  spec = resolve.counted(resolve.resolve(config))
+  found = {phase.name: phase.config.data.task.get('classes') for phase in spec.timeline.drawn}
+  assert {name: sorted(x or ()) for name, x in found.items()} == {
+    name: sorted(x or ()) for name, x in named.items()
+  }
 
 
 @pytest.mark.parametrize('name', in_tiers(NAMES, NAMES[1:]))

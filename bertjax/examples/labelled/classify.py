@@ -22,7 +22,8 @@ class Options:
   Attributes:
     text: columns of the text, or of the two texts of a pair.
     label: column of the class or number.
-    classes: spellings of the classes, in the order of their ids; (): a number is predicted.
+    classes: spellings of the classes, in the order of their ids; (): a number is predicted;
+      'infer': those of `config.data.train`, sorted.
     header: names of the columns of a table whose first line is none.
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
     unlabelled: no label is read: a student can learn from a text what its teacher says.
@@ -115,12 +116,18 @@ def _class(record: Record, options: Options, said: str) -> int:
 
 def _several(record: Record, options: Options) -> np.ndarray:
   """Returns 1 for each class of an example, 0 for the others."""
-  said = record.values[options.label]
-  parts = said if isinstance(said, list) else str(said).split(options.several)
-  names = [name for part in parts if (name := str(part).strip())]
   label_C = np.zeros(len(options.classes), np.float32)
-  label_C[[_class(record, options, name) for name in names]] = 1
+  label_C[[_class(record, options, name) for name in named(record, options)]] = 1
   return label_C
+
+
+def named(record: Record, options: Options) -> list[str]:
+  """Returns the classes of an example, as they are spelled."""
+  said = record.values[options.label]
+  if not options.several:
+    return [str(said)]
+  parts = said if isinstance(said, list) else str(said).split(options.several)
+  return [name for part in parts if (name := str(part).strip())]
 
 
 def _number(record: Record, name: str) -> float:
@@ -166,4 +173,4 @@ def _soft_label(record: Record, options: Options) -> list[float]:
     return np.log(p_C).tolist()
 
 
-TASK = Task(Options, check, read, classes, encode)
+TASK = Task(Options, check, read, classes, encode, named=named)

@@ -26,7 +26,8 @@ class Options:
     columns: of the word and of the tag in all other files, which have a line a word, from 1, or
       from the end with -1.
     scheme: 'iob2': B-X begins an entity of type X, I-X goes on with it, O is outside; 'plain'.
-    classes: types of the entities, or with 'plain' the tags.
+    classes: types of the entities, or with 'plain' the tags; 'infer': those of
+      `config.data.train`, sorted.
   """
 
   words: str = 'tokens'
@@ -110,4 +111,11 @@ def _ids(sentence: Sentence, ids: dict[str, int], scheme: Scheme) -> np.ndarray:
   return np.array([ids[tag] for tag in sentence.tags], np.int32)
 
 
-TASK = Task(Options, check, read, classes, encode)
+def named(sentence: Sentence, options: Options) -> list[str]:
+  """Returns the types of the entities of a sentence, or with 'plain' its tags."""
+  if options.scheme == 'plain':
+    return sentence.tags
+  return [tag[2:] for tag in sentence.tags if tag[:2] in ('B-', 'I-')]
+
+
+TASK = Task(Options, check, read, classes, encode, named=named)

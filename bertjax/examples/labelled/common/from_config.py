@@ -17,6 +17,8 @@ from bertjax.store.reader import Store
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
+INFER = ('infer',)  # `config.data.task.classes` of a run that takes those of its examples
+
 
 def open_rows(
   config: Any,
@@ -78,6 +80,17 @@ def count(config: Any) -> int:
   return sum(1 for _ in found)
 
 
+def inferred(config: Any) -> tuple[str, ...]:
+  """Returns the classes of the examples that the run trains on, where `config.data.task.classes` is
+  to be inferred; else ()."""
+  task, options = task_of(config.data.task)
+  if task.named is None or options.classes != INFER:
+    return ()
+  data = config.data
+  found = _read(task, options, data.train, 'config.data.train', data.examples)
+  return tuple(sorted({name for record in found for name in task.named(record, options)}))
+
+
 def _read(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator[Any]:
   if not path:
     raise UserError(f'{key} names no file: expected one with labelled examples')
@@ -96,7 +109,10 @@ def task_of(given: Any) -> tuple[Task, Any]:
   module = registry.find('bertjax.examples.labelled', given['name'], 'config.data.task.name')
   fields = {name: value for name, value in given.items() if name != 'name'}
   options = read(module.TASK.options, fields, 'config.data.task')
-  module.TASK.check(options)
+  if getattr(options, 'classes', ()) != INFER:
+    module.TASK.check(options)
+  elif module.TASK.named is None:
+    raise UserError(f'config.data.task.classes: {given["name"]} infers none, expected their names')
   return module.TASK, options
 
 
@@ -111,6 +127,10 @@ def fill_labels(model: Any, given: Any) -> None:
   the task has that `config.data.task`, `given`, names. Raises UserError: a head for another number
   of classes."""
   task, options = task_of(given)
+  if getattr(options, 'classes', ()) == INFER:
+    raise UserError(
+      'config.data.task.classes=infer is for a run, which reads its examples: expected their names'
+    )
   known = task.classes(options)
   for key in {'labels', 'token_labels'} & set(model):
     labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
