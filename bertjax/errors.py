@@ -29,7 +29,7 @@ _OF_A_PATH = {
   errno.EDQUOT: 'make room within the quota, or name a path on another disk',
   errno.EFBIG: 'raise the limit (ulimit -f), or name a path on another disk',
   errno.EROFS: 'name a path on a disk that can be written to',
-  errno.ENOENT: 'there is no such file or directory, or none to make it in: name another path',
+  errno.ENOENT: 'name a path that is there, or whose directory is',
   errno.EACCES: _ANOTHER,
   errno.EPERM: _ANOTHER,
   errno.EEXIST: 'a file is there where a directory is due: name another path',

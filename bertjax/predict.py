@@ -216,6 +216,8 @@ def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
   another mode."""
   if mode != 'label':
     raise UserError(f'--glue is for --mode=label, got {mode}')
+  if any(isinstance(each['label'], list) for each in found):
+    raise UserError('--glue: expected a model of one class an example, got any number of them')
   label = lambda each: each['label'] if each['probabilities'] else f'{each["label"]:.3f}'
   return '\n'.join(f'{number}\t{label(each)}' for number, each in enumerate(found, first - 1))
 
@@ -233,6 +235,8 @@ def _check_read(model: Any, mode: str) -> None:
       '--soft_labels is of a table: expected --input=FILE and a run that was fine-tuned on classes '
       'or numbers'
     )
+  if _SOFT_LABELS.value and model.task.get('several'):
+    raise UserError('--soft_labels: expected a run on one class an example, got any number of them')
   if _NULL_ODDS.value and not model.task.get('no_answer'):
     raise UserError(
       '--null_odds: the model learned that every question has an answer; expected a run of '

@@ -256,7 +256,7 @@ def _beam(words: list[str]) -> Any:
     from bertjax.store import on_beam
   except ModuleNotFoundError as error:
     raise UserError(
-      f'--runner={_RUNNER.value} needs Apache Beam: pip install bertjax[beam] ({error})'
+      f'--runner={_RUNNER.value} needs Apache Beam: pip install -r requirements-beam.txt ({error})'
     ) from error
   return on_beam.options_of([f'--runner={_RUNNER.value}', *words])
 

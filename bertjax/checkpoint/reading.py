@@ -206,6 +206,6 @@ def _check_arrays(
     hint = 'Its words are others in number: was its store or vocabulary another one? '
     raise UserError(
       f'{directory} holds other arrays than this config makes, {len(differing)} in all: {shown}. '
-      f'{hint if words else ""}Use the config that it was trained with, or start in a new '
-      '--workdir with config.init_from'
+      f'{hint if words else ""}Use the config, and the version of '
+      'bertjax, that it was trained with, or start in a new --workdir with config.init_from'
     )

@@ -51,6 +51,7 @@ def several_scores(logits_nC: np.ndarray, label_nC: np.ndarray) -> dict[str, flo
   from sklearn import metrics
 
   found_nC, loss_nC = logits_nC > 0, np.logaddexp(0, logits_nC.astype(np.float64))
+  finite_nC = np.nan_to_num(logits_nC)  # of a model that is lost, whose loss tells it
   f1 = lambda how: float(
     metrics.f1_score(label_nC, found_nC, average=how, zero_division=cast(Any, 0))
   )
@@ -59,7 +60,7 @@ def several_scores(logits_nC: np.ndarray, label_nC: np.ndarray) -> dict[str, flo
     micro_f1=f1('micro'),
     macro_f1=f1('macro'),
     exact=float(np.mean((found_nC == label_nC).all(1))),
-    ranking=float(metrics.label_ranking_average_precision_score(label_nC, logits_nC)),
+    ranking=float(metrics.label_ranking_average_precision_score(label_nC, finite_nC)),
   )
 
 

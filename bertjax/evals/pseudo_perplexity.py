@@ -19,8 +19,8 @@ class Options(NamedTuple):
   """The rows to score.
 
   Attributes:
-    rows: number of rows, fewer of long ones, see TOKENS; each costs one forward pass for each of
-      its tokens. 0: none.
+    rows: number of rows, each of which costs one forward pass for each of its tokens; 0: none. Of
+      the default fewer where they are long, see TOKENS; another number is taken as given.
     rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
   """
 
@@ -60,10 +60,13 @@ def one_at_a_time(batch: Batch, rows: int, special: Mapping[str, int | None]) ->
 
 
 def affordable(rows: int, columns: int) -> int:
-  """Returns how many rows of so many columns are scored, see TOKENS; says it if they are fewer."""
-  most = min(rows, max(TOKENS // columns**2, 1))
+  """Returns how many rows of so many columns are scored, see Options; says it if they are fewer."""
+  most = min(rows, max(TOKENS // columns**2, 1)) if rows == Options.rows else rows
   if most < rows:
-    warn_once(f'pseudo_perplexity: {most} of {rows} rows are scored, of {columns} tokens each')
+    warn_once(
+      f'pseudo_perplexity: {most} of {rows} rows are scored, of {columns} tokens each; another '
+      'number of rows is taken as given'
+    )
   return most
 
 

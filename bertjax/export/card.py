@@ -87,11 +87,11 @@ def _task(name: str) -> str:
 
 
 def _base(source: str) -> str:
-  """Returns the name of a model from elsewhere, as the hub's cache has it; '' of a run."""
+  """Returns the hub's name of a model, which its cache tells; '' of any other folder."""
   if not foreign.is_source(source):
     return ''
   cached = re.search(r'models--([^/]+)/snapshots/', source)
-  return cached[1].replace('--', '/') if cached else _name(source).partition(':')[2]
+  return cached[1].replace('--', '/') if cached else ''
 
 
 def _name(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from bertjax.errors import UserError
 from bertjax.export import parity, receipt
 from bertjax.formats import family as family_lib
-from bertjax.formats import huggingface, tables
+from bertjax.formats import huggingface, tables, weights
 from bertjax.formats.directory import whole_model
 from bertjax.formats.originals.original import Opening
 from bertjax.machine import checksums
@@ -83,6 +83,6 @@ def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dic
     return dict(skipped='no class of transformers reads this format: outputs were not compared')
   if made:
     return dict(skipped=f'{", ".join(made)} were made anew: outputs were not compared')
-  found = receipt.compared(path, model, inputs, mine)
+  found = receipt.compared(path, model, inputs, mine, weights.read(path))
   found.pop('unexpected', None)  # what the file has besides is in left_out
   return found

@@ -129,18 +129,22 @@ def _reads_last(model: Any) -> bool:
   return models.build(model).frame == 'cls_last'
 
 
-def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
+def theirs(
+  directory: pathlib.Path, model: Any, inputs: Inputs, state: Any = None
+) -> tuple[Outputs, dict[str, Any]]:
   """Runs the class that the directory holds; returns also the keys it missed or did not expect.
-  Raises ImportError if torch or transformers is not installed."""
+  `state` is what `weights.read` found in a directory from elsewhere, whose names may be wrapped: it
+  takes the place of files that transformers would not read. Raises ImportError if torch or
+  transformers is not installed."""
   import torch
   import transformers
 
   transformers.logging.set_verbosity_error()
   transformers.logging.disable_progress_bar()
-  config, state = transformers.AutoConfig.from_pretrained(directory), weights.read(directory)
+  config = transformers.AutoConfig.from_pretrained(directory)
   name = (config.architectures or [family_lib.class_of(model)])[0]
   own: dict[str, Any] = dict(pretrained_model_name_or_path=directory)
-  if not isinstance(state, weights.Tensors):  # whose names may be wrapped, which it does not read
+  if state is not None and not isinstance(state, weights.Tensors):
     tensors = {name: torch.from_numpy(np.asarray(x)) for name, x in state.items()}
     own = dict(pretrained_model_name_or_path=None, config=config, state_dict=tensors)
   net, info = getattr(transformers, name).from_pretrained(

@@ -38,13 +38,13 @@ def files(directory: pathlib.Path) -> dict[str, str]:
 
 
 def compared(
-  directory: pathlib.Path, model: Any, inputs: Any, mine: parity.Outputs
+  directory: pathlib.Path, model: Any, inputs: Any, mine: parity.Outputs, state: Any = None
 ) -> dict[str, Any]:
   """Returns the parity block, our outputs beside those of the class that a directory holds: missing
-  and unexpected keys and the differences; only `skipped` where torch or transformers is not
-  installed."""
+  and unexpected keys and the differences, see `parity.theirs`; only `skipped` where torch or
+  transformers is not installed."""
   try:
-    other, keys = parity.theirs(directory, model, inputs)
+    other, keys = parity.theirs(directory, model, inputs, state)
   except ImportError as error:
     return dict(skipped=f'{error.name} is not installed: outputs were not compared')
   return dict(

@@ -20,7 +20,9 @@ from bertjax.errors import UserError, is_foreign
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
 _BLOCK = 2**20  # bytes that a reader of text asks for
-_REMEDY = 'pip install bertjax[storage] brings gs:// and s3://, other protocols their own package'
+_REMEDY = (
+  'pip install -r requirements-storage.txt brings gs:// and s3://, others have their own package'
+)
 
 
 def is_remote(text: str | os.PathLike[str]) -> bool:

@@ -91,7 +91,8 @@ def label(logits_C: np.ndarray, classes: Sequence[str], several: bool = False) -
 def check_beside(task: Mapping[str, Any], beside: Iterable[tuple[str, Any]]) -> None:
   """Compares the task of a model with those of some `bertjax.Model`s, each behind its path. Raises
   UserError: one has another task or other classes, in whatever order."""
-  of = lambda task: (task.get('name', 'none'), {*task.get('classes', ())})
+  kind = lambda task: f'{task.get("name", "none")}{", any number of" * bool(task.get("several"))}'
+  of = lambda task: (kind(task), {*task.get('classes', ())})
   for path, other in beside:
     if of(other.task) != of(task):
       shown = ', --workdir '.join(f'{a} {sorted(b)}' for a, b in map(of, (other.task, task)))

@@ -158,7 +158,7 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str, count) 
   warning = much_unknown(unknown)
   table = Table(title=str(output), show_header=False)
   short = (
-    f' (asked for {_SIZE.value:,}: the text has no more)' if vocabulary.size < _SIZE.value else ''
+    f' (asked for {_SIZE.value:,}: there are no more)' if vocabulary.size < _SIZE.value else ''
   )
   table.add_row('pieces', f'{vocabulary.size:,}{short}')
   table.add_row('lowercase', str(vocabulary.lowercase).lower())

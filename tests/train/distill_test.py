@@ -117,7 +117,7 @@ def test_another_vocabulary_and_no_teacher_are_refused(
   config = student(rich_store, '')
   with pytest.raises(UserError, match='config.objective.teacher.source is empty'):
     adopt(config, tmp_path)
-  with pytest.raises(UserError, match='teacher.source: there is nothing at nowhere; expected the workdir of a run'):
+  with pytest.raises(UserError, match='teacher.source: there is nothing at nowhere; expected'):
     adopt(student(rich_store, 'nowhere'), tmp_path)
   lines = (rich_store / 'vocab' / 'vocab.txt').read_text().split('\n')
   (tmp_path / 'vocab.txt').write_text('\n'.join([*lines[:5], *reversed(lines[5:])]))

@@ -7,8 +7,8 @@ other articles than English.
   mlqa_LANG  words without the articles of LANG, Chinese by characters (facebookresearch/MLQA,
              mlqa_evaluation_v1.py)
 
-CMRC's program has NLTK cut what is no Chinese; here that is runs of letters and single other
-characters, which are the same for names and numbers but for forms like "don't".
+CMRC's program has NLTK cut what is no Chinese; here that is numbers with their points and commas,
+runs of letters and digits, and single other characters: "don't" and "U.S." are cut otherwise.
 """
 
 import collections
@@ -34,7 +34,7 @@ _ARTICLES = dict(
 )
 _ASCII = str.maketrans('', '', string.punctuation)
 _CMRC_DROPS = str.maketrans('', '', '-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』')
-_CMRC_PARTS = re.compile(r'[\u4e00-\u9fa5]|[^\W\u4e00-\u9fa5]+|[^\w\s]')
+_CMRC_PARTS = re.compile(r'[\u4e00-\u9fa5]|\d+(?:[.,]\d+)+|[^\W\u4e00-\u9fa5]+|[^\w\s]')
 _HAN_APART = re.compile('([\u4e00-\u9fa5])')
 
 

@@ -223,9 +223,7 @@ def _hdf5(path: pathlib.Path) -> dict[str, np.ndarray]:
   try:
     import h5py
   except ImportError as error:
-    raise UserError(
-      'to read HDF5 needs h5py: pip install bertjax[formats], or pip install h5py'
-    ) from error
+    raise UserError('to read HDF5 needs h5py: pip install h5py') from error
   if not path.is_file():
     raise UserError('no such file: expected ELMo weights in HDF5, or a directory of safetensors')
   found: dict[str, np.ndarray] = {}

@@ -94,7 +94,7 @@ class Digests(Watcher):
 
   def __init__(self, run: Any):
     """Takes a `setup.Run`."""
-    self._run, self._last = run, None
+    self._run, self._last, self._held_out = run, None, held_out_sha256(run.store)
 
   def after(self, step: Step) -> None:
     """Remembers the batch."""
@@ -108,7 +108,7 @@ class Digests(Watcher):
     return dict(
       batch=phase.place(index)[:2],
       fed_sha256=hosts.gather(f'fed/{done}', phase.sha256(index, self._last.batch)),
-      held_out=held_out_sha256(self._run.store),
+      held_out=self._held_out,
       replicas_sha256=check_replicas(done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
     )
