@@ -168,7 +168,8 @@ class Model(Words, FineTuned):
     """
     how = vectors_lib.chosen(self._sentences, pool, self.source)
     kind: Any = choose(how.pool, get_args(Pool), 'pool')
-    several = (isinstance(layer, Sequence) or getattr(layer, 'ndim', 0)) and len(layer) > 0
+    layer = layer.tolist() if isinstance(layer, np.ndarray) else layer
+    several = isinstance(layer, Sequence) and len(layer) > 0
     asked: Any = layer if several else [layer]
     numbers = tuple(nets.layer_number(self.net, each) for each in asked)
     if kind == 'first' and self.net.model.causal:

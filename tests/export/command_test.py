@@ -17,6 +17,7 @@ from bertjax.checkpoint import reading
 from bertjax.errors import UserError
 from bertjax.export import card as card_lib
 from bertjax.export import exporting, importing
+from bertjax.formats import weights
 from bertjax.objectives import mlm
 from bertjax.sources import runs
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -51,6 +52,27 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
   assert '| class | `BertForPreTraining` |' in card and 'pipeline_tag' not in card
   assert f'| converted from | `hf:{theirs.name}` |' in card and str(theirs) not in card
   assert 'base_model' not in card  # no folder's name is a name of the hub
+
+
+@mutation(
+  'if state is not None and not isinstance(state, weights.Tensors):',
+  'state = weights.read(directory)\n  if not isinstance(state, weights.Tensors):',
+  file='bertjax/export/parity.py',
+)
+def test_a_file_that_transformers_does_not_read_is_no_export(tmp_path, monkeypatch):
+  """All names of a GPT-2 begin alike, as if a trainer had wrapped them."""
+  torch_models.save('GPT2LMHeadModel', tmp_path / 'theirs')
+  run = importing.import_model(f'hf:{tmp_path}/theirs', tmp_path / 'run') and tmp_path / 'run'
+  write_file = weights._write_file
+
+  def wrong(file, shapes, stream, dtype):
+    named = ((f'wrong.{name}', x) for name, x in stream)
+    found = write_file(file, {f'wrong.{name}': x for name, x in shapes.items()}, named, dtype)
+    return {name.removeprefix('wrong.'): digest for name, digest in found.items()}
+
+  monkeypatch.setattr(weights, '_write_file', wrong)
+  with pytest.raises(UserError, match='missing keys'):
+    exporting.export(run, tmp_path / 'out')
 
 
 @pytest.mark.parametrize(
