@@ -61,7 +61,7 @@ def one_at_a_time(batch: Batch, rows: int, special: Mapping[str, int | None]) ->
 
 def affordable(rows: int, columns: int) -> int:
   """Returns how many rows of so many columns are scored, see Options; says it if they are fewer."""
-  most = min(rows, max(TOKENS // columns**2, 1)) if rows == Options.rows else rows
+  most = min(rows, max(TOKENS // columns**2, 1)) if rows == Options().rows else rows
   if most < rows:
     warn_once(
       f'pseudo_perplexity: {most} of {rows} rows are scored, of {columns} tokens each; another '

@@ -34,7 +34,7 @@ def faults(path: pathlib.Path) -> Iterator[str]:
 def other_sizes(path: pathlib.Path) -> Iterator[str]:
   """Yields which files of a store, of those that are there, have other sizes than were written;
   reads none. Raises UserError as `reader.read_meta`, where there is a description."""
-  sizes = reader.read_meta(path)['files'] if (path / reader.META).is_file() else {}
+  sizes = reader.read_meta(path)['files'] if (path / 'store.json').is_file() else {}
   for name, size in sizes.items():
     if (path / name).exists() and (said := checksums.fault(path / name, size, '', reads=False)):
       yield said

@@ -87,11 +87,11 @@ def test_the_hub_is_told_the_task_of_a_class(name, task):
   assert card_lib._task(name) == f'pipeline_tag: {task}\n'
 
 
-@mutation("cached[1].replace('--', '/') if cached else ", '')
+@mutation("cached[1].replace('--', '/') if cached", 'cached[1] if cached')
 @pytest.mark.parametrize(
   'source, base',
   [
-    ('hf:/home/me/bert-base', 'bert-base'), ('tf1:up/uncased/', 'uncased'),
+    ('hf:/home/me/bert-base', ''), ('tf1:up/uncased/', ''),
     ('hf:/c/models--google-bert--uncased/snapshots/86b5', 'google-bert/uncased'),
     ('hf:/c/models--gpt2/snapshots/86b5/', 'gpt2'), ('runs/mine', ''), ('', ''),
   ],
