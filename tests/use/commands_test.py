@@ -131,7 +131,7 @@ def test_labels_of_models_beside_each_other_have_the_mean_of_the_probabilities()
 
 
 @mutation("{*task.get('classes', ())}", "task.get('classes', ())")
-@mutation("(kind(task), {", "('', {")
+@mutation('(kind(task), {', "('', {")
 def test_a_model_of_other_classes_beside_one_is_refused_by_its_path():
   task = lambda *classes, name='classify': dict(name=name, classes=classes)
   beside = lambda task: types.SimpleNamespace(task=task)
