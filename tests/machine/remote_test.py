@@ -24,7 +24,7 @@ def test_a_url_is_a_path():
 def test_a_scheme_without_its_package_is_refused_with_the_remedy(monkeypatch, tmp_path):
   monkeypatch.setitem(sys.modules, 'adlfs', None)
   monkeypatch.chdir(tmp_path)
-  with pytest.raises(UserError, match=r'abfs://bucket/run cannot be read.*requirements-storage.txt'):
+  with pytest.raises(UserError, match='abfs://bucket/run cannot be read.*requirements-storage'):
     mirror.Workdir('abfs://bucket/run')
   with pytest.raises(UserError, match='cannot be read'):
     remote.path('gsx://bucket/run')
