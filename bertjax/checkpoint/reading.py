@@ -150,10 +150,15 @@ def variables_on(directory: pathlib.Path, device: Any) -> Any:
   return read_variables(directory, abstract)
 
 
+def is_step(name: str) -> bool:
+  """Returns whether a checkpoint has this name; only `20` is that of step 20."""
+  return name.isdecimal() and name == str(int(name))
+
+
 def steps_in(directory: pathlib.Path) -> list[int]:
-  """Steps with a complete checkpoint, oldest first; only `20` is the name of step 20."""
+  """Steps with a complete checkpoint, oldest first."""
   names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-  return sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
+  return sorted(int(name) for name in names if is_step(name))
 
 
 def first_intact(

@@ -123,7 +123,7 @@ def check_history(workdir: pathlib.Path | str) -> list[str]:
   # A run makes the directory before its config.json, which older workdirs have alone.
   gone = pathlib.Path(workdir, NAME).exists() and not directory.exists()
   steps, names = reading.steps_in(directory), sorted(p.name for p in directory.glob('*'))
-  odd = [name for name in names if name.isdecimal() and name != str(int(name))]
+  odd = [name for name in names if name.isdecimal() and not reading.is_step(name)]
   said = [f'{directory}/{name} is left alone: expected the name {int(name)}' for name in odd]
   if gone or saved and not steps:
     known = f'checkpoint {saved} was the last one' if saved else f'{NAME} is there'

@@ -11,6 +11,9 @@ from bertjax.field_types import Count, NonNegative
 
 OF_ROWS = ('pack', 'language_alpha', 'language_block')  # keys of `config.data` besides these two
 
+# Key of `config.data` -> where the modules are whose names it has.
+FOLDERS = dict(plan='bertjax.examples.plans', mask='bertjax.examples.noise')
+
 
 class Recipe(NamedTuple):
   """The part of `config.data` that turns a store into batches.
@@ -38,8 +41,8 @@ def open_recipe(data: Any) -> Recipe:
   """Reads `config.data.plan`, `mask`, `pack`, `language_alpha` and `language_block`. Raises
   UserError: an unknown plan or masking, fields that it does not have, or two that do not go
   together."""
-  plan_name, plan, plan_options = _chosen(data.plan, 'plan', 'plans')
-  mask_name, masking, mask_options = _chosen(data.mask, 'mask', 'noise')
+  plan_name, plan, plan_options = _chosen(data.plan, 'plan')
+  mask_name, masking, mask_options = _chosen(data.mask, 'mask')
   known = options.fields_of(Recipe)
   fields = {k: options.convert(known[k].kind, data[k], f'config.data.{k}') for k in OF_ROWS}
   recipe = Recipe(plan_name, plan, plan_options, mask_name, masking, mask_options, **fields)
@@ -61,16 +64,15 @@ def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str)
 
 def named(key: str, name: str) -> Any:
   """Returns the plan or mask, which `key` says, of this name. UserError: there is none."""
-  folder = 'plans' if key == 'plan' else 'noise'
-  module = registry.find(f'bertjax.examples.{folder}', name, f'config.data.{key}.name')
+  module = registry.find(FOLDERS[key], name, f'config.data.{key}.name')
   return module.PLAN if key == 'plan' else module.MASKING
 
 
-def _chosen(given: Mapping[str, Any], key: str, folder: str) -> tuple[str, Any, Any]:
+def _chosen(given: Mapping[str, Any], key: str) -> tuple[str, Any, Any]:
   """Returns the name, the plan or masking, and the options that `config.data.<key>` asks for."""
   fields, where = dict(given), f'config.data.{key}'
   if 'name' not in fields:
-    raise UserError(f'{where} lacks name: expected one of bertjax/examples/{folder}')
+    raise UserError(f'{where} lacks name: expected one of {FOLDERS[key].replace(".", "/")}')
   name = fields.pop('name')
   found = named(key, name)
   return name, found, options.read(found.options, fields, f'{where} ({name})')

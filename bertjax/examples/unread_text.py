@@ -43,9 +43,9 @@ def check(config: Any, tables: Sequence[str]) -> None:
     check_vocabulary(config, vocabulary.meta, f'config.data.vocab={data.vocab}')
   elif kind := data.train_vocab.type:
     roles = trained_roles(kind)
-    made = dict(special={role: roles.index(role) if role in roles else None for role in ROLES})
-    made |= dict(special=made['special'] | {role: i for i, role in enumerate(roles)})
-    made |= dict(size=data.train_vocab.size, sentinels=range(SENTINELS if kind == 't5' else 0))
+    special = dict.fromkeys(ROLES) | {role: i for i, role in enumerate(roles)}
+    sentinels = range(SENTINELS if kind == 't5' else 0)
+    made = dict(special=special, size=data.train_vocab.size, sentinels=sentinels)
     check_vocabulary(config, made, f'config.data.train_vocab.type={kind}')
   _check_units(recipe, data)
   if not _by_task(data):
@@ -75,8 +75,8 @@ def lacks(special: Mapping[str, int | None]) -> list[str]:
   need it."""
   found = []
   for role in [role for role in ROLES if special.get(role) is None]:
-    for key, folder in (('mask', 'noise'), ('plan', 'plans')):
-      names_of = registry.names_in(f'bertjax.examples.{folder}')
+    for key in ('mask', 'plan'):
+      names_of = registry.names_in(plan_and_mask.FOLDERS[key])
       users = [name for name in names_of if role in plan_and_mask.named(key, name).special]
       found += [f'{role}: expected one for config.data.{key}={", ".join(users)}'] if users else []
   return found

@@ -1,4 +1,4 @@
-"""How evaluation programs compare answers in languages whose words have no spaces between them, or
+"""Compares answers as the programs of data sets do whose languages have no spaces between words, or
 other articles than English.
 
   squad      words without English articles (SQuAD 1.1 and 2.0)
