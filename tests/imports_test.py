@@ -40,6 +40,7 @@ ARROWS: dict[str, str] = {
   'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",
   'launch': 'metrics config checkpoint',
+  'comparison': 'machine metrics vocab store examples config train launch tools',
   'tools': """machine sharding kernels models objectives optim metrics store examples config formats
     train""",
 }
