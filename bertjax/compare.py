@@ -75,7 +75,7 @@ def main() -> int:
   Console(width=None if sys.stdout.isatty() else 160).print(plan.table(asked, planned, counted))
   if _DRY_RUN.value:
     return 0
-  arms = [runs.of_arm(asked, each, workdir, judged.flags) for each in planned]
+  arms = [runs.of_arm(asked, each, workdir, judged.flags(each.arm)) for each in planned]
   # A seed of each arm and rate before the next one.
   order = [run for row in itertools.zip_longest(*arms) for run in row if run]
   failed, read = runs.train(order), lambda arm: [results.read(run.directory, run) for run in arm]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.comparison import page, results, svg, tables, tasks
+from bertjax.comparison import arms, page, results, svg, tables, tasks
 from bertjax.comparison.results import Result
 
 VOID = {'meta', 'path', 'br'}
@@ -139,7 +139,11 @@ def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
     tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   write('dev.jsonl', [dict(text='a', label='x')])
   made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
-  assert made.probed and f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl' in made.flags
+  text = arms.Text('text.txt', '', 'wordpiece:600')
+  bert, gpt, xlnet = arms.parse('bert,gpt,xlnet', 'test', text, [])
+  flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'
+  assert made.probed and flag in made.flags(bert) and flag in made.flags(gpt)
+  assert not made.flags(xlnet)  # its states need an order
 
 
 def test_ticks_are_few_and_round():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax.comparison import arms
+from bertjax.comparison.arms import Arm
 from bertjax.comparison.runs import Run
 from bertjax.config import command_line
 from bertjax.errors import UserError
@@ -14,6 +15,7 @@ from bertjax.evals import linear_probe
 from bertjax.examples.labelled.common import from_config, records
 from bertjax.launch import grid
 from bertjax.machine import durable
+from bertjax.tools.bench.parts import own_step
 from bertjax.train import resolve
 from bertjax.use.model import Model
 
@@ -39,10 +41,11 @@ class Tasks(NamedTuple):
       and bool(self.config.data.task.classes and not self.config.data.task.several)
     )
 
-  @property
-  def flags(self) -> list[str]:
-    """Flags of pretraining, by which it is probed while it goes on."""
-    if not self.probed:
+  def flags(self, arm: Arm) -> list[str]:
+    """Returns flags by which an arm is probed while it is trained, if its objective can be."""
+    config = arm.config.copy_and_resolve_references()
+    objective = own_step.objective_of(own_step.sized(config, config.batch_size, config.length))
+    if not self.probed or 'linear_probe' not in objective.evals:
       return []
     data = self.config.data
     fields = {key: data.task[key] for key in ('text', 'label', 'classes', 'header')}
