@@ -133,7 +133,9 @@ def attend(x: Operands) -> Array:
   return attend_block(x, Place(0, 0, x.q_BTNH.shape[1], x.k_BSNH.shape[1]), x.nearest)
 
 
-def weights(query_BTNH: Array, key_BSNH: Array, mask: Mask) -> Array:
-  """Returns what multiplies the values where there are no relative terms: float32 [B, N, T, S]."""
-  x = Operands(query_BTNH, key_BSNH, key_BSNH, mask)
+def weights(
+  query_BTNH: Array, key_BSNH: Array, mask: Mask, relative: Relative | None = None
+) -> Array:
+  """Returns what multiplies the values: float32 [B, N, T, S]."""
+  x = Operands(query_BTNH, key_BSNH, key_BSNH, mask, relative)
   return probabilities(x, Place(0, 0, query_BTNH.shape[1], key_BSNH.shape[1]), x.nearest)
