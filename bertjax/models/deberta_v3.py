@@ -62,7 +62,7 @@ class DebertaV3(electra.Electra, kw_only=True):
     elif self.disentangled:
       self.difference = table('difference', jax.nn.initializers.zeros)
     self.embeddings, self.generator_embeddings = Embeddings(**tables), Embeddings(**tables)
-    net = net_fields(self)
+    net: dict[str, Any] = net_fields(self)
     self.discriminator = Net(**net)
     size = electra.generator_size(self)
     self.generator_net = Net(**(net | dict(layers=size['layers'], positions=self.positions)))
