@@ -64,8 +64,8 @@ class DebertaV3(electra.Electra, kw_only=True):
     self.embeddings, self.generator_embeddings = Embeddings(**tables), Embeddings(**tables)
     net: dict[str, Any] = net_fields(self)
     self.discriminator = Net(**net)
-    size = electra.generator_size(self)
-    self.generator_net = Net(**(net | dict(layers=size['layers'], positions=self.positions)))
+    net |= dict(layers=electra.generator_size(self)['layers'], positions=self.positions)
+    self.generator_net = Net(**net)
     self.mlm = WordHead(self.vocab_size, True, self.activation, self.norm_eps, init, dtype)
     self.rtd = Judge(self.activation, self.norm_eps, init, dtype)
 
@@ -152,7 +152,7 @@ def make(config) -> DebertaV3:
 def _encoder(model: Mapping[str, Any]) -> dict[str, Any]:
   of_two_nets = (*electra.OF_TWO_NETS, 'disentangled')
   fields = {key: value for key, value in dict(model).items() if key not in of_two_nets}
-  return fields | dict(name='deberta', family='deberta', words=False)
+  return fields | dict(name='deberta', family='deberta_v2', words=False)
 
 
 def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
