@@ -40,6 +40,7 @@ class Run(NamedTuple):
   # parameters those of all
   tasks: tuple[str, ...] = ()
   task: str = ''  # that was chosen
+  beside: tuple[Any, ...] = ()  # `config.model` of each phase, where all are trained throughout
 
   @property
   def step(self) -> int:
@@ -104,7 +105,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
     model, none = config.model, heads.fields(False, ())
     model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
     config.data.task = ConfigDict()
-  return Run(workdir, checkpoint, config, vocabulary, names)
+  beside = tuple(part.config.model for part in line.parts) if line.side_by_side else ()
+  return Run(workdir, checkpoint, config, vocabulary, names, beside=beside)
 
 
 def model_at(config: Any, step: int) -> ConfigDict:
