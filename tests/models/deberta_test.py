@@ -25,7 +25,6 @@ from configs import deberta_v3 as recipes
 
 # Heads of 12; rows are longer than the 8 buckets of one distance each.
 ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
-DISTANCES = 'bertjax/kernels/relative_attention/distance_tables.py'
 
 
 def pair(**model):
@@ -47,7 +46,7 @@ def state_of(model):
 @pytest.mark.parametrize(
   'model', [{}, pytest.param(dict(layers=3, remat='full'), marks=pytest.mark.full)], ids=str
 )
-@mutation('np.where(np.abs(distance) <= half, distance, shared)', 'distance', file=DISTANCES)
+@mutation('np.where(np.abs(distance) <= half, distance, shared)', 'distance')
 @mutation(
   'for project in (attention.key, attention.query)',
   'for project in (attention.query, attention.key)',
