@@ -276,6 +276,8 @@ def main() -> None:
         check_beside(model.task, zip(_BESIDE.value, beside, strict=True))
         if _GLUE.value:
           print('index\tprediction')
+      for each in (model, *beside):
+        each.runner.expect(part.done)
       found = answers(model, mode, part, beside)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
