@@ -11,7 +11,6 @@ import time
 from typing import Any
 
 from bertjax import models
-from bertjax.checkpoint import reading
 from bertjax.errors import UserError, choose, writing
 from bertjax.export import card, receipt
 from bertjax.formats import tables, weights
@@ -41,7 +40,7 @@ def export(
         f'{workdir} has heads of a task, which the original has no names for: expected the run '
         'that it began with (config.init_from)'
       )
-    rows += module.head(params, reading.read_variables(run.checkpoint))
+    rows += module.head(params, run.statistics())
     options = dict(classes=[*run.config.data.task.classes])
   found = {theirs: (ours, x) for theirs, ours, x in rows}
   with runs.output(target) as partial, writing('the model', partial):

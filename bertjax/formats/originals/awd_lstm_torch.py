@@ -24,7 +24,6 @@ from bertjax.formats.originals import original, torch_files
 from bertjax.formats.originals.original import Absent, Opening, shape
 from bertjax.formats.tables import check_tied
 from bertjax.models.layers.basic import padded_rows
-from bertjax.models.layers.concat_pool import STATISTICS
 from bertjax.models.layers.lstm import GATES
 from bertjax.vocab import formats, special, whole_words
 
@@ -113,11 +112,11 @@ def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, n
 
 
 def head(
-  params: Mapping[str, Any], variables: Mapping[str, Any]
+  params: Mapping[str, Any], statistics: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
   """Yields the tensors of the head of classes likewise, by the names of 0.7, the running statistics
   of its norms among them."""
-  own, running = params['label'], variables[STATISTICS]['label']
+  own, running = params['label'], statistics['label']
   for number in range(2):
     norm, dense = f'norm_{number}', f'dense_{number}'
     for theirs, tree, ours, leaf in (
