@@ -237,7 +237,8 @@ def with_both_orders(examples: Labelled) -> Labelled:
       "'classify' with two columns in config.data.task.text; set config.model.both_orders=False"
     )
   sizes = [(int(np.argmax(type_T)), len(type_T)) for type_T in examples.type_n]
-  swap = lambda x_T, at, end: np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])
+  # [CLS] and the last token stay where they are: a row of GPT-1 ends otherwise than a text in it.
+  swap = lambda x_T, at, end: x_T[[0, *range(at, end - 1), at - 1, *range(1, at - 1), end - 1]]
   each = list(zip(examples.id_n, sizes, strict=True))
   return examples._replace(
     id_n=[np.concatenate([id_T, swap(id_T, *size)]) for id_T, size in each],

@@ -191,7 +191,7 @@ def test_the_cls_of_each_part_may_stand_last():
   assert batch['first_BG'].tolist() == [[2, 7]]
 
 
-@mutation('np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])', 'x_T')
+@mutation('[0, *range(at, end - 1), at - 1, *range(1, at - 1), end - 1]', '[*range(end)]')
 @mutation('np.repeat(own, count // own.shape[1], 1)', 'own')
 def test_a_pair_in_both_orders_has_its_label_twice():
   pair = Labelled(
@@ -206,5 +206,7 @@ def test_a_pair_in_both_orders_has_its_label_twice():
   assert batch['type_BT'][0, :12].tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1]
   assert batch['position_BT'][0, :12].tolist() == [*range(6), *range(6)]
   assert batch['first_BG'].tolist() == [[5, 11]] and batch['label_BG'].tolist() == [[4, 4]]
+  pair.id_n[0][-1] = 3  # GPT-1's rows end with another token
+  assert with_both_orders(pair).id_n[0][6:].tolist() == [1, 60, 61, 2, 50, 3]
   with pytest.raises(UserError, match='expected config.data.task.name=.classify. with two col'):
     with_both_orders(pair._replace(type_n=[np.zeros(6, np.int32)]))
