@@ -228,6 +228,7 @@ def _phase(
   fallback: str | None,
 ) -> Phase:
   config = given.config
+  examples: Any  # `TrainingRows`; of a reader with a unit labelled `Rows`
   examples, stream = readers.of(config.data).rows(config, store, fallback)
   row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}

@@ -15,7 +15,7 @@ from bertjax.models.layers.decoding import Beams, Sampling
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
 
 
-FIELDS = dict(
+FIELDS: dict[str, dict] = dict(
   gpt=dict(positions=64), xlm=dict(attend='causal', extra=(('language', 3),), zero_row=None)
 )
 FIELDS['xlm, a phase'] = FIELDS['xlm'] | dict(attend='example')  # its phase clm is causal
