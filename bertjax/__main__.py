@@ -8,8 +8,8 @@ import pathlib
 import sys
 
 COMMANDS = (
-  'main', 'launch', 'sweep', 'replay', 'predict', 'embed', 'generate', 'prepare', 'vocab', 'recipe',
-  'convert', 'preflight', 'bench', 'text.fastai', 'metrics.curves',
+  'main', 'launch', 'sweep', 'compare', 'replay', 'predict', 'embed', 'generate', 'prepare',
+  'vocab', 'recipe', 'convert', 'preflight', 'bench', 'text.fastai', 'metrics.curves',
 )  # fmt: skip
 
 

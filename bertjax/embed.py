@@ -63,6 +63,7 @@ def main() -> None:
   with Bar('embed') as bar, vectors.Writer(_OUTPUT.value, model.net.width, of_tokens) as writer:
     for part in parts:
       keys = dict(cut=use_flags.CUT.value, first=part.first)
+      model.runner.expect(part.done)
       found = model.embed(part.texts, _POOL.value, _LAYER.value, **keys, normalize=_NORMALIZE.value)
       writer.add(part.texts, found, model.tokens(part.texts, **keys) if of_tokens else None)
       done += len(part.texts)

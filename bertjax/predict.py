@@ -14,10 +14,10 @@ Without --mode it is that of the task that the model was fine-tuned on, fill whe
 has a [MASK], else replaced where the model can, else score. Texts come from --text, or one a line
 from --input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl,
 and a pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
-needed, and the words of --text stand between blanks; so it is of mode choose, right answers not
-needed, which takes no --text. A model that was fine-tuned elsewhere does not say how files look:
-its --input is one text a line. --json prints a JSON object for each text, --glue the file that GLUE
-takes.
+needed, and plain text is cut into words (bertjax/text/words.py); so it is of mode choose, right
+answers not needed, which takes no --text. A model that was fine-tuned elsewhere does not say how
+files look: its --input is one text a line. --json prints a JSON object for each text,
+--glue the file that GLUE takes.
 
 Questions on texts are --question, each with its --text or all with one, or --input=FILE.json in the
 form of SQuAD. --predictions=FILE and --null_odds=FILE are written as its evaluation program takes
@@ -37,6 +37,7 @@ from bertjax.config import command_line
 from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.text.sentences import BLANK
+from bertjax.text.words import cut as cut_words
 from bertjax.use import flags as use_flags
 from bertjax.use.answers import check_beside, tagged_text, together
 from bertjax.use.flags import Part
@@ -96,8 +97,7 @@ def _parts(model: Any) -> Iterator[Part]:
       texts = _TEXT.value * (len(questions) // len(_TEXT.value))
       ids = [str(number) for number in range(1, len(questions) + 1)]
       return iter([Part(texts, 1, 1.0, questions, ids=ids)])
-    words = [text.split() for text in _TEXT.value]
-    return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value), words)])
+    return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value))])
   mode = _of_task(model)
   if mode and _MODE.value in (None, mode):
     # The field of the task that says how its files look, which a model from elsewhere does not.
@@ -108,8 +108,7 @@ def _parts(model: Any) -> Iterator[Part]:
     field, read = named[mode]
     if model.task.get(field):
       return read(model.task, _AT_ONCE[mode])
-  lines = use_flags.parts(_AT_ONCE[_MODE.value or mode or 'score'])
-  return (part._replace(words=[text.split() for text in part.texts]) for part in lines)
+  return use_flags.parts(_AT_ONCE[_MODE.value or mode or 'score'])
 
 
 def _of_task(model: Any) -> str:
@@ -148,8 +147,9 @@ def answers(model: Any, mode: str, part: Part, beside: Sequence[Any] = ()) -> li
     judged = model.replaced(part.texts, **keys)
     found = [dict(tokens=[token._asdict() for token in tokens]) for tokens in judged]
   elif mode == 'tag':
-    tagged = model.tag(part.words, **keys)
-    found = [tagged_text(*each) for each in zip(part.texts, part.words, tagged, strict=True)]
+    words = part.words or [cut_words(text) for text in part.texts]
+    tagged = model.tag(words, **keys)
+    found = [tagged_text(*each) for each in zip(part.texts, words, tagged, strict=True)]
   elif mode == 'choose':
     if not part.asked:
       raise UserError(
@@ -276,6 +276,8 @@ def main() -> None:
         check_beside(model.task, zip(_BESIDE.value, beside, strict=True))
         if _GLUE.value:
           print('index\tprediction')
+      for each in (model, *beside):
+        each.runner.expect(part.done)
       found = answers(model, mode, part, beside)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))

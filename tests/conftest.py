@@ -114,6 +114,7 @@ PARTS = {
     'config/',
     'prepare',
     'sweep',
+    'compare',
     'extending',
     'walk',
   ),

@@ -99,7 +99,8 @@ def means(
   UserError: a model with a table of languages, and none is said."""
 
   def function(variables: Variables, batch: Batch):
-    out = subject.objective.predict(variables, (), _whole(batch, subject.template))
+    carry, whole = subject.objective.carry(batch), _whole(batch, subject.template)
+    out = subject.objective.predict(variables, carry, whole)
     return masked_mean(out['last_BTD'], batch['example_BT'])
 
   ids = extra_ids.ids(subject.config, language, subject.store.languages)

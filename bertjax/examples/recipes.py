@@ -82,6 +82,17 @@ ELECTRA_MASK = cited(
   'electra/pretrain/pretrain_helpers.py:mask', name='electra', mask_share=0.85, static=False
 ) | cited('electra/configure_pretraining.py:mask_prob, max_predictions_per_seq', rate=0.15)
 
+DEBERTA_PLAN = cited(
+  'DeBERTa/experiments/language_model/prepare_data.py: lines joined without separators',
+  name='chunks',
+  ends='',
+  across=True,
+  frame=True,
+)
+DEBERTA_MASK = cited(
+  'DeBERTa/DeBERTa/apps/tasks/rtd_task.py:get_mask_generator', name='deberta_windows'
+) | cited('DeBERTa/DeBERTa/apps/tasks/mlm_task.py:NGramMaskGenerator', rate=0.15)
+
 ERNIE_PLAN = cited(
   'ERNIE/ERNIE/reader/pretraining.py:generate_neg_sample', name='ernie_pairs', dupe_factor=1
 ) | cited("ours: BERT's; the original's positives came ready made", short_prob=0.1)

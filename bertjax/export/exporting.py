@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from ml_collections import ConfigDict
 
+from bertjax import models
 from bertjax.errors import UserError, writing
 from bertjax.export import card, parity, receipt
 from bertjax.formats import config_json, directory, sentence_modules, tables
@@ -25,7 +27,11 @@ class Net(NamedTuple):
 
 
 def parts_of(model: Any) -> list[Net]:
-  """Splits a model into those to write: ELECTRA into discriminator and generator, others not."""
+  """Splits a model into those to write: ELECTRA into discriminator and generator, others not. Of
+  one that its classes do not compute it is the encoder, of DeBERTa-v3 the discriminator's."""
+  if family_lib.find(model.family).model != model.name:
+    way = models.factory(model).encoder
+    return [Net('', ConfigDict(way.model(model)), way.select)]
   whole = Net('', model, lambda params: params)
   if 'generator' not in model or model.generator not in ('own', 'shared'):
     return [whole]

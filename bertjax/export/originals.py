@@ -17,7 +17,7 @@ from bertjax.formats import tables, weights
 from bertjax.sources import foreign, runs
 
 # config.model.name -> the format by which `convert --from` reads what is written, whose module of
-# formats/originals has `tensors`, `options`, ..
+# formats/originals has `tensors`, `options`, .., and `head` where it names those of labels
 ORIGINALS = dict(elmo='bilm', awd_lstm='fastai')
 
 
@@ -25,22 +25,29 @@ def export(
   workdir: pathlib.Path | str, output: pathlib.Path | str, step: int | str | None = None
 ) -> dict[str, Any]:
   """Writes a run's model, as `runs.open_run` finds it, in float32. Returns the receipt. UserError:
-  no run, one with heads of a task, or a model that transformers has; then nothing is written."""
+  no run, heads without names there, or a model that transformers has; then nothing is written."""
   started, target = time.perf_counter(), runs.require_free(output)
   run = runs.open_run(workdir, step)
   model = run.config.model
   choose(model.name, ORIGINALS, 'the models of --to=original (config.model.name)')
-  if models.labels_of(model):
-    raise UserError(
-      f'{workdir} has heads of a task, which the original has no names for: expected the run that '
-      'it began with (config.init_from)'
-    )
-  name = ORIGINALS[model.name]
+  name, options = ORIGINALS[model.name], {}
   module = importlib.import_module(f'bertjax.formats.originals.{foreign.ORIGINALS[name]}')
-  found = {theirs: (ours, x) for theirs, ours, x in module.tensors(run.params(), model)}
+  params = run.params()
+  rows = [*module.tensors(params, model)]
+  if models.labels_of(model):
+    if not hasattr(module, 'head'):
+      raise UserError(
+        f'{workdir} has heads of a task, which the original has no names for: expected the run '
+        'that it began with (config.init_from)'
+      )
+    rows += module.head(params, run.statistics())
+    options = dict(classes=[*run.config.data.task.classes])
+  found = {theirs: (ours, x) for theirs, ours, x in rows}
   with runs.output(target) as partial, writing('the model', partial):
     weights.save(partial / weights.NAME, {theirs: x for theirs, (_, x) in found.items()})
-    (partial / module.OPTIONS).write_text(json.dumps(module.options(model), indent=2) + '\n')
+    (partial / module.OPTIONS).write_text(
+      json.dumps(module.options(model) | options, indent=2) + '\n'
+    )
     if run.vocabulary and run.vocabulary.size > len(module.MARKS):
       text = module.word_list(run.vocabulary.pieces, model)
       (partial / 'vocab.txt').write_text(text, encoding='utf-8')

@@ -33,10 +33,10 @@ def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
   for line in grid:
     key, equals, text = line.partition('=')
     key = key.strip().removeprefix('config.')
-    values = _split(text)
+    values = split(text)
     if not equals or not key or '' in values:
       raise UserError(f'--grid: expected KEY=VALUE,VALUE,..., got {line!r}')
-    before = _at(config, key)
+    before = _at(config, key, '--grid')
     if key in axes or len({repr(_parse(before, value)) for value in values}) < len(values):
       raise UserError(f'--grid: {key} or one of its values is there twice')
     axes[key] = values
@@ -60,13 +60,7 @@ def jobs(
   sections.complete(config, [line.partition('=')[0].removeprefix('config.') for line in grid])
   made = []
   for point in points(grid, config):
-    changed = copy.deepcopy(config)
-    for key, text in point.items():
-      try:
-        changed.update_from_flattened_dict({key: _parse(_at(config, key), text)})
-      except TypeError as error:  # ml_collections' of another type
-        kind = type(_at(config, key)).__name__
-        raise UserError(f'--grid: config.{key}: expected {kind}, got {text!r}') from error
+    changed = changed_by(config, point, '--grid')
     schema.check(changed)
     settle(changed, point)
     made.append((point, changed))
@@ -81,6 +75,19 @@ def jobs(
   if len(set(names)) < len(names):
     raise UserError(f'--grid: two points would have one directory: {", ".join(sorted(names))}')
   return found
+
+
+def changed_by(config: Any, point: Point, flag: str) -> Any:
+  """Returns a completed config with other values of some keys. Raises UserError, which names the
+  flag that asks for it: an unknown key, or a value of another type."""
+  changed = copy.deepcopy(config)
+  for key, text in point.items():
+    try:
+      changed.update_from_flattened_dict({key: _parse(_at(config, key, flag), text)})
+    except TypeError as error:  # ml_collections' of another type
+      kind = type(_at(config, key, flag)).__name__
+      raise UserError(f'{flag}: config.{key}: expected {kind}, got {text!r}') from error
+  return changed
 
 
 def table(
@@ -159,8 +166,9 @@ def _name(point: Point, seed: int) -> str:
                    f'seed={seed}'])  # fmt: skip
 
 
-def _split(text: str) -> list[str]:
-  """At the commas that are not inside brackets or quotes: '(1,2),(3,4)' is two values."""
+def split(text: str) -> list[str]:
+  """Returns the parts between commas that are not inside brackets or quotes: '(1,2),(3,4)' is
+  two."""
   parts, depth, quote = [''], 0, ''
   for char in text:
     if char == ',' and not depth and not quote:
@@ -174,13 +182,13 @@ def _split(text: str) -> list[str]:
   return [part.strip() for part in parts]
 
 
-def _at(config: Any, key: str) -> Any:
+def _at(config: Any, key: str, flag: str) -> Any:
   """Returns the value of a dotted key. Raises UserError if there is none; the nearest is named."""
   value, where = config, 'config'
   for part in key.split('.'):
     if not hasattr(value, 'items'):
-      raise UserError(f'--grid: {where} has no keys below it, got config.{key}')
-    choose(part, value, f'--grid: keys of {where}')
+      raise UserError(f'{flag}: {where} has no keys below it, got config.{key}')
+    choose(part, value, f'{flag}: keys of {where}')
     value, where = value[part], f'{where}.{part}'
   return value
 

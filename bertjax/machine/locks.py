@@ -52,6 +52,18 @@ def in_turn(path: pathlib.Path, say: Callable[[str], None]) -> Iterator[bool]:
     yield holder != _WITHOUT
 
 
+@contextlib.contextmanager
+def tried(path: pathlib.Path) -> Iterator[bool]:
+  """Yields whether a lock could be taken, and holds it until the end. Raises OSError if the file
+  cannot be made."""
+  file, _ = _take(path)
+  if file is None:
+    yield False
+    return
+  with _held(path, file):
+    yield True
+
+
 def is_free(path: pathlib.Path) -> bool:
   """Returns whether nobody holds a lock; a file that cannot be read counts as held."""
   try:

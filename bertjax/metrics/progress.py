@@ -146,6 +146,7 @@ class Bar:
   def __init__(self, title: str):
     self._title = title
     self._start = self._printed = time.monotonic()
+    self._begun: float | None = None  # what was done before
     columns = (TextColumn('{task.description}'), BarColumn(), TimeRemainingColumn())
     self._progress = rich.progress.Progress(*columns, console=Console(stderr=True), transient=True)
     self._bar = self._progress.add_task(title, total=None)
@@ -166,6 +167,8 @@ class Bar:
 
   def show(self, text: str, done: float | None) -> None:
     """Updates the bar; `done` is from 0 to 1, or None where the end is not known."""
+    if self._begun is None:
+      self._begun = done
     if self._progress.console.is_terminal:
       total = None if done is None else 1.0
       self._progress.update(
@@ -173,5 +176,6 @@ class Bar:
       )
     elif time.monotonic() - self._printed > _SECONDS:
       self._printed = time.monotonic()
-      left = f', {self.seconds * (1 - done) / done:.0f} s left' if done else ''
+      new = (done or 0.0) - (self._begun or 0.0)
+      left = f', {self.seconds * (1 - done) / new:.0f} s left' if done and new > 0 else ''
       print(f'{self._title}: {text}{left}', file=sys.stderr, flush=True)

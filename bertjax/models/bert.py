@@ -17,7 +17,7 @@ from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import weights
+from bertjax.kernels.relative_attention import Relative, weights
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
@@ -187,10 +187,7 @@ class Bert(Base, AttendingModel):
     token, position, type, example, the extra tables' ids, with words target_pos and, with labels or
     a pooler, first."""
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
-      embedded_BTD, Context(example_mask(batch, self.attend)), noise
-    )
+    embedded_BTD, word_VE, x_BTD, hidden_LBTD = self.encoded(batch, noise, hidden)
     out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
       out['word'] = self._scores(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
@@ -212,6 +209,16 @@ class Bert(Base, AttendingModel):
       out['answers'] = head(x_BTD, batch, noise)
     return out
 
+  def encoded(
+    self, batch: Batch, noise: Noise | None, hidden: bool
+  ) -> tuple[Array, Array, Array, Array | None]:
+    """Runs embeddings and layers within `__call__`: what enters the first layer, the word table,
+    what leaves the last, and every layer's output or None."""
+    embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
+    encoder = Encoder(**self.encoder_fields(hidden), name='encoder')
+    mask = example_mask(batch, self.attend)
+    return embedded_BTD, word_VE, *encoder(embedded_BTD, Context(mask), noise)
+
   def _scores(self, x_BPD: Array, word_VE: Array) -> Scores:
     """Returns the scores of the words at these places."""
     head = WordHead(
@@ -231,7 +238,13 @@ class Bert(Base, AttendingModel):
   def attends(self, out: Mapping[str, Any], batch: Batch, layer: int) -> Array:
     """Computes the weights of a layer, see `AttendingModel`."""
     found = self.projections(out, (layer,))
-    return weights(found['query'][0], found['key'][0], example_mask(batch, self.attend))
+    mask, relative = example_mask(batch, self.attend), self.relative(layer, len(out['last_BTD'][0]))
+    return weights(found['query'][0], found['key'][0], mask, relative)
+
+  def relative(self, layer: int, length: int) -> Relative | None:
+    """Returns the terms by distance of a layer in rows of a length, of made parameters."""
+    del layer, length
+    return None
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -222,11 +222,11 @@ def generator_size(model: Any) -> dict[str, int]:
   return dict(width=width, layers=layers, heads=heads, ffn=4 * width)
 
 
-def make(config) -> Electra:
-  """Builds the model from `config.model`. Raises UserError: an unknown generator, one without
+def build(kind: type[Electra], config: Any) -> Any:
+  """Builds a pair of nets from `config.model`. Raises UserError: an unknown generator, one without
   layers, heads that do not divide its width, labels of examples, which have no head here; or as
   `bert.fields`."""
-  fields = bert.fields(Electra, config)
+  fields = bert.fields(kind, config)
   choose(fields['generator'], get_args(Generator), 'config.model.generator')
   wanted = dict(words=True, pooler=False, labels=(), token_labels=(), answers='none')
   other = {key: fields[key] for key, value in wanted.items() if fields[key] != value}
@@ -239,7 +239,12 @@ def make(config) -> Electra:
       f'{size["layers"]} layers and {size["heads"]} heads of width {size["width"]}: change '
       'config.model.generator_layers, generator_width or generator_head'
     )
-  return Electra(**fields)
+  return kind(**fields)
+
+
+def make(config) -> Electra:
+  """Builds the model from `config.model`; errors as `build`."""
+  return build(Electra, config)
 
 
 def as_bert(model: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def make(config) -> Objective:
     return found
 
   carry = lambda batch: model.carry(len(batch['token_BT']), start)
-  loss, evals = mean_loss(model, 'lm', start), ('loss', 'recurrence', 'likelihood')
+  loss = mean_loss(model, 'lm', start)
+  evals = ('loss', 'recurrence', 'likelihood', 'linear_probe')
   return Objective(model.init, loss, predict, carry, model.flops, finish, evals=evals)
 
 

@@ -33,6 +33,7 @@ class Common(NamedTuple):
   Attributes:
     schedule: of the learning rate, see `schedules.make`.
     clip: largest global norm of the gradients that are not frozen; 0: they are not clipped.
+    clip_apart: patterns of the parameters whose gradients have such a norm of their own.
     freeze: patterns of the parameters that stay as they are, bit for bit.
     lr_scale, decay: ordered (pattern, multiplier) pairs that cover every parameter: of the learning
       rate, of the weight decay.
@@ -44,6 +45,7 @@ class Common(NamedTuple):
   schedule: Mapping[str, Any]
   decay: param_rules.Rules
   clip: NonNegative = 0.0
+  clip_apart: tuple[str, ...] = ()
   freeze: tuple[str, ...] = ()
   lr_scale: param_rules.Rules = ((r'.*', 1.0),)
   layer_decay: PositiveShare = 1.0
@@ -86,10 +88,12 @@ def make(
     by_depth = leaves.resolve(rules['layer_decay'], 'layer_decay')
     scales = jax.tree.map(np.multiply, scales, by_depth)
   frozen = jax.tree.map(lambda v: v != 0, leaves.resolve(rules['freeze'], 'freeze'))
+  apart = _of(fields['clip_apart'])
+  apart = jax.tree.map(lambda v: bool(v.any()), leaves.resolve(apart, 'clip_apart'))
 
   tx = optax.chain(
     _replace(frozen, 0.0),
-    optax.clip_by_global_norm(fields['clip']) if fields['clip'] else optax.identity(),
+    _clip(fields['clip'], apart) if fields['clip'] else optax.identity(),
     direction(leaves, **{k: v for k, v in fields.items() if k in own}),
     optax.stateless(lambda updates, params: jax.tree.map(jnp.multiply, updates, scales)),
     _descend(),
@@ -106,10 +110,28 @@ def _read(config: Any) -> dict[str, Any]:
 
 def _rules(fields: Mapping[str, Any], params: Any, axes: Any) -> dict[str, param_rules.Rules]:
   """Returns the rules by key; layer_decay only where it is not 1; of freeze 1 is frozen."""
-  freeze = (*((pattern, 1.0) for pattern in fields['freeze']), ('.*', 0.0))
-  found = dict(decay=fields['decay'], lr_scale=fields['lr_scale'], freeze=freeze)
+  found = dict(decay=fields['decay'], lr_scale=fields['lr_scale'], freeze=_of(fields['freeze']))
   by_depth = layer_decay.rules(fields['layer_decay'], params, axes, f'{WHAT}.layer_decay')
   return found | (dict(layer_decay=by_depth) if by_depth else {})
+
+
+def _of(patterns: Sequence[str]) -> param_rules.Rules:
+  """Returns the rules by which what one of the patterns matches is 1, and all else 0."""
+  return (*((pattern, 1.0) for pattern in patterns), ('.*', 0.0))
+
+
+def _clip(largest: float, apart: Any) -> optax.GradientTransformation:
+  """Clips by the global norm: of the leaves where `apart` is True, and of the others."""
+  clip = optax.clip_by_global_norm(largest)
+
+  def update(updates: Any, params: Any) -> Any:
+    masked = lambda chosen: jax.tree.map(
+      lambda a, u: u if a == chosen else jnp.zeros_like(u), apart, updates
+    )
+    parts = [clip.update(masked(chosen), optax.EmptyState())[0] for chosen in (False, True)]
+    return jax.tree.map(lambda a, *parts: parts[a], apart, *parts)
+
+  return optax.stateless(update) if any(jax.tree.leaves(apart)) else clip
 
 
 def describe(config: Any, params: Any, axes: Any) -> str:

@@ -21,6 +21,7 @@ from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror, remote
 from bertjax.models.layers import heads
+from bertjax.models.layers.concat_pool import STATISTICS
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import foreign
 from bertjax.types import FIT
@@ -40,6 +41,7 @@ class Run(NamedTuple):
   # parameters those of all
   tasks: tuple[str, ...] = ()
   task: str = ''  # that was chosen
+  beside: tuple[Any, ...] = ()  # `config.model` of each phase, where all are trained throughout
 
   @property
   def step(self) -> int:
@@ -70,6 +72,10 @@ class Run(NamedTuple):
       found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
     found = {name: tree for name, tree in found.items() if name != FIT}
     return task_heads.of_task(found, self.task) if self.task else found
+
+  def statistics(self) -> Any:
+    """Returns the running statistics of its heads' norms, NumPy arrays; {} where it has none."""
+    return reading.read_variables(self.checkpoint).get(STATISTICS, {})
 
 
 def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Run:
@@ -104,7 +110,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
     model, none = config.model, heads.fields(False, ())
     model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
     config.data.task = ConfigDict()
-  return Run(workdir, checkpoint, config, vocabulary, names)
+  beside = tuple(part.config.model for part in line.parts) if line.side_by_side else ()
+  return Run(workdir, checkpoint, config, vocabulary, names, beside=beside)
 
 
 def model_at(config: Any, step: int) -> ConfigDict:

@@ -63,6 +63,9 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
       moved = np.array(multihost_utils.process_allgather(old, tiled=True))
       theirs = np.asarray(new)[: rows.size]
       moved[rows.here], moved[rows.new] = theirs[rows.there], theirs.mean(0)
+      own = len(rows.here) + len(rows.new)
+      behind = min(len(moved) - own, len(new) - rows.size)  # GPT-1 has its positions there
+      moved[own:][:behind] = np.asarray(new)[rows.size :][:behind]
       new = moved
     if new.shape != old.shape:
       raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')

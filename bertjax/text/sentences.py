@@ -50,8 +50,9 @@ class Row(NamedTuple):
 
 
 def bert_frame(special: Mapping[str, int | None]) -> Frame:
-  """[CLS] text [SEP], of what the vocabulary has of them."""
-  before, after = special['cls'], special['sep']
+  """[CLS] text [SEP], or the last token that its rows end with, of what the vocabulary has of
+  them."""
+  before, after = special['cls'], special.get('last', special['sep'])
   return Frame(() if before is None else (before,), () if after is None else (after,))
 
 

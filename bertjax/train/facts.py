@@ -30,6 +30,8 @@ class Facts(NamedTuple):
   ids: int = 0  # the number of its ids
   pad: int | None = None  # its id of [PAD]; None where it has none
   languages: tuple[str, ...] = ()  # names of its languages
+  # phase -> lengths of its labelled rows at most (`Rows.fewer`); None: to be found
+  lengths: Mapping[str, int] | None = None
 
   def kept(self) -> dict[str, Any]:
     """Returns what config.json keeps."""
@@ -51,6 +53,7 @@ def recalled(
   if record is None:
     return Facts(given)
   kept = NONE.kept() | resume.with_tuples(record.get('facts') or _of_format_10(record))
+  kept['lengths'] = kept['lengths'] or {}  # older runs have as many as there may be
   model = {k: v for k, v in kept['model'].items() if not covers(overrides, f'model.{k}')}
   vocabulary = str(pathlib.Path(workdir, resume.VOCAB)) if kept['vocabulary'] else ''
   steps = record['config']['total_steps']

@@ -1,5 +1,6 @@
 """From a config to everything that is fixed before the first step; every mistake is met here."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -91,9 +92,13 @@ def make_run(
     heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
     objectives = over_all(objectives, heads)
   for part in timeline.parts:
-    own = timeline.side_by_side, fallback
     with timeline_lib.named(part):
-      parts[part.name] = _phase(part, objectives[part.name], store, held_out, placed, *own)
+      parts[part.name] = _phase(
+        part, objectives[part.name], store, held_out, placed, spec, fallback
+      )
+  labelled = {name: part for name, part in parts.items() if readers.of(part.config.data).unit}
+  lengths = {name: part.examples.most for name, part in labelled.items()}
+  spec = spec._replace(facts=spec.facts._replace(lengths=lengths))
   _check_best(config, [each for part in parts.values() for each in part.evals])
   _check_average(config, timeline.parts)
   phases = tuple(
@@ -219,13 +224,22 @@ def _phase(
   store: Store,
   held_out: Store | None,
   devices: sharding.Devices,
-  side_by_side: bool,
+  spec: resolve.RunSpec,
   fallback: str | None,
 ) -> Phase:
   config = given.config
+  examples: Any  # `TrainingRows`; of a reader with a unit labelled `Rows`
   examples, stream = readers.of(config.data).rows(config, store, fallback)
   row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
+  if readers.of(config.data).unit:
+    known, platform = spec.facts.lengths, devices.mesh.devices.flat[0].platform
+    seen = config.total_steps * config.batch_size / max(len(spec.timeline.drawn), 1)
+    examples = (
+      examples.fewer(objective.flops, template, seen, platform)
+      if known is None
+      else dataclasses.replace(examples, most=known.get(given.name, examples.most))
+    )
   _check_labels(config.model, config.data, template)
   variables, axes = abstract_state.variables_of(objective, template)
   axes = axes['params']
@@ -249,7 +263,7 @@ def _phase(
     put=devices.put_global,
     shared={},
   )
-  evals = evaluation.make(subject, given.name if side_by_side else '')
+  evals = evaluation.make(subject, given.name if spec.timeline.side_by_side else '')
   rules = optimizer.describe(config.optimizer, variables['params'], axes)
   batches = loader.Batches(examples, config.batch_size)
   return Phase(given.name, subject, batches, tx, schedule, devices, axes, evals, rules)

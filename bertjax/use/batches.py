@@ -2,7 +2,8 @@
 
 A batch has about TOKENS columns, so that short rows come in many and long ones in few; its
 length is that of its longest row, rounded up to a bucket. Each (length, rows, slots) is compiled
-once, at its first use.
+once, at its first use, so batches keep the shape of the one before where its padding takes less
+time than compiling.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from bertjax.types import Variables
 
 TOKENS = dict(cpu=1024)  # columns of a batch; times the devices that share its rows
 MANY_TOKENS = 32768  # on a device that wants more to do
+COMPILE = 4  # batches that are computed while one shape is compiled (LOG.md, 2026-11-27)
 STEPS = 4  # lengths between a power of two and the next
 SHORTEST = 8
 FEWER = 4  # a last batch may have a fourth of the rows, or a sixteenth, ..
@@ -45,15 +47,20 @@ def bucket(length: int, room: int | None = None) -> int:
   return rounded if room is None else max(min(rounded, room), length)
 
 
-def cuts(length_n: np.ndarray, ways: int, room: int | None, tokens: int) -> Iterator[Cut]:
+def cuts(
+  length_n: np.ndarray, ways: int, room: int | None, tokens: int, spare: int = 0
+) -> Iterator[Cut]:
   """Yields batches of all rows, the longest first: B is a multiple of `ways`, T at most `room`, and
-  B times T about `tokens` for each of the ways."""
-  order_n, start = np.argsort(-length_n, kind='stable'), 0
+  B times T about `tokens` for each of the ways. A shape is kept while that costs no more than
+  `spare` columns for the rows that are left."""
+  order_n, start, length, count = np.argsort(-length_n, kind='stable'), 0, 0, 1
   while start < len(order_n):
-    length = bucket(int(length_n[order_n[start]]), room)
-    count, left = 1 << max(tokens // length, 1).bit_length() - 1, len(order_n) - start
-    while count // FEWER * ways >= left and count >= FEWER:
-      count //= FEWER
+    left, own = len(order_n) - start, bucket(int(length_n[order_n[start]]), room)
+    kept = -(-left // (count * ways)) * count * ways * length - left * own
+    if not length or kept > spare:
+      length, count = own, 1 << max(tokens // own, 1).bit_length() - 1
+      while count // FEWER * ways >= left and count >= FEWER:
+        count //= FEWER
     yield Cut(order_n[start : start + count * ways], count * ways, length)
     start += count * ways
 
@@ -78,6 +85,12 @@ class Runner:
     self._room, self._tables = room, tables
     self._tokens = TOKENS.get(devices.mesh.devices.flat[0].platform, MANY_TOKENS)
     self._compiled: dict[tuple, Any] = {}
+    self._spare = COMPILE * self._tokens * devices.ways
+
+  def expect(self, done: float | None) -> None:
+    """Takes how much of the texts, 0 to 1, the next `run` has: of many each shape is worth it."""
+    if done is not None and done < 1 / COMPILE:
+      self._spare = 0
 
   def run(self, key: Any, function: Callable[..., Any], rows: Sequence[Row]) -> list[Any]:
     """Runs a function of (variables, batch), whose key no other function has, on rows of any
@@ -85,7 +98,7 @@ class Runner:
     length_n = np.array([len(row.id_n) for row in rows], np.int64)
     results: list[Any] = [None] * len(rows)
     flying: list[tuple[Cut, Any]] = []
-    for cut in cuts(length_n, self.devices.ways, self._room, self._tokens):
+    for cut in cuts(length_n, self.devices.ways, self._room, self._tokens, self._spare):
       flying.append((cut, self._start(key, function, [rows[i] for i in cut.index_n], cut)))
       if len(flying) > 1:  # the host makes the next batch while the devices work on this one
         _land(*flying.pop(0), results)

@@ -15,6 +15,7 @@ from bertjax.examples.labelled import spans
 from bertjax.examples.labelled.common import questions, tagged
 from bertjax.examples.labelled.common import texts as pairs
 from bertjax.examples.labelled.common.questions import Question
+from bertjax.text import words
 from bertjax.text.sentences import Row
 from bertjax.use import answers, nets
 from bertjax.use.answers import Answer, Choice, Label, Tag
@@ -57,14 +58,15 @@ class FineTuned:
     return [answers.label(logits_C, *how) for logits_C in logits]
 
   def tag(
-    self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
+    self, sentences: Sequence[Sequence[str] | str], cut: bool = False, first: int = 1
   ) -> list[list[Tag]]:
-    """Returns the tag of each word of each sentence, by the task of a fine-tuned run; cut and first
-    are as of `bertjax.Model`. Raises UserError: a model that was not fine-tuned on tags, or a
-    sentence that is too long."""
+    """Returns the tag of each word of each sentence, by the task of a fine-tuned run; one that is a
+    text has the words of `bertjax.text.words.cut`. cut and first are as of `bertjax.Model`. Raises
+    UserError: a model that was not fine-tuned on tags, or a sentence that is too long."""
     if not self.net.can('token') or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
-    room, sentences = self._room, [listed(sentence) for sentence in sentences]
+    given = listed(sentences) if isinstance(sentences, str) else sentences  # refuses a text alone
+    room, sentences = self._room, [words.cut(s) if isinstance(s, str) else listed(s) for s in given]
     found = pairs.word_rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
     rows = [self._row(row.id_n) for row in found]

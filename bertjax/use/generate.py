@@ -15,7 +15,7 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.models.layers import decoding
-from bertjax.models.layers.contracts import PairModel, WritingModel
+from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling, Written
 from bertjax.text import sentences
 from bertjax.use import batches
@@ -48,7 +48,7 @@ def texts(
   found: list[Any] = [None] * len(rows)
   length_n = np.array([len(ids) for ids in rows], np.int64)
   ways = model.runner.devices.ways
-  function = functools.partial(decoding.written, model.net.model, model.vocabulary.size, how)
+  function = functools.partial(decoding.written, model.net.writer, model.vocabulary.size, how)
   function = functools.partial(function, new_tokens, -1 if end is None else end)
   key = ('generate', how, new_tokens, end)
   for cut in batches.cuts(length_n, ways, None, AT_ONCE * max(int(length_n.max(initial=1)), 1)):
@@ -61,11 +61,11 @@ def texts(
 
 
 def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> None:
-  if not isinstance(model.net.model, WritingModel) or not model.net.can('word'):
+  if model.net.writer is None or not model.net.can('word'):
     raise UserError(
       f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected one that '
-      'writes from a cache, as of configs/gpt.py, transformer_xl.py, t5.py, bart.py and, with '
-      "config.model.attend='causal', xlm.py"
+      'writes from a cache, as of configs/gpt.py, transformer_xl.py, t5.py, bart.py, and '
+      "xlm.py where it or one of its phases has config.model.attend='causal'"
     )
   if new_tokens < 1:
     raise UserError(f'new_tokens: expected 1 at least, got {new_tokens}')
@@ -81,7 +81,7 @@ def _end(model: Any) -> int | None:
 
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
   """Returns the ids of the prompts: at least one each."""
-  pair, end = isinstance(model.net.model, PairModel), _end(model)
+  pair, end = isinstance(model.net.writer, PairModel), _end(model)
   rows = model.vocabulary.encode_unended(list(prompts))
   if pair:
     frame = _frame(model)
@@ -102,7 +102,7 @@ def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> li
 
 def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut) -> dict[str, np.ndarray]:
   """Lays prompts out with their padding in front; of pairs, behind."""
-  pair = isinstance(model.net.model, PairModel)
+  pair = isinstance(model.net.writer, PairModel)
   shape = cut.count, cut.length
   token_BT, example_BT = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
   row_B = np.zeros(cut.count, np.int32)
@@ -116,7 +116,7 @@ def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut) -> dict[str, np.nd
 
 
 def _frame(model: Any) -> sentences.PairFrame:
-  return sentences.pair_frame(model.net.model.framed, model.vocabulary.special)
+  return sentences.pair_frame(model.net.writer.framed, model.vocabulary.special)
 
 
 def _text(model: Any, written: Written, place: int, end: int | None) -> Text:

@@ -46,6 +46,7 @@ class Found(NamedTuple):
     str  # problem_type of a head for texts of a model from elsewhere, '' where it is not said
   )
   tasks: tuple[str, ...]  # of a run on several of which none was chosen: then it has no heads
+  beside: tuple[Any, ...]  # the same parameters as other phases of the run read them, like `model`
   sentences: Sentences  # how vectors of texts are made where nothing else is asked for
   # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there,
   # which are zeros)
@@ -75,7 +76,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
 
   languages = runs.languages_of(run.workdir, run.config)
   found = _found(run.checkpoint, run.config, run.vocabulary, languages, run.meta, read)
-  return found._replace(tasks=run.tasks, classes=run.imported_classes)
+  beside = tuple(_filled(model, run.vocabulary) for model in run.beside)
+  return found._replace(tasks=run.tasks, classes=run.imported_classes, beside=beside)
 
 
 def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[str, Any]:
@@ -186,9 +188,7 @@ def _found(
       f'{source} has no vocabulary, without which no text can be read: expected it in the vocab '
       'folder of the run or of config.data.store, or a tokenizer beside config.json; copy it there'
     )
-  model = config['model'].copy_and_resolve_references()
-  model.vocab_size = model.vocab_size or vocabulary.size
-  pad_id.fill(model, vocabulary.special['pad'])
+  model = _filled(config['model'], vocabulary)
   if vocabulary.size > model.vocab_size:
     raise UserError(
       f'the vocabulary of {source} has {vocabulary.size} ids, the word table {model.vocab_size} '
@@ -204,8 +204,16 @@ def _found(
   sentences = Sentences(**meta.get('sentences', {}))
   return Found(
     source, model, rules, vocabulary, tuple(languages), language, task, {},
-    meta.get('problem_type') or '', (), sentences, read,
+    meta.get('problem_type') or '', (), (), sentences, read,
   )  # fmt: skip
+
+
+def _filled(model: Any, vocabulary: Any) -> Any:
+  """Returns a `config.model` with what the vocabulary says."""
+  model = model.copy_and_resolve_references()
+  model.vocab_size = model.vocab_size or vocabulary.size
+  pad_id.fill(model, vocabulary.special['pad'])
+  return model
 
 
 def _put(variables: Any, abstract: Any) -> Any:

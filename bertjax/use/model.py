@@ -94,7 +94,7 @@ class Model(Words, FineTuned):
     compiled.keep(copies.cache())
     registry.TRUSTED.update(trust_code)
     found = load_lib.find(path, step, task)
-    net = nets.make(found.model, found.vocabulary.special)
+    net = nets.make(found.model, found.vocabulary.special, found.beside)
     tables = dict.fromkeys(net.model.tables, 0)
     if 'language' in tables:
       rows = dict(found.model.get('extra', ())).get('language')

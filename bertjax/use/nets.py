@@ -14,7 +14,7 @@ import numpy as np
 
 from bertjax import models
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import AttendingModel, Model
+from bertjax.models.layers.contracts import AttendingModel, Model, WritingModel
 from bertjax.models.layers.heads import Head, gather_positions
 from bertjax.text.sentences import Frame, bert_frame
 from bertjax.types import Array, Batch, Variables
@@ -32,6 +32,7 @@ class Net:
   heads: tuple[Head, ...]  # those whose parameters are there
   room: int | None  # columns that it takes at most; None: any number
   frame: Frame  # special tokens around a text
+  writer: WritingModel | None  # the module that writes with these parameters, if any does
 
   def can(self, *kinds: str) -> bool:
     """Returns whether it has a head of one of these kinds; see `Head`."""
@@ -71,9 +72,10 @@ class Net:
     return self._states['last_BTD'].shape[-1]
 
 
-def make(config: Any, special: Mapping[str, int | None]) -> Net:
+def make(config: Any, special: Mapping[str, int | None], beside: Sequence[Any] = ()) -> Net:
   """Builds the model that a `config.model` with a vocabulary size asks for; `special` has the id of
-  each role. Raises UserError if there is no such model, or one that keeps no contract."""
+  each role; of `beside`, other models of the same parameters, one may write where this does not.
+  Raises UserError if there is no such model, or one that keeps no contract."""
   model = models.build(config)
   if not isinstance(model, Model):
     raise UserError(
@@ -81,7 +83,8 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
       f'bertjax.models.layers.contracts, got {type(model).__name__}'
     )
   frame = _frame(model.frame, special)
-  return Net(config.name, model.alone(), model.output_heads, model.room, frame)
+  writes = (m for m in (model.alone(), *map(models.build, beside)) if isinstance(m, WritingModel))
+  return Net(config.name, model.alone(), model.output_heads, model.room, frame, next(writes, None))
 
 
 def without(net: Net, made: Sequence[str]) -> Net:

@@ -1,6 +1,6 @@
 """Pieces that are no text, and pieces that are symbols of the text.
 
-The five roles, [MASK] or <s>, never come of text: where it spells them it is text. Symbols that
+The roles, [MASK] or <s>, never come of text: where it spells them it is text. Symbols that
 people add, [E1] or <user>, are tokens wherever a text has them, as in transformers. tokenizer.json
 says them itself; of other vocabularies the files beside them do (`added`).
 """
@@ -18,8 +18,8 @@ from bertjax.vocab import refusals, whole_words
 
 CONFIG = 'tokenizer_config.json'
 ROLES = dict(
-  cls=('[CLS]', '<cls>', '<s>', '<S>'),
-  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>', '</S>'),
+  cls=('[CLS]', '<cls>', '<s>', '<S>', '_start_'),
+  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>', '</S>', '_delimiter_'),
   pad=('[PAD]', '<pad>'),
   mask=('[MASK]', '<mask>', '<special1>'),
   unk=('[UNK]', '<unk>'),
@@ -31,7 +31,8 @@ FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
 
 
 def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
-  """Returns role -> id, or None where the vocabulary has none; eod and eos where it has them."""
+  """Returns role -> id, or None where the vocabulary has none; eod, last and eos where it
+  has them."""
   index = {piece: i for i, piece in enumerate(pieces)}
   found = {
     role: next((index[name] for name in names if name in index), None)
@@ -43,6 +44,8 @@ def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
     found['cls'] = found['sep']  # GPT-2's only one
   if '<eod>' in index:  # XLNet, whose documents end with it
     found['eod'] = index['<eod>']
+  if '_classify_' in index:  # GPT-1's rows, which end otherwise than their first text
+    found['last'] = index['_classify_']
   if kind in whole_words.END:
     found['eos'] = index[whole_words.END[kind]]
   return found

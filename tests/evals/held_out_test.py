@@ -17,6 +17,9 @@ class Lines:
   rows, ordered = 2 * len(LENGTHS), False
   store = types.SimpleNamespace(special=dict(pad=0))
 
+  def fewer(self, *_):
+    return self
+
   def by_length(self):
     return self, np.arange(self.rows)
 
@@ -40,8 +43,10 @@ def test_an_evaluation_compiles_once_for_a_length_however_often_it_runs():
 
   devices = types.SimpleNamespace(compile=compile_for)
   subject = types.SimpleNamespace(
-    compile=lambda function: setup._at_first_use(function, devices), put=lambda batch: batch
-  )
+    compile=lambda function: setup._at_first_use(function, devices), put=lambda batch: batch,
+    config=types.SimpleNamespace(total_steps=2, eval_steps=1),
+    objective=types.SimpleNamespace(flops=None), template={},
+  )  # fmt: skip
   run = labelled.outputs(subject, Lines(), 2, lambda add, batch: batch['token_BT'][:, 0] + add)
   for add in (0, 100):
     assert list(run(add)) == list(range(add, add + Lines.rows))

@@ -51,7 +51,10 @@ def newton(x_nD, y_n):
   return w_E
 
 
-@pytest.mark.parametrize('system', ['bert', pytest.param('electra', marks=pytest.mark.full)])
+SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ('electra', 'gpt', 'transformer_xl')]
+
+
+@pytest.mark.parametrize('system', ['bert', *SLOW])
 @mutation(
   'fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))',
   'fitted(dev_vectors(variables), dev.label[LABEL], dev_vectors(variables))',

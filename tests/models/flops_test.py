@@ -41,6 +41,13 @@ RULES = {
     r'rtd/(dense|out)/kernel': '6 real',
     r'mlm/dense/kernel': '6 predicted',
   },
+  'deberta_v3': {
+    rf'{LAYERS}/(attention/(value|out)|ffn_up|ffn_down)/kernel': '6 real',
+    rf'{LAYERS}/attention/(query|key)/kernel': '6 real + 6 buckets',
+    r'rtd/(dense|out)/kernel': '6 real',
+    r'mlm/dense/kernel|word': '6 predicted',
+    r'(\w+/position|generator_net/absolute|difference)': '',
+  },
   'lm': {
     r'layers/attention/(query|out)/kernel|layers/ffn[/_](up|down)/kernel': '6 real',
     r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
@@ -100,6 +107,7 @@ def tokens(config, batch) -> dict[str, float]:
     examples=batch.get('example_weight_BG', np.zeros(1)).sum(),
     spanned=batch.get('pair_weight_BP', np.zeros(1)).sum(),
     remembered=rows * places,
+    buckets=2 * config.model.get('buckets', 0),
     distances=2 * (length + places) if ways == 2 else length + ahead + places,
   )
 
@@ -116,8 +124,11 @@ def matrices(objective, batch) -> dict[str, tuple[int, ...]]:
 def by_parameter(config, batch, objective) -> float:
   """FLOPs of the products with parameters; a matrix that no rule knows is an error."""
   count, total = tokens(config, batch), 0.0
-  rules = RULES[config.objective.name] | {NOTHING: ''}
-  if config.objective.name == 'rtd':  # the tables that the generator reads are its output layer
+  deberta = config.model.name == 'deberta_v3'
+  rules = {NOTHING: ''} | RULES[config.model.name if deberta else config.objective.name]
+  if (
+    config.objective.name == 'rtd' and not deberta
+  ):  # the tables that the generator reads are its output layer
     tied = config.model.tied_embeddings
     word, other = ('embeddings', 'generator_embeddings')[:: 1 if tied else -1]
     rules |= {f'{word}/word': '6 predicted', f'{other}/word': ''}
@@ -130,6 +141,8 @@ def by_parameter(config, batch, objective) -> float:
       size *= scored / shape[0]  # without the padding
     if path.startswith('spelled/filter'):
       size *= config.model.characters - shape[0] + 1
+    if deberta and path.startswith('generator_net/layers'):
+      size *= (shape[0] + 1) / shape[0]  # the last layer runs twice
     if path.startswith('encoder/shared'):
       size *= config.model.layers
     for term in filter(None, found[0].split(' + ')):
@@ -170,6 +183,8 @@ def by_pairs(config, batch, model) -> float:
     windows = [model.window + 1 if kind else None for kind in model.kinds]
     return 12 * m.width * sum(sees(mask.within(window)) for window in windows)
   pairs = sees(mask)
+  if m.name == 'deberta_v3':  # two products by distance besides
+    return 24 * (m.layers + m.layers // 2 + 1) * m.width * pairs
   count = 12 * m.layers * m.width * pairs
   if kind == 'rtd':
     width, layers = m.width * m.generator_width, m.layers * m.generator_layers
@@ -197,6 +212,7 @@ OF_MODEL = {
   'modernbert': dict(window=0),
   'spanbert': {},
   'electra': dict(generator_head=16, embedding_width=64),
+  'deberta_v3': dict(generator_layers=1.0, generator_head=64, buckets=16, positions=32),
   'transformer_xl': dict(head_size=64, mem_len=16),
   'xlnet': dict(mem_len=16),
 }

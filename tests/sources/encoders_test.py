@@ -15,7 +15,7 @@ from mutation import mutation
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
-from bertjax.sources import init_from
+from bertjax.sources import init_from, subtrees
 from configs import transformer_xl
 from configs.finetune import text
 
@@ -141,3 +141,13 @@ def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
           adopt(c, tmp_path / 'next')
   exporting.export(tmp_path / 'run', tmp_path / 'again')
   assert json.loads((tmp_path / 'again/config.json').read_text())['id2label'] == names
+
+
+@mutation('moved[own:][:behind] = ', 'moved[own:][:0] = ')
+def test_what_a_table_has_behind_the_words_goes_with_them():
+  """GPT-1's positions, with three words more in front of them."""
+  theirs, ours = np.arange(8.0)[:, None], -np.ones((11, 1))  # four words, three positions, padding
+  rows = subtrees.Rows(np.arange(4), np.arange(4), np.arange(4, 7), 4)
+  to = dict(word=jax.numpy.asarray(ours))
+  found = subtrees.taken(dict(word=theirs), to, (), 'run', rows)['word']
+  assert found[:, 0].tolist() == [0, 1, 2, 3, 1.5, 1.5, 1.5, 4, 5, 6, 7]

@@ -31,6 +31,7 @@ class Case(NamedTuple):
   window: int | None = None
   globals_: bool = False
   see_self: bool = False
+  by_keys: bool = False  # keys have a product with distances, too
   table: str = ''  # both: all distances; past: ends at 0; mirror: for rows that run backwards
   bias: bool = False
   biases: bool = False  # u and w
@@ -55,6 +56,8 @@ CASES = (
   ),
   Case('t5', table='both', bias=True, scale=1.0),
   Case('alibi', memory=8, order='causal', table='both', bias=True),
+  Case('deberta', rows=1, table='both', by_keys=True, scale=96**-0.5, rate=0.1),
+  Case('deberta_and_more', memory=7, order='random', table='mirror', by_keys=True, biases=True),
   Case('modernbert', queries=40, rows=1, window=5, rate=0.1),
   Case('longformer', queries=40, rows=1, window=5, globals_=True),
   Case(
@@ -119,6 +122,8 @@ def build(case: Case, seed: int = 0) -> Built:
   count = far - last + 1
   if case.table and not (case.bias and not case.biases):
     values['r'] = normal(count, heads, size)
+  if case.by_keys:
+    values['p'] = normal(count, heads, size)
   if case.bias:
     values['bias'] = normal(heads, count)
   if case.biases:
@@ -147,7 +152,7 @@ def build(case: Case, seed: int = 0) -> Built:
 def fill(built: Built, values: dict[str, Any]) -> Relative:
   """The relative operand with its arrays in place."""
   fields = {k: getattr(built.relative, k) for k in ('far', 'scale', 'direction_B')}
-  named = dict(r='r_RNH', bias='bias_NR', u='u_NH', w='w_NH')
+  named = dict(r='r_RNH', p='p_RNH', bias='bias_NR', u='u_NH', w='w_NH')
   fields |= {full: values.get(short) for short, full in named.items()}
   segment = built.relative.segment
   if segment is not None:
@@ -203,6 +208,9 @@ def formula(built: Built, values: dict[str, Any], kept_BNTS: np.ndarray) -> Any:
   if 'r' in x:
     r_BTSNH = x['r'][np.clip(row_BTS, 0, len(x['r']) - 1)]
     score += jnp.einsum('btnh,btsnh->bnts', biased('w'), r_BTSNH)
+  if 'p' in x:
+    p_BTSNH = x['p'][np.clip(row_BTS, 0, len(x['p']) - 1)]
+    score += jnp.einsum('bsnh,btsnh->bnts', x['k'], p_BTSNH)
   if case.segment:
     segment = built.relative.segment
     other_BTS = segment.segment_q_BT[:, :, None] != segment.segment_k_BS[:, None, :]

@@ -9,7 +9,10 @@ from bertjax.vocab.vocabulary import load_vocabulary
 def mean_of(run, variables):
   """Text -> float64 [D], [CLS] and [SEP] among its tokens, by the run's first phase."""
   vocabulary, phase = load_vocabulary(run.store.path / 'vocab'), run.phases[0]
-  last = jax.jit(lambda batch: phase.objective.predict(variables, (), batch)['last_BTD'][0])
+  carry = phase.objective.carry
+  last = jax.jit(
+    lambda batch: phase.objective.predict(variables, carry(batch), batch)['last_BTD'][0]
+  )
 
   def mean(text):
     (id_n,) = vocabulary.encode_batch([text])

@@ -26,6 +26,10 @@ BART = dict(
   **{f'{side}_{name}': n for side in ('encoder', 'decoder')
      for name, n in dict(layers=3, attention_heads=3, ffn_dim=52).items()},
 )  # fmt: skip
+DEBERTA = SHAPES | dict(
+  type_vocab_size=0, relative_attention=True, position_buckets=8, norm_rel_ebd='layer_norm',
+  share_att_key=True, pos_att_type=['c2p', 'p2c'], position_biased_input=False, legacy=False,
+)  # fmt: skip
 NARROW = dict(embedding_size=20, **SHAPES)
 # Name of a case, a class and perhaps a remark behind it -> the fields of its config.
 CASES = {
@@ -86,6 +90,12 @@ CASES = {
     feed_forward_proj='gated-gelu', tie_word_embeddings=False, **T5
   ),
   'BartForConditionalGeneration': BART,
+  'DebertaV2ForMaskedLM': DEBERTA,
+  'DebertaV2Model': DEBERTA | dict(pos_att_type='p2c|c2p'),
+  'DebertaV2ForSequenceClassification': dict(num_labels=3, **DEBERTA),
+  'DebertaV2ForTokenClassification': dict(num_labels=7, **DEBERTA),
+  'DebertaV2ForMultipleChoice': DEBERTA,
+  'DebertaV2ForQuestionAnswering': DEBERTA,
   'ErnieForPreTraining': dict(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': DISTIL,
   'DistilBertModel': DISTIL,

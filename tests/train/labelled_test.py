@@ -41,13 +41,28 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
   assert scores[125] > 0.9  # the majority has about half
 
 
+COMPILED = re.compile(r"'main' for rows of (\d+)")
+
+
+def test_a_short_run_compiles_for_one_length(straight):
+  workdir, said = straight
+  assert COMPILED.findall(said) == ['40']
+  assert json.loads((workdir / 'config.json').read_text())['facts']['lengths'] == dict(main=1)
+
+
+@mutation("kept['lengths'] = kept['lengths'] or {}", '')
 @mutation('phase.compile(self._run.abstract, batch)', 'phase.compile(self._run.abstract)')
 @mutation('if phase.takes(batch):', 'if phase.compiled:')
-def test_each_length_of_rows_is_compiled_for_and_no_other(straight):
-  workdir, said = straight
-  lengths = [int(n) for n in re.findall(r"'main' for rows of (\d+)", said)]
-  assert sorted(lengths) == [8, 16, 40]
-  compiling = [x['step'] for x in lines(workdir) if x.get('time/compile', 0) > 0.05]
+def test_an_older_run_keeps_its_lengths_and_compiles_for_each(files, straight, tmp_path):
+  """Its config.json says of none, and the digests of its batches are of these lengths."""
+  record = json.loads((straight[0] / 'config.json').read_text())
+  del record['facts']['lengths']
+  (tmp_path / 'checkpoints').mkdir()
+  (tmp_path / 'config.json').write_text(json.dumps(record))
+  said = finetune_runs.run(command(files, tmp_path, '--config.total_steps=13'))
+  lengths = COMPILED.findall(said)
+  assert sorted(lengths, key=int) == ['8', '16', '40']
+  compiling = [x['step'] for x in lines(tmp_path) if x.get('time/compile', 0) > 0.05]
   assert len(compiling) == len(lengths) and compiling[0] == 1
 
 

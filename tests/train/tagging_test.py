@@ -60,6 +60,10 @@ def test_predictions_of_texts(straight):
   assert first['tags'] == ['O', 'B-PER', 'I-PER', 'O']
   assert all(0 < p <= 1 for p in first['probabilities']) and len(first['probabilities']) == 4
   assert len(second['tags']) == 1
+  plain = finetune_runs.use('predict', straight, '--text=“carla rossi”, the carla.', '--json')
+  answer = json.loads(plain.stdout)
+  assert answer['tokens'] == ['“', 'carla', 'rossi', '”', ',', 'the', 'carla', '.']
+  assert answer['spans'][0] == dict(type='PER', text='carla rossi', begin=1, end=12)
   long = f'--text={"the " * 70}'
   refused = finetune_runs.use('predict', straight, long)
   assert 'text 1 has 72 tokens' in refused.stderr and 'takes 40' in refused.stderr

@@ -31,6 +31,19 @@ def test_every_row_is_in_one_batch_that_it_fits(rows, ways):
   assert columns < 1.25 * length_n.sum() + 2 * 1024 * ways
 
 
+@mutation('kept > spare', 'kept > 0')
+@mutation('    if not length or kept > spare:', '    if not length:')
+def test_a_shape_is_kept_while_another_is_not_worth_compiling():
+  length_n = np.random.default_rng(0).integers(4, 60, 500)
+  shapes = lambda found: {(cut.count, cut.length) for cut in found}
+  columns = lambda found: sum(cut.count * cut.length for cut in found)
+  fine, few, one = (list(batches.cuts(length_n, 1, 64, 1024, n)) for n in (0, 4096, 1 << 30))
+  assert len(shapes(fine)) > 8 and len(shapes(few)) in (2, 3, 4) and len(shapes(one)) == 1
+  assert columns(fine) < columns(few) < 1.3 * columns(fine) < columns(one)
+  for cut in few:
+    assert length_n[cut.index_n].max() <= cut.length
+
+
 @mutation('if any(np.isnan(leaf[:rows]).any()', 'if any(np.isnan(leaf[rows:]).any()')
 def test_an_answer_that_is_no_number_is_refused():
   cut, results = batches.Cut(np.array([1, 0]), 4, 8), [{}, {}]

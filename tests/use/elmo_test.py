@@ -153,4 +153,4 @@ def test_vectors_are_those_of_bilm_tf(shared):
       with h5py.File(folder / f'lm_embeddings_{row}.hdf5') as wanted:
         wanted_TD = np.concatenate([*np.asarray(wanted[str(step)])], -1)
       worst = max(worst, np.abs(top_TD - wanted_TD).max())
-  assert worst < 8e-7
+  assert worst < 8e-7  # in float64 it is 6.9e-7, and ours 2.6e-7 from there: theirs rounds

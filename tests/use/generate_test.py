@@ -15,9 +15,10 @@ from bertjax.models.layers.decoding import Beams, Sampling
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
 
 
-FIELDS = dict(
+FIELDS: dict[str, dict] = dict(
   gpt=dict(positions=64), xlm=dict(attend='causal', extra=(('language', 3),), zero_row=None)
 )
+FIELDS['xlm, a phase'] = FIELDS['xlm'] | dict(attend='example')  # its phase clm is causal
 
 
 @pytest.fixture(scope='module')
@@ -28,10 +29,11 @@ def load(tmp_path_factory):
   def get(recipe):
     if recipe not in known:
       path, fields = tmp_path_factory.mktemp(recipe), FIELDS.get(recipe, {})
-      first = STREAM if recipe == 'transformer_xl' else XLNET
-      made = used_models.make(path, recipe, first=first, **fields)
+      name = recipe.partition(',')[0]
+      first = STREAM if name == 'transformer_xl' else XLNET
+      made = used_models.make(path, name, first=first, **fields)
       mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
-      language = 1 if recipe == 'xlm' else None
+      language = 1 if name == 'xlm' else None
       known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh, language=language)
     return known[recipe]
 
@@ -52,6 +54,14 @@ def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
     assert text.tokens == alone.tokens and len(text.tokens) <= 4
     assert text.score == pytest.approx(alone.score, abs=1e-4)
   assert model.generate([]) == []
+
+
+@mutation('if line.side_by_side else ()', 'if False else ()')
+def test_a_run_writes_by_its_causal_phase(load):
+  causal, phases = (load(name).generate(PROMPTS, 4) for name in ('xlm', 'xlm, a phase'))
+  assert causal == phases
+  both_sides = load('xlm, a phase').embed(PROMPTS[:1])
+  assert abs(load('xlm').embed(PROMPTS[:1]) - both_sides).max() > 1e-3
 
 
 def test_what_cannot_be_written_is_refused(load):

@@ -110,7 +110,8 @@ def test_texts_and_pairs_are_classified(made, family):
 @both
 def test_words_are_tagged(made, family):
   path, pipeline = made(family, 'token-classification')
-  found = load(path).tag([text.split() for text in TEXTS])
+  model = load(path)
+  found = model.tag([text.split() for text in TEXTS])
   for text, tags in zip(TEXTS, found, strict=True):
     spaced = f' {text}'  # each word is encoded behind a blank
     pieces = pipeline(spaced, ignore_labels=[])
@@ -120,6 +121,11 @@ def test_words_are_tagged(made, family):
     for tag, start in zip(tags, starts, strict=True):
       assert tag.tag == theirs[start]['entity']
       assert tag.probability == pytest.approx(theirs[start]['score'], abs=1e-5)
+  assert [tag[:1] for tag in model.tag(['the cat, sat'])[0]] == [
+    tag[:1] for tag in model.tag([['the', 'cat', ',', 'sat']])[0]
+  ]
+  with pytest.raises(UserError, match='expected a list of texts'):
+    model.tag('the cat')  # not one character a sentence
 
 
 @both

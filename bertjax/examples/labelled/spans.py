@@ -139,7 +139,7 @@ def windows(
   """Returns the rows of all questions, in their order; an empty text has one, which shows nothing
   of it. With cls_last [CLS] is the last token of a row and the text its first part. Raises
   UserError: rows so short that windows would leave out tokens between them."""
-  cls, sep = texts.special(vocabulary, ('cls', 'sep'))
+  cls, sep, last = texts.ends(vocabulary)
   around = 2 + options.separators
   least = length - options.question - around
   if least < options.stride:
@@ -154,11 +154,11 @@ def windows(
   for number, (context, question_n) in enumerate(zip(found, asked, strict=True)):
     head_n = np.array([cls, *question_n[: options.question], *[sep] * options.separators], np.int32)
     room = length - len(head_n) - 1
-    last = len(context.id_n) - room
+    beyond = max(len(context.id_n) - room, 0)
     # The last window is the first that reaches the end.
-    for first in range(0, max(last, 0) + options.stride, options.stride):
+    for first in range(0, beyond + options.stride, options.stride):
       stop = min(first + room, len(context.id_n))
-      shown_n = np.append(context.id_n[first:stop], np.int32(sep))
+      shown_n = np.append(context.id_n[first:stop], np.int32(last))
       cut = max(len(question_n) - options.question, 0)
       column, cls_column, id_n, type_n = _row(head_n, shown_n, cls_last)
       rows.append(Window(number, first, stop, column, cls_column, id_n, type_n, cut))

@@ -1,4 +1,4 @@
-"""AWD-LSTM language models of fastai: state dicts of 0.7 (`fwd_wt103.h5`), 1 and 2 (`.pth`).
+"""AWD-LSTM of fastai: state dicts of 0.7 (`fwd_wt103.h5`), 1 and 2 (`.pth`); classifiers go out.
 
   open_checkpoint(pathlib.Path('models/fwd_wt103.h5'))
 
@@ -31,6 +31,7 @@ PROGRAM, OPTIONS, MARKS = 'fastai', 'options.json', ('<eos>', '<unk>')
 WORDS = '0.encoder.weight'
 COPIES = ('0.encoder_with_dropout.embed.weight', '0.encoder_dp.emb.weight', '1.decoder.weight')
 BIAS = '1.decoder.bias'
+HEAD = '1.layers.'
 # Ours -> theirs, the first one that is there: a dropped kernel is kept beside the whole one.
 LAYER = dict(
   input=('module.weight_ih_l0',),
@@ -60,7 +61,9 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
 
   def take(model: Any, absent: Absent) -> Taken:
     del model, absent  # it lacks nothing
-    return Taken(params_of(state), [], sorted(name for name in state if name in COPIES))
+    return Taken(
+      params_of(state), [], sorted(n for n in state if n in COPIES or n.startswith(HEAD))
+    )
 
   return Opening(path, (path,), fields, 'ulmfit', vocabulary, None, said, take)
 
@@ -104,8 +107,28 @@ def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, n
       leaf = np.ascontiguousarray(leaf[order]).reshape(-1, *leaf.shape[2:])
       theirs = theirs[len(theirs) > 1 and not model.word_bias]
       yield f'0.rnns.{number}.{theirs}', f'lstm_{number}/{name}', leaf
-  if model.word_bias:
+  if model.word_bias and not model.labels:
     yield BIAS, 'head/bias', rows(params['head']['bias'])
+
+
+def head(
+  params: Mapping[str, Any], statistics: Mapping[str, Any]
+) -> Iterator[tuple[str, str, np.ndarray]]:
+  """Yields the tensors of the head of classes likewise, by the names of 0.7, the running statistics
+  of its norms among them."""
+  own, running = params['label'], statistics['label']
+  for number in range(2):
+    norm, dense = f'norm_{number}', f'dense_{number}'
+    for theirs, tree, ours, leaf in (
+      ('lin.weight', own, dense, 'kernel'),
+      ('lin.bias', own, dense, 'bias'),
+      ('bn.weight', own, norm, 'scale'),
+      ('bn.bias', own, norm, 'bias'),
+      ('bn.running_mean', running, norm, 'mean'),
+      ('bn.running_var', running, norm, 'var'),
+    ):
+      x = np.ascontiguousarray(np.asarray(tree[ours][leaf]).T)
+      yield f'{HEAD}{number}.{theirs}', f'label/{ours}/{leaf}', x
 
 
 def options(model: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
 # What stands around a text and around a pair, by role; behind a colon the token type, if not 0.
 _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
-_LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert'
+_LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert deberta_v2'
 _GPT = ('gpt2', 'openai_gpt')
 TUNED = '_tuned'  # behind the name of a family that has other tokens around a text with labels
 LAYOUTS: dict[str, tuple[str, str]] = {

@@ -51,6 +51,19 @@ def shift(x: Array, keys: int) -> Array:
   return flat.reshape(*x.shape[:-1], width - 1)[..., :keys]
 
 
+def shift_back(x: Array, queries: int) -> Array:
+  """x [..., S, T + S] by distance -> [..., T, S] by query: out[t, s] = x[s, T - 1 - t + s].
+
+  The columns are those of `shift`. Read with rows that are one longer, each next row starts one
+  earlier, and the queries come in reverse.
+  """
+  keys, width = x.shape[-2:]
+  flat = x.reshape(*x.shape[:-2], keys * width)
+  flat = jnp.pad(flat, [(0, 0)] * (flat.ndim - 1) + [(0, keys)])
+  back = flat.reshape(*x.shape[:-1], width + 1)[..., :queries]
+  return jnp.swapaxes(back[..., ::-1], -1, -2)
+
+
 def alibi(heads: int, distance: np.ndarray) -> np.ndarray:
   """-slope * |distance| as float32 [N, R] (Press et al. 2022). Slopes are 2^(-8 n / N) for n = 1 ..
   N; where N is no power of two, those of the power below and then every second one of twice that
@@ -80,3 +93,16 @@ def t5_buckets(
   log = np.log(ratio) / np.float32(math.log(furthest / exact)) * np.float32(buckets - exact)
   far = np.minimum(exact + log.astype(int), buckets - 1)
   return bucket + np.where(distance < exact, distance, far)
+
+
+def deberta_buckets(distance: np.ndarray, buckets: int = 256, furthest: int = 512) -> np.ndarray:
+  """Returns the row of DeBERTa's table of 2 x `buckets` rows for each distance, int [R]. Distances
+  to half of the buckets have one each, those up to `furthest` share them by their logarithm (He et
+  al. 2021, microsoft/DeBERTa, DeBERTa/deberta/da_utils.py, which holds distances to `furthest` - 1
+  first). For one row of queries and one of keys, so that row 0 is of the furthest to come."""
+  distance = np.clip(distance, 1 - furthest, furthest - 1)
+  half = buckets // 2
+  ratio = np.log(np.maximum(np.abs(distance), 1) / half) / np.log((furthest - 1) / half)
+  shared = np.sign(distance) * (np.ceil(ratio * (half - 1)) + half).astype(int)
+  bucket = np.where(np.abs(distance) <= half, distance, shared)
+  return np.clip(bucket + buckets, 0, 2 * buckets - 1)

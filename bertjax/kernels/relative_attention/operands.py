@@ -89,7 +89,8 @@ class Segment:
 class Relative:
   """The terms that depend on distance or segment. Each is optional.
 
-  `score[t, s] = ((q_t + u) . k_s + (q_t + w) . r[row] + (q_t + z) . segment) * scale + bias[row]`
+  `score[t, s] = ((q_t + u) . k_s + (q_t + w) . r[row] + k_s . p[row] + (q_t + z) . segment) * scale
+                 + bias[row]`
 
   where row = far - distance: the first row belongs to the distance `far`, each next row to a
   distance one less. A table has all distances from S - 1 down to 1 - T, or ends at distance 0: then
@@ -97,6 +98,7 @@ class Relative:
 
     XLNet             rows for K .. 1 - T, or K .. 0 with attn_type uni       far = K
     Transformer-XL    rows for K - 1 .. 0 (clamp_len repeats a row's value)   far = K - 1
+    DeBERTa           rows for K - 1 .. 1 - T, alike within a bucket          far = K - 1
   """
 
   # r_RNH, bias_NR: projected position table, and float32 biases in its rows (`distance_tables.py`)
@@ -105,6 +107,7 @@ class Relative:
   # u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias)
   u_NH: Array | None = None
   w_NH: Array | None = None
+  p_RNH: Array | None = None  # the table that keys are multiplied with, in the rows of r_RNH
   segment: Segment | None = None  # see `Segment`
   # int32. Rows with -1 hold their text in reverse, so their distances change sign; then the table
   # has all of S - 1 .. 1 - S.
@@ -114,9 +117,10 @@ class Relative:
 
   @property
   def rows(self) -> int:
-    """R, of either table; 0 without one."""
-    if self.r_RNH is not None:
-      return self.r_RNH.shape[0]
+    """R, of any table; 0 without one."""
+    for table_RNH in (self.r_RNH, self.p_RNH):
+      if table_RNH is not None:
+        return table_RNH.shape[0]
     return 0 if self.bias_NR is None else self.bias_NR.shape[1]
 
 
@@ -180,6 +184,7 @@ def check(x: Operands) -> None:
     return
   rows = relative.rows
   expect('r_RNH', relative.r_RNH, (rows, heads, size))
+  expect('p_RNH', relative.p_RNH, (rows, heads, size))
   expect('bias_NR', relative.bias_NR, (heads, rows))
   expect('u_NH', relative.u_NH, (heads, size))
   expect('w_NH', relative.w_NH, (heads, size))

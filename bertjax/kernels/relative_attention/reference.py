@@ -72,6 +72,11 @@ def scores(x: Operands, column: Array | int) -> Array:
     return distance_tables.span(table, relative.far, first, queries + keys, relative.direction_B)
 
   score_BNTS = product('BTNH,BSNH->BNTS', relative.u_NH, x.k_BSNH)
+  if relative.p_RNH is not None:
+    p = rows(relative.p_RNH.astype(q_BTNH.dtype))
+    equation = 'BSNH,RNH->BNSR' if p.ndim == 3 else 'BSNH,BRNH->BNSR'
+    by_key_BNSR = jnp.einsum(equation, x.k_BSNH * scale, p, preferred_element_type=jnp.float32)
+    score_BNTS += distance_tables.shift_back(by_key_BNSR, queries)
   by_distance = None
   if relative.r_RNH is not None:
     r = rows(relative.r_RNH.astype(q_BTNH.dtype))
@@ -128,7 +133,9 @@ def attend(x: Operands) -> Array:
   return attend_block(x, Place(0, 0, x.q_BTNH.shape[1], x.k_BSNH.shape[1]), x.nearest)
 
 
-def weights(query_BTNH: Array, key_BSNH: Array, mask: Mask) -> Array:
-  """Returns what multiplies the values where there are no relative terms: float32 [B, N, T, S]."""
-  x = Operands(query_BTNH, key_BSNH, key_BSNH, mask)
+def weights(
+  query_BTNH: Array, key_BSNH: Array, mask: Mask, relative: Relative | None = None
+) -> Array:
+  """Returns what multiplies the values: float32 [B, N, T, S]."""
+  x = Operands(query_BTNH, key_BSNH, key_BSNH, mask, relative)
   return probabilities(x, Place(0, 0, query_BTNH.shape[1], key_BSNH.shape[1]), x.nearest)

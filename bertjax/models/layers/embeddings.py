@@ -21,7 +21,7 @@ class Embeddings(nn.Module):
   """word + position + type + extra -> norm -> dropout, then a projection where widths differ."""
 
   vocab_size: int
-  positions: int
+  positions: int  # rows of the position table; 0: there is none
   sinusoid: bool  # see `bert.Base`
   types: int
   width: int  # of the tables, E
@@ -36,8 +36,10 @@ class Embeddings(nn.Module):
   dtype: Any
 
   @nn.compact
-  def __call__(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
-    """Returns x_BTD and the word table."""
+  def __call__(
+    self, batch: Batch, noise: Noise | None, word_VE: Array | None = None
+  ) -> tuple[Array, Array]:
+    """Returns x_BTD and the word table, which is its own parameter unless one is given."""
 
     def word_init(key, shape, dtype):
       table_VE = self.initializer(key, shape, dtype)
@@ -46,13 +48,15 @@ class Embeddings(nn.Module):
     def table(name: str, rows: int, axis: str) -> Array:
       return small_table(self, name, axis, (rows, self.width), self.initializer)
 
-    word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
-    if self.sinusoid:
-      position = jnp.asarray(sinusoids(np.arange(self.positions), self.width, in_turn=True))
-    else:
-      position = table('position', self.positions, 'position')
+    if word_VE is None:
+      word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
     x_BTE = look_up(word_VE, batch['token_BT'])
-    x_BTE = x_BTE + position[batch['position_BT'] + self.position_offset]
+    if self.positions:
+      if self.sinusoid:
+        position = jnp.asarray(sinusoids(np.arange(self.positions), self.width, in_turn=True))
+      else:
+        position = table('position', self.positions, 'position')
+      x_BTE = x_BTE + position[batch['position_BT'] + self.position_offset]
     if self.types:
       kind = table('type', self.types, 'type')
       x_BTE = x_BTE + kind[jnp.minimum(batch['type_BT'], self.types - 1)]

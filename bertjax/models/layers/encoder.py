@@ -105,7 +105,7 @@ class Encoder(nn.Module):
     first = Block(**self.layer, enters=self.normed_stream, parent=None)
     later = Block(**self.layer, parent=None)
     init = lambda key: self._init(later, key, x_BTD, contexts[0])
-    stack = self.param('layers', _stacked, init, self.layers)
+    stack = self.param('layers', stacked, init, self.layers)
 
     def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
@@ -175,11 +175,11 @@ class Encoder(nn.Module):
       common = PARTS[self.sharing]
       own = [name for name in every if name not in common]
       shared = self.param('shared', some, common)
-      return [shared], self.param('layers', _stacked, lambda k: some(k, own), self.layers)
+      return [shared], self.param('layers', stacked, lambda k: some(k, own), self.layers)
     copies = self.groups * self.inner_groups
     if copies == 1:
       return [self.param('shared', some, every)], {}
-    stack = self.param('layers', _stacked, lambda k: some(k, every), copies)
+    stack = self.param('layers', stacked, lambda k: some(k, every), copies)
     leaves, treedef = jax.tree.flatten(stack)
     return [treedef.unflatten(p) for p in zip(*map(jnp.unstack, leaves), strict=True)], {}
 
@@ -188,8 +188,9 @@ class Encoder(nn.Module):
     return layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
 
 
-def _stacked(key: Array, init: Callable[[Array], Any], copies: int) -> Any:
-  """Returns the parameters of so many layers, in front of which stands the axis of layers."""
+def stacked(key: Array, init: Callable[[Array], Any], copies: int) -> Any:
+  """Returns the parameters of so many layers, in front of which stands the axis of layers: `init`
+  makes those of one."""
   params = jax.vmap(init)(jax.random.split(key, copies))
   return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: 'layers'})
 

@@ -39,10 +39,13 @@ class DistanceTable(nn.Module):
   @nn.compact
   def __call__(self, distance_R: np.ndarray, width: int, clamp: int, noise: Noise | None) -> Array:
     table_RD = jnp.asarray(sinusoids(distance_R, width, clamp), self.dtype)
-    if noise is not None:  # the table has no rows of a batch: every device draws the same
-      noise = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
-    dropped_1RD: Any = Dropout(self.dropout, name='dropout')(table_RD[None], noise)
+    dropped_1RD: Any = Dropout(self.dropout, name='dropout')(table_RD[None], of_no_row(noise))
     return dropped_1RD[0]
+
+
+def of_no_row(noise: Noise | None) -> Noise | None:
+  """Returns the noise of a table that the rows of a batch share: every device draws the same."""
+  return None if noise is None else noise._replace(row_B=jnp.zeros(1, jnp.uint32))
 
 
 def query_biases(

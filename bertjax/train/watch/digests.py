@@ -70,13 +70,19 @@ def check_replicas(step: int, variables: Any) -> str:
   of the checksums of this process, for the checkpoint. Raises UserError, which names the first
   parameter that differs."""
   sums: dict[str, int] = {}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
-    name = jax.tree_util.keystr(path, simple=True, separator='/')
-    parts = [(f'{name} {shard.index}', _checksum(shard.data)) for shard in leaf.addressable_shards]
-    for part, found in parts:
-      value = int(found)
-      if sums.setdefault(part, value) != value:
-        raise UserError(f'devices of process {hosts.index()} hold other values of {_said(name)}')
+  shards = [
+    (jax.tree_util.keystr(path, simple=True, separator='/'), shard)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variables)
+    for shard in leaf.addressable_shards
+  ]
+  of_device = {}
+  for _, shard in shards:
+    of_device.setdefault(shard.device, []).append(shard.data)
+  found = {device: iter(_checksums(own)) for device, own in of_device.items()}
+  for name, shard in shards:
+    value = int(next(found[shard.device]))
+    if sums.setdefault(f'{name} {shard.index}', value) != value:
+      raise UserError(f'devices of process {hosts.index()} hold other values of {_said(name)}')
   everyone = hosts.gather(f'replicas/{step}', json.dumps(sums))
   for process, text in enumerate(everyone):
     theirs = json.loads(text)
@@ -132,11 +138,12 @@ def code_sha256() -> str:
   return _sha256(b'\0'.join(parts))
 
 
-@jax.jit
-def _checksum(x: jax.Array) -> jax.Array:
-  """Returns the sum of the words of an array, modulo 2^32."""
-  words = jax.lax.bitcast_convert_type(x, jnp.uint32 if x.dtype.itemsize == 4 else jnp.uint16)
-  return jnp.sum(words, dtype=jnp.uint32)
+@jax.jit  # of all arrays of a device, since each call compiles
+def _checksums(arrays: list[jax.Array]) -> list[jax.Array]:
+  """Returns the sum of the words of each array, modulo 2^32."""
+  of = lambda x: jnp.uint32 if x.dtype.itemsize == 4 else jnp.uint16
+  words = [jax.lax.bitcast_convert_type(x, of(x)) for x in arrays]
+  return [jnp.sum(each, dtype=jnp.uint32) for each in words]
 
 
 def _said(name: str) -> str:

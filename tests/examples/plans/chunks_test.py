@@ -13,8 +13,8 @@ from bertjax.examples import recipes
 LENGTH = 16
 
 
-def chunks_of(store, ends, across, pack=1):
-  plan = dict(name='chunks', ends=ends, across=across)
+def chunks_of(store, ends, across, pack=1, frame=False):
+  plan = dict(name='chunks', ends=ends, across=across, frame=frame)
   chosen = recipe(plan, recipes.CAUSAL_MASK, pack=pack)
   found = examples_lib.examples_in_memory(store, chosen, LENGTH, 1)
   batch = found.batch(np.arange(found.rows), shuffle=False)
@@ -31,8 +31,8 @@ def documents_of(store, ends):
   return [store.tokens[a:b].tolist() + end for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 
-def cut(text):
-  return [text[at : at + LENGTH] for at in range(0, len(text), LENGTH)]
+def cut(text, length=LENGTH):
+  return [text[at : at + length] for at in range(0, len(text), length)]
 
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
@@ -50,6 +50,15 @@ def test_chunks_are_the_documents_cut(ends, across):
   whole = np.concatenate([c['length'] for c, _ in found.recipe.plan.build(store, spec)])
   parts = np.concatenate([c['length'] for c, _ in found.recipe.plan.build(store, spec, 2)])
   np.testing.assert_array_equal(whole, parts)
+
+
+@pytest.mark.parametrize('ends', ['', 'sep'])
+@mutation('place_s + FRAME * before_s - 1', 'place_s + FRAME * before_s')
+def test_in_a_frame_each_chunk_stands_between_cls_and_sep(ends):
+  store = random_store(30, distinct=True)
+  wanted = cut(sum(documents_of(store, ends), []), LENGTH - 2)
+  _, chunks = chunks_of(store, ends, across=True, frame=True)
+  assert chunks == [[store.special['cls'], *text, store.special['sep']] for text in wanted]
 
 
 @mutation('edge_D[1:] |= language_D[1:] != language_D[:-1]', 'pass')

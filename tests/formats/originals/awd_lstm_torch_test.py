@@ -3,18 +3,24 @@
 import json
 import pickle
 
+import cases
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import torch
 
 from bertjax import models
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import resume
 from bertjax.errors import UserError
 from bertjax.export import importing, originals
 from bertjax.formats.originals import awd_lstm_torch
 from bertjax.kernels.cross_entropy import logits
+from bertjax.models.layers import concat_pool
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import ulmfit
 
@@ -116,3 +122,44 @@ def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_pa
   options.unlink()
   with pytest.raises(UserError, match='options.json with "backward": true or false, got None'):
     awd_lstm_torch.open_checkpoint(tmp_path / 'out')
+
+
+@mutation("('bn.running_var', running, norm, 'var')", "('bn.running_var', running, norm, 'mean')")
+@mutation("('bn.weight', own, norm, 'scale')", "('bn.weight', own, norm, 'bias')")
+@mutation('rows += module', '_ = module', file='bertjax/export/originals.py')
+def test_a_classifier_goes_out_with_its_head(tmp_path):
+  """torch's own layers, by fastai's names, score what ours scores."""
+  import safetensors.numpy
+
+  config = cases.config('ulmfit', labels=(('label', 2),), inner=7, vocab_size=40)
+  config.data.task = ConfigDict(dict(classes=('bad', 'good')))
+  model, rng = models.build(config.model), np.random.default_rng(0)
+  batch = dict(token_BT=rng.integers(0, 40, (3, 9)), example_BT=np.ones((3, 9), np.int32))
+  shapes = jax.eval_shape(model.init, jax.random.key(0), batch)
+  variables = jax.tree.map(lambda x: jnp.asarray(rng.uniform(0.1, 0.9, x.shape), 'float32'), shapes)
+  saver = checkpoints_lib.Checkpoints(tmp_path / 'run' / 'checkpoints', 1, config.best)
+  saver.save(0, dict(variables=meta.unbox(variables)), {}, wait=True)
+  saver.close()
+  resume.claim_workdir(tmp_path / 'run', config, {})
+  originals.export(tmp_path / 'run', tmp_path / 'out')
+  found = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
+  layers = [(torch.nn.BatchNorm1d(x), torch.nn.Linear(x, y)) for x, y in ((3 * 64, 7), (7, 2))]
+  pooled, wanted, read = concat_pool.pooled, [], model.apply
+  keep = lambda *x: wanted.append(pooled(*x)) or wanted[-1]
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(concat_pool, 'pooled', keep)
+    logits_BC = read(meta.unbox(variables), batch)['label_BGC']['label'][:, 0]
+  x = torch.tensor(np.asarray(wanted[0]))
+  for number, pair in enumerate(layers):
+    for name, layer in zip(('bn', 'lin'), pair, strict=True):
+      start = f'1.layers.{number}.{name}.'
+      own = {
+        k.removeprefix(start): torch.tensor(v) for k, v in found.items() if k.startswith(start)
+      }
+      assert not layer.load_state_dict(own, strict=False).unexpected_keys
+      x = layer.eval()(x)
+    x = x if number else torch.relu(x)
+  np.testing.assert_allclose(logits_BC, x.detach().numpy(), rtol=1e-5)
+  assert json.loads((tmp_path / 'out/options.json').read_text())['classes'] == ['bad', 'good']
+  taken = awd_lstm_torch.open_checkpoint(tmp_path / 'out').take(None, lambda row, shape: None)
+  assert {*taken.params} == {'word', 'lstm_0', 'lstm_1', 'lstm_2'} and len(taken.left_out) == 12

@@ -98,7 +98,11 @@ def test_refuses_by_name_and_says_what_takes_the_operands():
     attend(dtype=jnp.bfloat16)
   with pytest.raises(NotImplementedError, match='at most 128, got 160'):
     attend(size=160)
-  x = jnp.ones((1, 4, 1, 32))
+  x, by_keys = jnp.ones((1, 4, 1, 32)), ra.Relative(p_RNH=jnp.ones((7, 1, 32)), far=3)
+  with pytest.raises(NotImplementedError, match="got p_RNH; 'xla' takes these"):
+    ra.relative_attention(x, x, x, ONES, by_keys, impl='gpu')
+  with target.compiled_for('TPU v5 lite'), pytest.raises(NotImplementedError, match='p_RNH; .*xla'):
+    ra.relative_attention(x, x, x, ONES, by_keys, impl='tpu')
   for impl, said in dict(gpu="a GPU, got cpu; 'xla'", tpu="a TPU, got cpu; impl='xla'").items():
     with pytest.raises(NotImplementedError, match=f'expected {said}'):
       ra.relative_attention(x, x, x, ONES, impl=impl)

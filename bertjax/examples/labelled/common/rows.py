@@ -2,10 +2,10 @@
 
 All are in memory. An epoch is a permutation of them, drawn from the seed; any batch of it is made
 at once, so that a resumed run reads nothing twice. A row is no longer than the longest example of
-its batch asks for, by `LENGTHS` lengths that fit the examples, since each is compiled for. Batches
-have little padding, since examples of like lengths come together: of each `config.data.
-length_block` whole batches of an epoch the rows are put in order of length, and then the batches
-are shuffled.
+its batch asks for, by a few lengths that fit the examples, since each is compiled for: as many as
+take least over the run (`Rows.fewer`). Batches have little padding, since examples of like lengths
+come together: of each `config.data.length_block` whole batches of an epoch the rows are put in
+order of length, and then the batches are shuffled.
 """
 
 import dataclasses
@@ -23,6 +23,9 @@ from bertjax.store.reader import Store
 
 LENGTHS = 4  # of rows, at most
 UNIT = 8  # tokens: each is a multiple, or `config.length`
+# Model FLOPs of the time that a further length is compiled in: 10 s of two cores at 100 GFLOP/s
+# (LOG.md, 2026-11-27); on other platforms 10 s at 100 TFLOP/s.
+COMPILE, COMPILE_ELSEWHERE = dict(cpu=1e12), 1e15
 _SITE = 'labelled epoch'
 _BLOCK_SITE = 'labelled batches'
 
@@ -43,6 +46,7 @@ class Rows:
   extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
   # token_BT -> its words' characters, of a model that reads them; their ids may be new ones
   spell: Callable[[np.ndarray], np.ndarray] | None = None
+  most: int = LENGTHS  # lengths of a row
 
   @property
   def rows(self) -> int:
@@ -170,24 +174,42 @@ class Rows:
     """Returns the least length of a row that holds so many tokens."""
     return next(length for length in self.lengths if length >= size)
 
-  @functools.cached_property
+  @property
   def lengths(self) -> list[int]:
-    """At most LENGTHS row lengths, ascending: those that pad the examples least in total."""
+    """At most `most` row lengths, ascending: those that pad the examples least in total."""
+    return self._choices[self.most - 1][0]
+
+  def fewer(
+    self, flops: Callable[..., float], template: Mapping[str, Any], seen: float, platform: str
+  ) -> 'Rows':
+    """Returns the rows in as many lengths as take least while `seen` of them go through a model: a
+    further one saves padding, and is compiled for. `flops` are an objective's, of a batch like
+    `template`."""
+    batch = {name: np.ones_like(x) for name, x in template.items()}
+    compiling = COMPILE.get(platform, COMPILE_ELSEWHERE) * batch['token_BT'].size / flops(batch)
+    epochs = seen / self.rows
+    costs = [n * compiling + tokens * epochs for n, (_, tokens) in enumerate(self._choices, 1)]
+    return dataclasses.replace(self, most=int(np.argmin(costs)) + 1)
+
+  @functools.cached_property
+  def _choices(self) -> list[tuple[list[int], float]]:
+    """Of at most 1, 2, .. LENGTHS lengths the best ones, and the tokens of an epoch in them."""
     unit_n = -(-self.size_n // UNIT)
     units = int(unit_n.max())
     below_u = np.searchsorted(np.sort(unit_n), np.arange(units + 1), 'right')  # examples that fit
-    tokens_u, chosen = np.where(np.arange(units + 1) > 0, np.inf, 0.0), []
+    tokens_u, chosen, choices = np.where(np.arange(units + 1) > 0, np.inf, 0.0), [], []
     for _ in range(LENGTHS):
       # Examples that fit into u units, but not into v, the length before, are u long.
       tokens_uv = tokens_u + (below_u[:, None] - below_u) * np.arange(units + 1)[:, None]
       tokens_uv[np.triu_indices(units + 1, 1)] = np.inf
       chosen.append(tokens_uv.argmin(1))
       tokens_u = tokens_uv.min(1)
-    found, last = set(), units
-    for before_u in reversed(chosen):
-      found.add(min(last * UNIT, self.length))
-      last = int(before_u[last])
-    return sorted(found - {0})
+      found, last = set(), units
+      for before_u in reversed(chosen):
+        found.add(min(last * UNIT, self.length))
+        last = int(before_u[last])
+      choices.append((sorted(found - {0}), float(tokens_u[units] * UNIT)))
+    return choices
 
 
 def parts_of(examples: Labelled) -> int:
@@ -215,7 +237,8 @@ def with_both_orders(examples: Labelled) -> Labelled:
       "'classify' with two columns in config.data.task.text; set config.model.both_orders=False"
     )
   sizes = [(int(np.argmax(type_T)), len(type_T)) for type_T in examples.type_n]
-  swap = lambda x_T, at, end: np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])
+  # [CLS] and the last token stay where they are: a row of GPT-1 ends otherwise than a text in it.
+  swap = lambda x_T, at, end: x_T[[0, *range(at, end - 1), at - 1, *range(1, at - 1), end - 1]]
   each = list(zip(examples.id_n, sizes, strict=True))
   return examples._replace(
     id_n=[np.concatenate([id_T, swap(id_T, *size)]) for id_T, size in each],

@@ -1,5 +1,6 @@
 """Texts and pairs of texts as rows: [CLS] a [SEP], [CLS] a [SEP] b [SEP]; of a vocabulary whose
-texts have an end of their own, as words, <eos> a, <eos> a b; with marks at both ends, <S> a.
+texts have an end of their own, as words, <eos> a, <eos> a b; with marks at both ends, <S> a. Of one
+with a last token of its own, GPT-1's for fine-tuning: _start_ a _delimiter_ b _classify_.
 
 What is too long is cut from the longer of the two, of both alike (google-research/bert,
 run_classifier.py:_truncate_seq_pair).
@@ -29,10 +30,11 @@ def rows(
   `length` tokens; `separators` is the number of [SEP] between the two: RoBERTa has 2."""
   if vocabulary.ends_lines:
     begin = 'eos' if vocabulary.special['cls'] is None else 'cls'
-    cls_n, sep_n = special(vocabulary, [begin]), []
+    cls_n, sep_n, last_n = special(vocabulary, [begin]), [], []
   else:
-    cls_n, sep_n = ([number] for number in special(vocabulary, ['cls', 'sep']))
-  around = len(cls_n) + len(sep_n) * (1 if len(columns) == 1 else 1 + separators)
+    cls_n, sep_n, last_n = ([number] for number in ends(vocabulary))
+  between_n = sep_n * separators if len(columns) == 2 else []
+  around = len(cls_n) + len(between_n) + len(last_n)
   if length <= around + len(columns) - 1:
     raise UserError(f'config.length={length} leaves no room for texts: {around} tokens are special')
   encoded = [_encoded(texts, vocabulary) for texts in columns]
@@ -40,13 +42,13 @@ def rows(
   for parts in zip(*encoded, strict=True):
     kept = fitting([len(part) for part in parts], length - around)
     cut = sum(map(len, parts)) - sum(kept)
-    first_n = [*cls_n, *parts[0][: kept[0]], *sep_n]
-    second_n = []
-    if len(parts) == 2:
-      first_n += sep_n * (separators - 1)
-      second_n = [*parts[1][: kept[1]], *sep_n]
-    type_n = np.repeat(np.arange(2, dtype=np.int32), (len(first_n), len(second_n)))
-    found.append(Row(np.array([*first_n, *second_n], np.int32), type_n, cut))
+    first_n = [*cls_n, *parts[0][: kept[0]], *between_n]
+    second_n = parts[1][: kept[1]] if len(parts) == 2 else []
+    id_n = np.array([*first_n, *second_n, *last_n], np.int32)
+    first = len(first_n) if len(parts) == 2 else len(id_n)
+    found.append(
+      Row(id_n, np.repeat(np.arange(2, dtype=np.int32), (first, len(id_n) - first)), cut)
+    )
   return found
 
 
@@ -57,12 +59,21 @@ def _encoded(texts: Sequence[str], vocabulary: Vocabulary) -> list[np.ndarray]:
   return [ids[text] for text in texts]
 
 
+def ends(vocabulary: Vocabulary) -> list[int]:
+  """Returns the ids that begin a row, stand between its texts and end it; errors as `special`."""
+  last = 'sep' if vocabulary.special.get('last') is None else 'last'
+  return special(vocabulary, ['cls', 'sep', last])
+
+
 def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:
   """Returns the ids of special tokens; UserError where the vocabulary lacks one."""
   found = [vocabulary.special[role] for role in roles]
   lacking = [role for role, number in zip(roles, found, strict=True) if number is None]
   if lacking:
-    raise UserError(f'the vocabulary has no {" and no ".join(lacking)}, which rows of texts need')
+    raise UserError(
+      f'the vocabulary has no {" and no ".join(dict.fromkeys(lacking))}, which rows of texts need: '
+      "expected another; GPT-1's gets _start_, _delimiter_ and _classify_ as docs/finetune.md says"
+    )
   return [number for number in found if number is not None]
 
 
@@ -92,7 +103,7 @@ def word_rows(
   first piece of a word stands for it (Devlin et al. 2019, section 5.3). A word is encoded behind a
   blank, as it stands in a text. One that has no piece, such as a control character, is [UNK], so
   that it can have a tag."""
-  cls, sep = special(vocabulary, ('cls', 'sep'))
+  cls, _, last = ends(vocabulary)
   if length <= 2:
     raise UserError(f'config.length={length} leaves no room for words: 2 tokens are special')
   known = list(dict.fromkeys(word for words in sentences for word in words))
@@ -106,6 +117,6 @@ def word_rows(
     size_n = np.fromiter(map(len, own), np.int64, len(own))
     first_n = 1 + np.cumsum(size_n) - size_n
     kept_n = np.concatenate([[cls], *own])[: length - 1]
-    id_n = np.append(kept_n, sep).astype(np.int32)
+    id_n = np.append(kept_n, last).astype(np.int32)
     rows.append(WordRow(id_n, first_n[first_n < length - 1], int(size_n.sum()) + 2))
   return rows

@@ -60,7 +60,7 @@ def _unsaid(mask: Mask) -> str | None:
 
 def _terms(relative: Relative) -> list[str]:
   """Returns the terms of the score that are there, by name."""
-  names = ('r_RNH', 'bias_NR', 'u_NH', 'w_NH', 'segment')
+  names = ('r_RNH', 'p_RNH', 'bias_NR', 'u_NH', 'w_NH', 'segment')
   return [name for name in names if getattr(relative, name) is not None]
 
 

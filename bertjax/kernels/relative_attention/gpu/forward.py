@@ -91,6 +91,8 @@ def refusal(x: Operands) -> str | None:
     return f'expected q, k and v all float32 or all bfloat16, got {", ".join(sorted(types))}'
   if x.q_BTNH.shape[-1] > SIZE:
     return f'expected a head size of at most {SIZE}, got {x.q_BTNH.shape[-1]}'
+  if x.relative is not None and x.relative.p_RNH is not None:
+    return 'expected no product of keys and distances, got p_RNH'
   device = jax.devices()[0]
   if not (target.absent() or INTERPRET):
     if device.platform != 'gpu':

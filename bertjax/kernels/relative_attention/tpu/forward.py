@@ -56,6 +56,10 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
 
 def _check_takes(x: Operands, block: int, kind: str) -> None:
   size, keys, dtype = x.q_BTNH.shape[-1], x.k_BSNH.shape[1], x.q_BTNH.dtype
+  if x.relative is not None and x.relative.p_RNH is not None:
+    raise NotImplementedError(
+      "attention: impl='tpu' has no product of keys and distances, p_RNH; impl='xla' takes it"
+    )
   if size > 256:
     raise NotImplementedError(
       f"attention: impl='tpu' takes heads of up to 256, got {size}; impl='xla' takes any"

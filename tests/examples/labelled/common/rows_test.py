@@ -150,6 +150,24 @@ def test_lengths_have_the_least_padding(seed):
   assert tokens(lengths) == min(tokens((*found, top)) for found in others)
 
 
+@mutation('epochs = seen / self.rows', 'epochs = 1')
+@mutation('n * compiling + tokens', 'compiling + tokens')
+def test_a_run_has_as_many_lengths_as_take_least(rows):
+  """A token costs 1e9 FLOPs, so on a CPU compiling costs as much as 1,000 tokens."""
+  flops, template = (lambda batch: 1e9 * batch['example_BT'].sum()), rows.template()
+  fewer = lambda seen, platform='cpu': rows.fewer(flops, template, seen, platform)
+  assert rows.most == 4 and len(rows.lengths) == 4
+  for epochs in (1, 2, 4, 8, 30, 100):
+    found = fewer(37 * epochs)
+    time = [
+      1000 * len(each.lengths) + epochs * sum(map(each.bucket, rows.size_n.tolist()))
+      for each in (dataclasses.replace(rows, most=most) for most in (1, 2, 3, 4))
+    ]
+    assert found.most == 1 + time.index(min(time)), epochs
+  assert [fewer(37 * epochs).most for epochs in (1, 2, 100)] == [1, 2, 4]
+  assert fewer(37 * 100, 'tpu').most == 1  # a thousand times as fast
+
+
 @mutation('type_T[ends(part_T)] = 2', 'type_T[0] = 2')
 @mutation('ends(part_T) if self.stands_last else start_p', 'start_p')
 def test_the_cls_of_each_part_may_stand_last():
@@ -173,7 +191,7 @@ def test_the_cls_of_each_part_may_stand_last():
   assert batch['first_BG'].tolist() == [[2, 7]]
 
 
-@mutation('np.concatenate([x_T[:1], x_T[at:], x_T[1:at]])', 'x_T')
+@mutation('[0, *range(at, end - 1), at - 1, *range(1, at - 1), end - 1]', '[*range(end)]')
 @mutation('np.repeat(own, count // own.shape[1], 1)', 'own')
 def test_a_pair_in_both_orders_has_its_label_twice():
   pair = Labelled(
@@ -188,5 +206,7 @@ def test_a_pair_in_both_orders_has_its_label_twice():
   assert batch['type_BT'][0, :12].tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1]
   assert batch['position_BT'][0, :12].tolist() == [*range(6), *range(6)]
   assert batch['first_BG'].tolist() == [[5, 11]] and batch['label_BG'].tolist() == [[4, 4]]
+  pair.id_n[0][-1] = 3  # GPT-1's rows end with another token
+  assert with_both_orders(pair).id_n[0][6:].tolist() == [1, 60, 61, 2, 50, 3]
   with pytest.raises(UserError, match='expected config.data.task.name=.classify. with two col'):
     with_both_orders(pair._replace(type_n=[np.zeros(6, np.int32)]))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tokenizers
 from mutation import mutation
 from slow_imports import transformers
 
@@ -60,3 +61,31 @@ def test_a_used_pair_has_the_segments_of_a_trained_one(shared):
     batch = sentences.as_batch([sentences.Row(row.id_n, second=second)], 1, 16, 1, frame)
     np.testing.assert_array_equal(batch['type_BT'][0, : len(row.type_n)], row.type_n)
     assert not batch['type_BT'][0, len(row.type_n) :].any()
+
+
+@mutation("'sep' if vocabulary.special.get('last') is None else 'last'", "'sep'")
+@mutation("special.get('last', special['sep'])", "special['sep']", file='bertjax/text/sentences.py')
+def test_rows_with_gpts_three_tokens_are_those_of_the_original(golden, tmp_path):
+  """_start_ a _delimiter_ b _classify_, whose ids follow the words."""
+  theirs, sizes = golden('gpt1_original')
+  words = [*(f'w{i}' for i in range(sizes['n_vocab'])), '_start_', '_delimiter_', '_classify_']
+  model = tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, 'w0')
+  tokenizer = tokenizers.Tokenizer(model)
+  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+  tokenizer.save(str(tmp_path / 'tokenizer.json'))
+  vocabulary = load_vocabulary(tmp_path)
+  start, delimiter, classify = texts.ends(vocabulary)
+  assert [start, delimiter, classify] == list(range(sizes['n_vocab'], len(words)))
+  for id_T, real_T in zip(
+    theirs['gpt1/x'][..., 0].reshape(-1, sizes['n_ctx']),
+    theirs['gpt1/m'].reshape(-1, sizes['n_ctx']),
+    strict=True,
+  ):
+    wanted = id_T[real_T > 0].tolist()
+    said = ' '.join(words[i] for i in wanted[1:-1]).split(' _delimiter_ ')
+    (row,) = texts.rows([[text] for text in said], vocabulary, len(wanted), 1)
+    assert row.id_n.tolist() == wanted and row.cut == 0
+  frame = sentences.bert_frame(vocabulary.special)
+  assert (frame.before, frame.after) == ((start,), (classify,))
+  (row,) = texts.word_rows([['w1', 'w2']], vocabulary, 8)
+  assert row.id_n.tolist() == [start, 1, 2, classify]

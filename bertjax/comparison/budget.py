@@ -1,0 +1,107 @@
+"""The steps that a budget buys each arm, by the model's own count of FLOPs on its own rows."""
+
+import pathlib
+import statistics
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.comparison.arms import Arm
+from bertjax.errors import UserError
+from bertjax.examples import loader, readers
+from bertjax.launch import grid
+from bertjax.store.reader import Store
+from bertjax.tools.bench.parts import own_step, synthetic, timing
+from bertjax.tools.preflight import checking
+
+SAMPLE = 4  # batches that are counted
+EVALS = 10  # evaluations of a run
+KINDS = ('flops', 'tokens', 'seconds')
+
+
+class Budget(NamedTuple):
+  """The budget of every run."""
+
+  kind: str  # of KINDS
+  amount: float
+
+  def steps(self, cost: 'Cost') -> int:
+    """Returns the steps that it buys. Raises UserError if these have no room for evaluations."""
+    steps = int(self.amount / getattr(cost, self.kind))
+    if steps < EVALS:
+      least = EVALS * getattr(cost, self.kind)
+      raise UserError(
+        f'--{self.kind}={self.amount:g} buys {steps} steps of {cost.name}, fewer than the {EVALS} '
+        f'evaluations of a run: expected at least {least:.3g}, a smaller --size, or a smaller '
+        'batch (--set=batch_size=N)'
+      )
+    return steps
+
+
+class Cost(NamedTuple):
+  """The cost of an arm, a step by the mean over its phases."""
+
+  name: str
+  parameters: int
+  state_bytes: int  # parameters and optimizer
+  flops: float  # of a step, see `types.Objective.flops`
+  tokens: float  # real ones that a step reads
+  seconds: float | None  # of a step on this machine; None if it was not timed
+
+
+def cost(arm: Arm, ids: int, store: Store | None, plans: str, times: bool) -> Cost:
+  """Counts an arm on the first batches of its store, None: on made-up text, whose rows are as full;
+  `plans` is where plans go if the store cannot take them; `times` runs its longest phase."""
+  config = arm.config.copy_and_resolve_references()
+  config.model.vocab_size = config.model.vocab_size or ids
+  found: list[tuple[float, float, float]] = []
+  phases = checking.phases(config, None, None)
+  for phase in phases:
+    parts = own_step.phases_of(phase.config) or {'': phase.config}
+    counted = [_count(part, store, plans) for part in parts.values()]
+    found.append((float(phase.steps or 1), *map(sum, zip(*counted, strict=True))))  # pyright: ignore
+  steps_n, flops_n, tokens_n = np.array(found).T
+  longest = phases[int(np.argmax(steps_n))].config
+  sizes = own_step.footprint(longest, checking.batch_of(longest))
+  flops = float(np.average(flops_n, weights=steps_n))
+  seconds = flops / _rate(longest) if times else None
+  tokens = float(np.average(tokens_n, weights=steps_n))
+  return Cost(arm.name, sizes['parameters'], sizes['state_bytes'], flops, tokens, seconds)
+
+
+def _count(config: Any, store: Store | None, plans: str) -> tuple[float, float]:
+  """Returns FLOPs and real tokens of a step of one phase."""
+  few = config.copy_and_resolve_references()
+  if store is None:
+    few.batch_size = min(config.batch_size, checking.SAMPLE)
+    rows = synthetic.examples_of(few)
+  else:
+    rows, _ = readers.of(few.data).rows(few, store, plans)
+  batches, objective = loader.Batches(rows, few.batch_size), own_step.objective_of(few)
+  found = [batches.at(index) for index in range(SAMPLE)]
+  scale = config.batch_size / few.batch_size / SAMPLE
+  flops = sum(float(objective.flops(batch)) for batch, _ in found)
+  return scale * flops, scale * sum(counts['real'] for _, counts in found)
+
+
+def _rate(config: Any) -> float:
+  """Returns the FLOPs of a second: the median of three steps, after one that is not timed."""
+  few = config.copy_and_resolve_references()
+  few.batch_size = min(config.batch_size, checking.SAMPLE)
+  batch = checking.batch_of(few)
+  step = own_step.make_step(few, batch)
+  return own_step.flops(few, batch) / statistics.median(timing.alternate({'': step}, 3, 1)[''])
+
+
+def flags_of(arm: Arm, steps: int, store: pathlib.Path | str) -> list[str]:
+  """Returns the flags of `bertjax.main` for all runs of an arm: recipe, store, length and looks.
+  The warm-up keeps its share of the steps."""
+  every = max(steps // EVALS, 1)
+  found = dict(total_steps=steps, eval_steps=every, checkpoint_steps=every, keep_checkpoints=1)
+  found |= {'log_steps': max(steps // 100, 1), 'data.store': store}
+  before, after = arm.config, grid.changed_by(arm.config, dict(total_steps=str(steps)), '--flops')
+  if warmup := before.optimizer.schedule.get('warmup_steps', 0):
+    share = warmup / before.total_steps
+    if abs(after.optimizer.schedule.warmup_steps - share * steps) > 1:  # it is no reference
+      found['optimizer.schedule.warmup_steps'] = round(share * steps)
+  return [*arm.flags, *(f'--config.{key}={value}' for key, value in found.items())]

@@ -1,0 +1,145 @@
+"""The plan of a comparison, WORKDIR/compare.json: what was asked for, and the steps of each arm."""
+
+import copy
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from bertjax import json_files
+from bertjax.comparison import arms as arms_lib
+from bertjax.comparison import budget as budget_lib
+from bertjax.comparison.arms import Arm, Text
+from bertjax.comparison.budget import Budget, Cost
+from bertjax.errors import UserError
+from bertjax.launch import grid
+from bertjax.machine import copies, durable, locks
+from bertjax.store import ensure
+from bertjax.store.reader import open_store
+
+NAME = 'compare.json'
+FORMAT = 1
+
+
+class Asked(NamedTuple):
+  """The command line."""
+
+  text: Text
+  arms: Sequence[Arm]
+  budget: Budget
+  rates: Sequence[float]  # factors of each recipe's peak
+  seeds: int
+  same: Mapping[str, Any]  # what all runs of a workdir must have in common, as JSON values
+
+  def peaks(self, arm: Arm) -> list[str]:
+    """Returns the peak learning rates of an arm."""
+    peak = arm.config.optimizer.schedule.peak
+    return [f'{peak * rate:.6g}' for rate in self.rates]
+
+
+class Planned(NamedTuple):
+  """An arm whose length is settled."""
+
+  arm: Arm
+  cost: Cost
+  steps: int
+  store: pathlib.Path
+
+
+def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns arm -> its record in the workdir. Raises UserError if that is of another comparison, or
+  of a run."""
+  path = workdir / NAME
+  if (workdir / 'config.json').exists():
+    raise UserError(f'--workdir={workdir} holds a run: name another directory')
+  if not path.exists():
+    return {}
+  found = json_files.read(path, dict, ': remove it, and the runs beside it')
+  before = found.get('same', {}) if found.get('format') == FORMAT else {'format': FORMAT}
+  if differing := sorted(key for key in {*before, *same} if before.get(key) != same.get(key)):
+    lines = [f'\n  {key}: expected {before.get(key)!r}, got {same.get(key)!r}' for key in differing]
+    raise UserError(
+      f'{workdir} holds another comparison:{"".join(lines)}\nArms, rates and seeds may be added to '
+      'it; for another one name another --workdir'
+    )
+  return found['arms']
+
+
+def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
+  """Returns the arms with their steps. With `writes` vocabulary, stores and the record are made in
+  the workdir, by one process at a time; without them steps are counted on made-up text, and timed.
+  Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`; or
+  for a budget that buys too little."""
+  known = check_workdir(workdir, asked.same)
+  arms_lib.check_vocabulary(asked.arms, asked.text)
+  times = asked.budget.kind == 'seconds' or not writes
+  planned = [_planned(asked, arm, workdir, known, times) for arm in asked.arms]
+  if not writes:
+    return planned
+  workdir.mkdir(parents=True, exist_ok=True)
+  with locks.in_turn(workdir / 'compare.lock', lambda who: copies.to_stderr(f'waits for {who}')):
+    known = check_workdir(workdir, asked.same)
+    for each in planned:
+      _make_store(each.arm, workdir)
+    seconds = {each.arm.name: each.cost.seconds for each in planned}
+    planned = [_planned(asked, arm, workdir, known, False, seconds) for arm in asked.arms]
+    arms = known | {p.arm.name: dict(cost=p.cost._asdict(), steps=p.steps) for p in planned}
+    durable.write_json(workdir / NAME, dict(format=FORMAT, same=dict(asked.same), arms=arms))
+  return planned
+
+
+def _planned(
+  asked: Asked, arm: Arm, workdir: pathlib.Path, known: Mapping[str, Any], times: bool,
+  seconds: Mapping[str, float | None] = {},
+) -> Planned:  # fmt: skip
+  """Returns an arm with the steps that it is known to take, or that are counted on its store, or
+  before there is one on made-up text."""
+  home = workdir / 'stores' / arm.store
+  if kept := known.get(arm.name):
+    return Planned(arm, Cost(**kept['cost']), kept['steps'], home / 'store')
+  store = open_store(home / 'store') if (home / 'store' / 'store.json').exists() else None
+  ids = store.vocabulary_size if store else asked.text.ids
+  cost = budget_lib.cost(arm, ids, store, str(home / 'plans'), times)
+  cost = cost._replace(seconds=seconds.get(arm.name, cost.seconds))
+  return Planned(arm, cost, asked.budget.steps(cost), home / 'store')
+
+
+def _make_store(arm: Arm, workdir: pathlib.Path) -> None:
+  """Makes the vocabulary of all arms, and the store of this one, where they are not there yet."""
+  data, seed = copy.deepcopy(arm.config.data), arm.config.seed
+  vocab = ensure.vocabulary(data, ensure.text(data), seed, str(workdir))
+  with data.unlocked():
+    data.update(dict(vocab=vocab, train_vocab=dict(type='', size=data.train_vocab.size)))
+  home = workdir / 'stores' / arm.store
+  home.mkdir(parents=True, exist_ok=True)
+  ensure.ensure_store(data, seed, str(home))
+
+
+def table(asked: Asked, planned: Sequence[Planned], counted: str) -> Table:
+  """Returns a row for each arm: its cost, the steps that the budget buys, what its runs take."""
+  budget = asked.budget
+  title = f'{budget.amount:g} {budget.kind} each; steps counted on {counted}'
+  shown = Table(title=title, title_justify='left')
+  headings = (
+    'arm', 'parameters', 'FLOPs/step', 'tokens/step', 'steps', 'tokens', 'warm-up', 'peaks', 'runs',
+    'hours, estimated', 'GB of disk', 'store',
+  )  # fmt: skip
+  for heading in headings:
+    shown.add_column(heading, justify='left' if heading in ('arm', 'store') else 'right')
+  total, disk = 0.0, 0.0
+  for arm, cost, steps, store in planned:
+    peaks = asked.peaks(arm)
+    runs = len(peaks) * asked.seeds
+    after = grid.changed_by(arm.config, dict(total_steps=str(steps)), '--flops')
+    warmup = after.optimizer.schedule.get('warmup_steps', 0)
+    hours = None if cost.seconds is None else cost.seconds * steps * runs / 3600
+    held = 2 * cost.state_bytes * runs / 1e9  # the newest checkpoint and the best
+    total, disk = total + (hours or 0.0), disk + held
+    shown.add_row(
+      arm.name, f'{cost.parameters:,}', f'{cost.flops:.3g}', f'{cost.tokens:,.0f}', f'{steps:,}',
+      f'{cost.tokens * steps:,.0f}', f'{warmup:,}', ', '.join(peaks), str(runs),
+      '-' if hours is None else f'{hours:.2f}', f'{held:.2f}', store.parent.name,
+    )  # fmt: skip
+  shown.caption = f'{disk:.2f} GB of checkpoints' + (f', {total:.2f} hours' if total else '')
+  return shown

@@ -1,0 +1,116 @@
+"""The runs of a comparison: each in a directory, by one process of one machine at a time.
+
+Several machines may share WORKDIR: a run is taken by who holds its lock, and nobody takes one that
+is finished.
+"""
+
+import contextlib
+import pathlib
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from bertjax.comparison import budget
+from bertjax.comparison.plan import Asked, Planned
+from bertjax.errors import UserError
+from bertjax.launch import grid
+from bertjax.launch.processes import UNFINISHED, Command, run_together
+from bertjax.launch.resumable import finished
+from bertjax.machine import locks
+from bertjax.metrics import lines
+from bertjax.metrics.progress import Bar
+
+PEAK = 'optimizer.schedule.peak'
+POLL_S = 5.0  # between two looks at runs of other machines, and of the bar at a run
+
+
+class Run(NamedTuple):
+  """A run of `bertjax.main`."""
+
+  name: str  # for people
+  directory: pathlib.Path
+  flags: Sequence[str]  # besides --workdir
+  seed: int
+  arm: str
+  job: grid.Job | None = None  # of pretraining
+
+  @property
+  def finished(self) -> bool:
+    """True if its last checkpoint is there."""
+    return finished(str(self.directory))
+
+  @property
+  def done(self) -> float:
+    """The share of its steps that are logged."""
+    logged = lines.of_run(self.directory) if self.job else []
+    return logged[-1]['step'] / self.job.config.total_steps if self.job and logged else 0.0
+
+  def beside(self, kind: str) -> pathlib.Path:
+    """Returns the path of its log or its lock."""
+    return self.directory.with_name(f'{self.directory.name}.{kind}')
+
+
+def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence[str]) -> list[Run]:
+  """Returns the runs of an arm, seed by seed, each with all rates; `more` are flags of all runs."""
+  arm, steps = planned.arm, planned.steps
+  config = grid.changed_by(arm.config, dict(total_steps=str(steps)), '--flops')
+  home = workdir / 'runs' / ''.join(c if c.isalnum() or c in '.-' else '_' for c in arm.name)
+  flags = [*budget.flags_of(arm, steps, planned.store), f'--config.name={arm.name}', *more]
+  return [
+    Run(
+      f'{arm.name}, {job.name}',
+      home / job.name,
+      [*flags, *job.flags],
+      job.config.seed,
+      arm.name,
+      job,
+    )
+    for job in grid.jobs(config, [f'{PEAK}={",".join(asked.peaks(arm))}'], asked.seeds)
+  ]
+
+
+def train(runs: Sequence[Run]) -> list[Run]:
+  """Trains what is not finished, here or by others who share the directory; returns the runs that
+  failed here, each tried once. Raises UserError if a signal has stopped a run."""
+  failed: dict[str, Run] = {}
+  with Bar('compare') as bar:
+    while left := [run for run in runs if not run.finished and run.name not in failed]:
+      for run in left:
+        run.directory.parent.mkdir(parents=True, exist_ok=True)
+        with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, run):
+          if ours and not run.finished and not _worked(run):
+            failed[run.name] = run
+      if not any(locks.is_free(run.beside('lock')) for run in left):
+        time.sleep(POLL_S)
+  return [*failed.values()]
+
+
+def _worked(run: Run) -> bool:
+  """Runs it to its end; returns whether that worked."""
+  flags = [*run.flags, f'--workdir={run.directory}']
+  command = [sys.executable, '-m', 'bertjax.launch', 'resumable', *flags]
+  status = run_together([Command(command, {}, run.beside('log'), run.name)])
+  if status == UNFINISHED:
+    raise UserError(f'stopped in {run.name}; the same command goes on from there')
+  return not status
+
+
+@contextlib.contextmanager
+def _shown(bar: Bar, runs: Sequence[Run], now: Run) -> Iterator[None]:
+  """Moves the bar over all runs while one is trained."""
+  over = threading.Event()
+
+  def show() -> None:
+    while not over.wait(POLL_S):
+      done = [run.done for run in runs]
+      bar.show(f'{done.count(1.0)} of {len(runs)} runs, {now.name}', sum(done) / len(done))
+
+  thread = threading.Thread(target=show, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    over.set()
+    thread.join()

@@ -1,0 +1,138 @@
+"""The tables of the page, of which both its forms are made."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bertjax import json_files
+from bertjax.comparison import plan
+from bertjax.comparison.results import Result, chosen, grouped
+
+# Keys in which arms may be unequal, with all below.
+UNEQUAL = (
+  'batch_size', 'length', 'total_steps', 'data.split', 'data.plan.', 'data.mask.', 'data.pack',
+  'model.name', 'model.layers', 'model.width', 'model.dropout', 'model.init_std', 'objective.',
+  'optimizer.', 'phases',
+)  # fmt: skip
+
+
+class Table(NamedTuple):
+  """A table of the page."""
+
+  title: str
+  note: str
+  head: Sequence[str]
+  rows: Sequence[Sequence[str]]
+
+
+def tables_of(results: Sequence[Result]) -> list[Table]:
+  """Returns the tables, of which both forms are made."""
+  arms = grouped(results, lambda r: r.arm)
+  best = {arm: chosen(runs) for arm, runs in arms.items()}
+  return [_scores(best), _costs(arms, best), _rates(arms, best), _unequal(best)]
+
+
+def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
+  rows = []
+  for arm, runs in best.items():
+    if not runs:
+      rows.append([arm, *'-' * 7])
+      continue
+    measured = [r.measured[0] for r in runs]
+    of = lambda name, found=measured: _spread([each.get(name) for each in found])
+    name, perplexity = _short(runs[0].metric), ('eval/pseudo_perplexity', 'eval/perplexity')
+    rows.append([
+      arm, str(len(runs)), f'{name} {_spread([r.last(r.metric) for r in runs])}',
+      _spread([r.last(perplexity[0]) or r.last(perplexity[1]) for r in runs]),
+      _spread([r.tuned and r.tuned[1] for r in runs]),
+      _by_layer([each['probe'] for each in measured if 'probe' in each]),
+      of('minimal_pairs'), of('minimal_pairs_ties'),
+    ])  # fmt: skip
+  names = sorted({r.tuned[0] for runs in best.values() for r in runs if r.tuned})
+  head = (
+    'arm', 'seeds', 'own held-out score', '(pseudo-)perplexity', ' '.join(['fine-tuned', *names]),
+    'linear probe, by layer', 'minimal pairs', 'ties',
+  )  # fmt: skip
+  note = (
+    'Median over the seeds of the best rate, least and largest in brackets. Own scores are of '
+    'different tasks and do not compare; pseudo-perplexity (each token from all others) and '
+    'perplexity (from those before) do not compare with each other. A tie of a minimal pair is '
+    'wrong.'
+  )
+  return Table('Scores', note, head, rows)
+
+
+def _costs(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Result]]) -> Table:
+  rows = []
+  for arm, runs in arms.items():
+    some = best[arm] or runs
+    record = _planned(some[0]).get(arm, {})
+    cost = record.get('cost', {})
+    of = lambda field, some=some: statistics.median(getattr(r.spent, field) for r in some)
+    rows.append([
+      arm, f'{cost["parameters"]:,}' if cost else '-', f'{cost["flops"]:.4g}' if cost else '-',
+      f'{some[0].config.get("total_steps", 0):,}', f'{of("flops"):.4g}', f'{of("tokens"):,.0f}',
+      f'{of("seconds"):,.0f}', f'{of("value"):,.0f}',
+      f'{cost["state_bytes"] / 1e6:,.1f}' if cost else '-',
+    ])  # fmt: skip
+  head = ('arm', 'parameters', 'FLOPs a step, planned', 'steps', 'FLOPs spent', 'real tokens',
+          'seconds of training', 'tokens/s', 'MB of state')  # fmt: skip
+  note = (
+    "FLOPs are the model's own count of forward and backward over real tokens, with generator, "
+    'second stream, decoder and head. Seconds and tokens/s are of this machine.'
+  )
+  return Table('What each arm spent', note, head, rows)
+
+
+def _rates(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Result]]) -> Table:
+  rows = []
+  for arm, runs in arms.items():
+    for peak, same in grouped(runs, lambda r: r.peak).items():
+      metric = next((r.metric for r in same if r.metric), '')
+      lost = sum(not r.finished for r in same)
+      taken = bool(best[arm]) and best[arm][0].peak == peak
+      rows.append([
+        arm, peak, _short(metric), _spread([r.last(metric) for r in same]),
+        f'{len(same) - lost} of {len(same)}', 'FAILED' if lost else '', 'taken' if taken else '',
+      ])  # fmt: skip
+  note = 'The rate of each arm whose median over the seeds is best is taken for the scores above.'
+  head = ('arm', 'peak', 'score', 'after the last step', 'finished', '', '')
+  return Table('Learning rates', note, head, rows)
+
+
+def _unequal(best: Mapping[str, Sequence[Result]]) -> Table:
+  configs = {arm: runs[0].config for arm, runs in best.items() if runs}
+  keys = sorted({key for config in configs.values() for key in config if key.startswith(UNEQUAL)})
+  shown = lambda value: '-' if value is None else str(value)
+  rows = [[key, *(shown(c.get(key)) for c in configs.values())] for key in keys]
+  rows = [row for row in rows if len({*row[1:]}) > 1]
+  note = (
+    'Text, vocabulary and order of documents are the same where arms share a store; each recipe '
+    'cuts, masks and shuffles its rows by its own rules.'
+  )
+  return Table('What was not equal', note, ('key', *configs), rows)
+
+
+def _planned(result: Result) -> Mapping[str, Any]:
+  """Returns arm -> its record of the comparison that a run is of; {} of a run by itself."""
+  path = result.directory.absolute().parents[2] / plan.NAME
+  return json_files.read(path, dict, '')['arms'] if path.exists() else {}
+
+
+def _short(metric: str) -> str:
+  return metric.removeprefix('eval/')
+
+
+def _by_layer(probes: Sequence[Sequence[float]]) -> str:
+  """Each layer's accuracy, of the seeds."""
+  layers = [_spread(each) for each in zip(*probes, strict=True)]
+  return '; '.join(f'{i}: {said}' for i, said in enumerate(layers, 1)) or '-'
+
+
+def _spread(values: Sequence[float | None]) -> str:
+  """Median with least and largest; '-' without values."""
+  found = [value for value in values if value is not None]
+  if not found:
+    return '-'
+  middle = f'{statistics.median(found):.4f}'
+  return middle if len(found) == 1 else f'{middle} [{min(found):.4f}, {max(found):.4f}]'

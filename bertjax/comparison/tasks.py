@@ -1,0 +1,131 @@
+"""What judges trained arms alike: a task to be fine-tuned on, a linear probe on its texts, and
+minimal pairs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.comparison import arms
+from bertjax.comparison.arms import Arm
+from bertjax.comparison.runs import Run
+from bertjax.config import command_line
+from bertjax.errors import UserError
+from bertjax.evals import linear_probe
+from bertjax.examples.labelled.common import from_config, records
+from bertjax.launch import grid
+from bertjax.machine import durable
+from bertjax.tools.bench.parts import own_step
+from bertjax.train import resolve
+from bertjax.use.model import Model
+
+PAIR = ('sentence_good', 'sentence_bad')  # columns of BLiMP (Warstadt et al. 2020)
+NAME = 'scores.json'
+TUNED = 'tuned'  # in a run's directory, the run that is fine-tuned from it
+
+
+class Tasks(NamedTuple):
+  """The tasks of a comparison."""
+
+  file: str = ''  # config of the task, of configs/finetune; '': none
+  point: Mapping[str, str] = {}  # keys that it changes
+  config: Any = None
+  pairs: Sequence[tuple[str, str]] = ()  # a good and a bad sentence each
+
+  @property
+  def probed(self) -> bool:
+    """True if a linear classifier can be fitted: to one class of each text."""
+    return (
+      bool(self.file)
+      and self.config.data.task.name == 'classify'
+      and bool(self.config.data.task.classes and not self.config.data.task.several)
+    )
+
+  def flags(self, arm: Arm) -> list[str]:
+    """Returns flags by which an arm is probed while it is trained, if its objective can be."""
+    config = arm.config.copy_and_resolve_references()
+    objective = own_step.objective_of(own_step.sized(config, config.batch_size, config.length))
+    if not self.probed or 'linear_probe' not in objective.evals:
+      return []
+    data = self.config.data
+    fields = {key: data.task[key] for key in ('text', 'label', 'classes', 'header')}
+    fields |= dict(train=data.train, dev=data.dev)
+    return [f'--config.evals.linear_probe.{key}={value}' for key, value in fields.items()]
+
+  def tuning(self, run: Run) -> Run:
+    """Returns the run that fine-tunes a finished one, by its seed."""
+    own = {**self.point, 'init_from': str(run.directory), 'seed': str(run.seed)}
+    flags = [f'--config={self.file}', *(f'--config.{key}={value}' for key, value in own.items())]
+    return Run(f'{run.name}, fine-tuned', run.directory / TUNED, flags, run.seed, run.arm)
+
+
+def make(file: str, changes: Sequence[str], pairs: str) -> Tasks:
+  """Reads the files of --finetune and --pairs. Raises UserError: no such file, columns or classes,
+  or a config that cannot be."""
+  both = lambda row: (records.string(row, PAIR[0]), records.string(row, PAIR[1]))
+  found = [both(row) for row in records.read(pairs, PAIR)] if pairs else []
+  if pairs and not found:
+    raise UserError(f'--pairs={pairs} has no pairs: expected lines with {" and ".join(PAIR)}')
+  if not file:
+    return Tasks(pairs=found)
+  point = arms.keys(changes, '--finetune_set')
+  config = grid.changed_by(command_line.load(file), point, '--finetune_set')
+  config = resolve.counted(resolve.resolve(config)).config
+  data = config.data
+  for key in ('train', 'dev'):
+    rows = from_config.read_records(config, data[key], f'config.data.{key}', 0)
+    if not rows:
+      raise UserError(f'--finetune={file}: config.data.{key}={data[key]} has no examples')
+    if data.task.name == 'classify' and data.task.classes and not data.task.several:
+      unknown = {records.string(row, data.task.label) for row in rows} - {*data.task.classes}
+      if unknown:
+        raise UserError(
+          f'--finetune={file}: config.data.{key}={data[key]} has the class {min(unknown)!r}: '
+          f'expected one of config.data.task.classes={data.task.classes}'
+        )
+  return Tasks(file, point, config, found)
+
+
+def measure(run: Run, tasks: Tasks) -> None:
+  """Writes RUN/scores.json: what a finished run says of minimal pairs, and its linear probe by
+  layer; of what its kind cannot do the reason."""
+  path = run.directory / NAME
+  if path.exists() or not (tasks.pairs or tasks.probed):
+    return
+  model, found, refused = Model.load(run.directory), {}, {}
+  asked = dict(minimal_pairs=_minimal_pairs) if tasks.pairs else {}
+  asked |= dict(probe=_probe) if tasks.probed else {}
+  for name, judge in asked.items():
+    try:
+      found |= judge(model, tasks)
+    except UserError as error:
+      refused[name] = str(error)
+  durable.write_json(path, dict(scores=found, refused=refused))
+
+
+def _minimal_pairs(model: Model, tasks: Tasks) -> dict[str, Any]:
+  good, bad = (model.score([pair[i] for pair in tasks.pairs]) for i in (0, 1))
+  return judged([(a.log_likelihood, b.log_likelihood) for a, b in zip(good, bad, strict=True)])
+
+
+def judged(likelihoods: Sequence[tuple[float, float]]) -> dict[str, float]:
+  """Returns the share of pairs whose good sentence is likelier; a tie is wrong, and counted."""
+  difference_n = np.subtract(*np.array(likelihoods, np.float64).T)
+  return dict(
+    minimal_pairs=float(np.mean(difference_n > 0)),
+    minimal_pairs_ties=float(np.mean(difference_n == 0)),
+  )
+
+
+def _probe(model: Model, tasks: Tasks) -> dict[str, Any]:
+  """Accuracy of a linear classifier on the mean vectors of each layer."""
+  data, sides = tasks.config.data, []
+  layers = range(1, model.net.layers + 1)
+  for key, most in (('train', linear_probe.Options().examples), ('dev', 0)):
+    rows = from_config.read_records(tasks.config, data[key], f'config.data.{key}', most)
+    texts = [' '.join(records.string(row, name) for name in data.task.text) for row in rows]
+    labels = [data.task.classes.index(records.string(row, data.task.label)) for row in rows]
+    sides.append((model.embed(texts, 'mean', [*layers], cut=True), np.array(labels)))
+  (train, train_n), (dev, dev_n) = sides
+  fits = [linear_probe.fitted(train[:, i], train_n, dev[:, i]) for i in range(len(layers))]
+  return dict(probe=[float(np.mean(found_n == dev_n)) for found_n in fits])

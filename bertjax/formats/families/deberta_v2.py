@@ -1,0 +1,86 @@
+"""DebertaV2ForMaskedLM, DebertaV2Model, and DeBERTa-v2 and v3 with the heads of fine-tuning.
+
+Of DeBERTa-v3 the published file is the discriminator, whose own head, `mask_predictions`, no class
+of transformers has, beside a head of words. Here words are scored as there, and as transformers
+does with legacy=False; its default is another head.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.formats.families import bert
+from bertjax.formats.family import Family, Layout, named, uncomputed
+from bertjax.formats.tables import Row, heads, layer, norm
+
+_JUDGE = ('dense', 'LayerNorm', 'classifier')
+
+
+def layout(model: Any) -> Layout:
+  """Returns the encoder, its table of distances, and the heads."""
+  place = Row(
+    'encoder/position', 'deberta.encoder.rel_embeddings.weight', 'X,D->XD',
+    sizes=dict(X=2 * model.buckets),
+  )  # fmt: skip
+  rows = (
+    Row('embeddings/word', 'deberta.embeddings.word_embeddings.weight', 'V,D->VD'),
+    *norm('embeddings/norm', 'deberta.embeddings.LayerNorm'),
+    place,
+    *norm('encoder/position_norm', 'deberta.encoder.LayerNorm'),
+    *layer(
+      'encoder/layers',
+      'deberta.encoder.layer.{layer}.*',
+      'attention.self.query_proj attention.self.key_proj attention.self.value_proj '
+      'attention.output.dense attention.output.LayerNorm intermediate.dense output.dense '
+      'output.LayerNorm',
+    ),
+  )
+  head = 'lm_predictions.lm_head'
+  words = bert.word_head(f'{head}.dense', f'{head}.LayerNorm', f'{head}.bias')
+  labels = bert.label_heads(model, 'pooler.dense', {'span': 'qa_outputs'})
+  spare = (f'mask_predictions.{name}.{leaf}' for name in _JUDGE for leaf in ('weight', 'bias'))
+  found = bert.whole(model, rows, heads(words), {}, labels, tuple(spare))
+  positions = 'deberta.embeddings.position_embeddings.weight'  # of the decoder, in published files
+  return found._replace(ignored=(*found.ignored, positions))
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns no further field. Raises UserError where config.json leaves out what the class does not
+  do by itself."""
+  wrong = {key: given.get(key, usual) for key, usual in USUAL.items()}
+  wrong = {key: value for key, value in wrong.items() if value not in THEIRS[key]}
+  if wrong:
+    raise uncomputed(wrong, {key: THEIRS[key][0] for key in wrong})
+  return {}
+
+
+# What DebertaV2Config has by default, where versions 2 and 3 have the first of THEIRS.
+USUAL = dict(
+  relative_attention=False, norm_rel_ebd='none', share_att_key=False, position_biased_input=True,
+  pos_att_type=None,
+)  # fmt: skip
+THEIRS = dict(
+  relative_attention=(True,), norm_rel_ebd=('layer_norm',), share_att_key=(True,),
+  position_biased_input=(False,),
+  pos_att_type=(['c2p', 'p2c'], ['p2c', 'c2p'], 'c2p|p2c', 'p2c|c2p'),
+  max_relative_positions=(-1,), pooler_dropout=(0.0,), pooler_hidden_act=('gelu',),
+  conv_kernel_size=(0, None), tie_word_embeddings=(True,),
+)  # fmt: skip
+FIELDS = (
+  *bert.with_defaults(vocab_size=128_100, types=0, norm_eps=1e-7, width=1536, layers=24, heads=24,
+                      ffn=6144),
+  *named(buckets=('position_buckets', -1)),
+)  # fmt: skip
+FAMILY = Family(
+  model='deberta',
+  recipe='deberta_v3',
+  model_type='deberta-v2',
+  base='deberta',
+  classes=bert.masked_classes('DebertaV2', ''),
+  layout=layout,
+  fields=FIELDS,
+  fixed=bert.plain('', types=0, pooler_activation='gelu_erf', pooler_dropout=False),
+  theirs=THEIRS,
+  write=lambda model: dict(legacy=False, pooler_hidden_size=model.width),
+  vocab_size=128_100,
+  read=read,
+)

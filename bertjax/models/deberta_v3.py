@@ -1,0 +1,166 @@
+"""DeBERTa-v3's two nets: a generator with a decoder of masked words, and a discriminator.
+
+He et al. 2021 (DeBERTaV3, arXiv 2111.09543); microsoft/DeBERTa, DeBERTa/apps. Both have the same
+width and each its own layers and table of distances (`deberta.Net`); the generator ends in the
+enhanced mask decoder. The discriminator's word table is the generator's plus a difference of its
+own, so that its gradient does not reach the generator.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bertjax.errors import UserError
+from bertjax.field_types import Count
+from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.dropout import Noise
+from bertjax.models import electra
+from bertjax.models.deberta import PASSES, Net, by_distance, net_fields
+from bertjax.models.layers.attend import example_mask
+from bertjax.models.layers.basic import (
+  ACTIVATIONS,
+  INITS,
+  Dense,
+  Init,
+  Norm,
+  options_of,
+  word_table,
+)
+from bertjax.models.layers.embeddings import Embeddings
+from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.types import Batch, Factory, Part
+
+Array = jax.Array
+
+
+class DebertaV3(electra.Electra, kw_only=True):
+  """The generator and the discriminator of DeBERTa-v3: the model of `objectives/rtd.py`.
+
+  The generator has the discriminator's width and ends in the enhanced mask decoder. Of ELECTRA's
+  fields `generator` is 'own'.
+
+  Attributes:
+    buckets, positions: as in `Deberta`; the decoder has as many absolute positions.
+    tied_embeddings: off, each net has a word table of its own (NES in the paper).
+    disentangled: of a tied table; the discriminator's is the generator's, which gets no gradient
+      from it, plus a difference of its own that starts at zero (GDES); off: the same table (ES).
+  """
+
+  buckets: Count = 256
+  disentangled: bool = True
+
+  def setup(self):
+    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    tables = dict(self.embeddings_fields(), positions=0)
+    table = lambda name, init: word_table(self, name, self.vocab_size, self.width, init)
+    self.word = table('word', init)
+    if not self.tied_embeddings:
+      self.own_word = table('own_word', init)
+    elif self.disentangled:
+      self.difference = table('difference', jax.nn.initializers.zeros)
+    self.embeddings, self.generator_embeddings = Embeddings(**tables), Embeddings(**tables)
+    net: dict[str, Any] = net_fields(self)
+    self.discriminator = Net(**net)
+    net |= dict(layers=electra.generator_size(self)['layers'], positions=self.positions)
+    self.generator_net = Net(**net)
+    self.mlm = WordHead(self.vocab_size, True, self.activation, self.norm_eps, init, dtype)
+    self.rtd = Judge(self.activation, self.norm_eps, init, dtype)
+
+  def generate(self, batch: Batch, noise: Noise | None) -> Scores:
+    """Returns the scores of the words at the targets of the batch."""
+    x_BTD, _ = self.generator_embeddings(batch, noise, self.word)
+    mask = example_mask(batch, self.attend)
+    h_BTD, _ = self.generator_net(x_BTD, batch, mask, noise)
+    return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), self.word)
+
+  def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
+    """Judges the tokens of the batch; returns what `Electra.discriminate` does."""
+    if not self.tied_embeddings:
+      word_VE = self.own_word
+    elif self.disentangled:
+      word_VE = jax.lax.stop_gradient(self.word) + self.difference
+    else:
+      word_VE = self.word
+    x_BTD, _ = self.embeddings(batch, noise, word_VE)
+    mask = example_mask(batch, self.attend)
+    last_BTD, hidden_LBTD = self.discriminator(x_BTD, batch, mask, noise, hidden)
+    out = dict(rtd_BT=self.rtd(last_BTD, batch), last_BTD=last_BTD)
+    return dict(out, hidden_LBTD=hidden_LBTD, embedded_BTD=x_BTD) if hidden else out
+
+  @nn.nowrap
+  def net_flops(
+    self, batch: Batch, table_width: int, *, layers: int, width: int, ffn: int
+  ) -> float:
+    """FLOPs of layers, as `Deberta.net_flops`."""
+    count = super().net_flops(batch, table_width, layers=layers, width=width, ffn=ffn)
+    return count + layers * by_distance(batch, self.buckets, width)
+
+  @nn.nowrap
+  def generator_flops(self, batch: Batch) -> float:
+    """FLOPs of forward and backward through the generator, its decoder and its head."""
+    size = dict(layers=PASSES - 1, width=self.width, ffn=self.ffn)
+    return super().generator_flops(batch) + self.net_flops(batch, self.width, **size)
+
+
+class Judge(nn.Module):
+  """A token's state and that of its example's first token, added up -> norm -> dense -> activation
+  -> one logit (replaced_token_detection_model.py:44)."""
+
+  activation: str
+  norm_eps: float
+  initializer: Init
+  dtype: Any
+
+  @nn.compact
+  def __call__(self, x_BTD: Array, batch: Batch) -> Array:
+    """Returns float32 [B, T]."""
+    length = x_BTD.shape[1]
+    first_BT = jnp.maximum(jnp.arange(length)[None] - batch['position_BT'], 0)
+    x_BTD = x_BTD + gather_positions(x_BTD, first_BT)
+    x_BTD = Norm(self.norm_eps, self.dtype, name='norm')(x_BTD)
+    width = x_BTD.shape[-1]
+    dense = Dense(
+      (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
+    )
+    out = Dense((1,), ('embed', 'label'), self.initializer, name='out')
+    return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0]
+
+
+def make(config) -> DebertaV3:
+  """Builds the model from `config.model`. Raises UserError: as `electra.build`; a generator that is
+  no net of its own, or of another width, whose word table the discriminator could not have."""
+  made = electra.build(DebertaV3, config)
+  size = electra.generator_size(config)
+  if made.generator != 'own' or (size['width'], size['heads']) != (made.width, made.heads):
+    raise UserError(
+      "the generator is a net of its own with the discriminator's width and heads: expected "
+      "config.model.generator='own', generator_width=1.0 and generator_head="
+      f'{made.width // made.heads}, got {made.generator!r} with {size["heads"]} heads of width '
+      f'{size["width"]}'
+    )
+  if made.sharing != 'none' or made.embedding_width not in (0, made.width):
+    raise UserError(
+      "config.model: DeBERTa has sharing='none' and tables as wide as its layers, got sharing="
+      f'{made.sharing!r} and embedding_width={made.embedding_width} of width={made.width}'
+    )
+  return made
+
+
+def _encoder(model: Mapping[str, Any]) -> dict[str, Any]:
+  of_two_nets = (*electra.OF_TWO_NETS, 'disentangled')
+  fields = {key: value for key, value in dict(model).items() if key not in of_two_nets}
+  return fields | dict(name='deberta', family='deberta_v2', words=False)
+
+
+def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
+  word_VE = params.get('own_word', params['word'])
+  if 'difference' in params:
+    word_VE = word_VE + params['difference']
+  embeddings = dict(params['embeddings'], word=word_VE)
+  return dict(embeddings=embeddings, encoder=params['discriminator'])
+
+
+MODEL = Factory(options_of(DebertaV3), make, Part(_encoder, _discriminator))

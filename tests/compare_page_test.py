@@ -1,0 +1,153 @@
+"""The page of a comparison, from results of runs that never were."""
+
+import html.parser
+import json
+import pathlib
+import re
+import statistics
+
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.comparison import arms, page, results, svg, tables, tasks
+from bertjax.comparison.results import Result
+
+VOID = {'meta', 'path', 'br'}
+
+
+class Parsed(html.parser.HTMLParser):
+  """The tags, which must close in order, cells and pointer texts of a page."""
+
+  def __init__(self, text: str):
+    super().__init__()
+    self.open, self.tags, self.said = [], [], []
+    self.feed(text)
+
+  def handle_starttag(self, tag, attrs):
+    self.tags.append((tag, dict(attrs)))
+    if tag not in VOID:
+      self.open.append((tag, len(self.said)))
+      self.said.append((tag, ''))
+
+  def handle_startendtag(self, tag, attrs):
+    self.tags.append((tag, dict(attrs)))
+
+  def handle_endtag(self, tag):
+    assert self.open.pop()[0] == tag
+
+  def handle_data(self, data):
+    if self.open:
+      tag, place = self.open[-1]
+      self.said[place] = (tag, self.said[place][1] + data)
+
+  def of(self, tag: str) -> list[str]:
+    return [text for name, text in self.said if name == tag]
+
+
+def result(home: pathlib.Path, arm: str, peak: str, seed: int, values, finished=True) -> Result:
+  metric = 'eval/mlm_masked' if arm != 'gpt' else 'eval/lm'
+  config = {'best.metric': metric, 'best.mode': 'min', 'batch_size': 8 + 8 * (arm == 'gpt')}
+  config |= {'total_steps': 10 * len(values), 'optimizer.b1': 0.9}
+  rows = []
+  for i, value in enumerate(values, 1):
+    spent = {'flops/total': 1e9 * i, 'tokens/total': 500.0 * i}
+    seconds = {'time/compute': 2.0 + seed, 'time/input': 0.5, 'time/other': 0.5, 'time/eval': 99.0}
+    rows += [dict(step=10 * i, loss=1.0, **spent, **seconds), {'step': 10 * i, metric: value}]
+  directory = home / arm / f'peak={peak},seed={seed}'
+  return Result(directory, arm, peak, seed, config, rows, finished)
+
+
+@pytest.fixture
+def found(tmp_path) -> list[Result]:
+  return [
+    result(tmp_path, 'a<b>&|', '0.001', 0, [5.0, 4.0, 3.5]),
+    result(tmp_path, 'a<b>&|', '0.001', 1, [5.5, 4.5, 3.0]),
+    result(tmp_path, 'a<b>&|', '0.001', 2, [6.5, 3.5, 3.25]),
+    result(tmp_path, 'a<b>&|', '0.002', 0, [5.0, 4.0, 3.75]),
+    result(tmp_path, 'a<b>&|', '0.002', 1, [5.0, 4.0, 1.0], finished=False),
+    result(tmp_path, 'gpt', '0.003', 0, [7.0, 6.0]),
+  ]
+
+
+@mutation("best = max if one.config['best.mode'] == 'max' else min", 'best = max')
+def test_the_rate_with_the_best_median_is_chosen(found):
+  assert [r.seed for r in results.chosen(found[:5])] == [0, 1, 2]
+  assert {r.peak for r in results.chosen(found[:5])} == {'0.001'}
+  assert results.chosen([found[4]]) == []  # it did not finish
+
+
+@mutation('for part in TRAINING)\n      value', "for part in ('compute',))\n      value")
+def test_a_curve_is_by_what_was_spent_until_then(found):
+  assert found[1].curve('eval/mlm_masked') == [
+    (1e9, 500.0, 4.0, 5.5), (2e9, 1000.0, 8.0, 4.5), (3e9, 1500.0, 12.0, 3.0),
+  ]  # fmt: skip
+  assert found[4].last('eval/mlm_masked') is None and found[0].last('eval/mlm_masked') == 3.5
+  assert found[1].spent == (3e9, 1500.0, 12.0, 125.0)
+
+
+@mutation("lambda text: text.replace('|', '\\\\|')", 'lambda text: text')
+@mutation('said = html.escape\n', 'said = str\n')
+@mutation('places.append(svg.Place(x, min(values),', 'places.append(svg.Place(x, max(values),')
+def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path):
+  markdown, whole = page.write(found, tmp_path, 'python -m bertjax.compare --arms=x')
+  text = whole.read_text()
+  parsed = Parsed(text)
+  assert not parsed.open
+  names = {name for _, attrs in parsed.tags for name in attrs}
+  assert not names & {'src', 'href', 'srcset', 'onclick'} and 'http' not in text
+  assert 'import' not in text and 'url(' not in text and 'script' not in {t for t, _ in parsed.tags}
+  seeds = np.array([[5.0, 5.5, 6.5], [4.0, 4.5, 3.5], [3.5, 3.0, 3.25]])
+  expected = [
+    f'a<b>&|: {statistics.median(v):.4f} ({min(v):.4f} to {max(v):.4f}) at {x:.3g} FLOPs'
+    for v, x in zip(seeds.tolist(), (1e9, 2e9, 3e9), strict=True)
+  ]
+  hover = [said for said in parsed.of('title') if said.endswith('FLOPs')]
+  assert hover[:3] == expected and hover[3].startswith('gpt: 7.0000')
+  cells = parsed.of('td')
+  assert 'mlm_masked 3.2500 [3.0000, 3.5000]' in cells and 'FAILED' in cells
+  rows = [line for line in markdown.read_text().splitlines() if line.startswith('| ')]
+  split = [cell.replace('\\|', '|') for row in rows for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
+  both = [text for tag, text in parsed.said if tag in ('td', 'th')]
+  assert [cell.strip() for cell in split] == [cell.strip() for cell in both]
+
+
+def test_what_was_not_equal_is_said(found):
+  unequal = tables.tables_of(found)[-1]
+  assert unequal.rows == [['batch_size', '8', '16'], ['total_steps', '30', '20']]
+
+
+@mutation('np.mean(difference_n > 0)', 'np.mean(difference_n >= 0)')
+def test_a_tie_of_a_minimal_pair_is_wrong():
+  found = tasks.judged([(-3.0, -4.0), (-4.0, -4.0), (-5.0, -4.0), (-1.0, -1.5)])
+  assert found == dict(minimal_pairs=0.5, minimal_pairs_ties=0.25)
+
+
+def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
+  write = lambda name, rows: (tmp_path / name).write_text(
+    ''.join(json.dumps(r) + '\n' for r in rows)
+  )
+  write('pairs.jsonl', [dict(sentence_good='a b', sentence_bad='b a')])
+  assert tasks.make('', (), str(tmp_path / 'pairs.jsonl')).pairs == [('a b', 'b a')]
+  write('lacking.jsonl', [dict(sentence_good='a b')])
+  with pytest.raises(ValueError, match='sentence_bad'):
+    tasks.make('', (), str(tmp_path / 'lacking.jsonl'))
+  write('train.jsonl', [dict(text='a', label='x'), dict(text='b', label='y')])
+  write('dev.jsonl', [dict(text='a', label='z')])
+  keys = [f'data.{key}={tmp_path}/{key}.jsonl' for key in ('train', 'dev')]
+  with pytest.raises(ValueError, match="has the class 'z'"):
+    tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
+  write('dev.jsonl', [dict(text='a', label='x')])
+  made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
+  text = arms.Text('text.txt', '', 'wordpiece:600')
+  bert, gpt, xlnet = arms.parse('bert,gpt,xlnet', 'test', text, [])
+  flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'
+  assert made.probed and flag in made.flags(bert) and flag in made.flags(gpt)
+  assert not made.flags(xlnet)  # its states need an order
+
+
+def test_ticks_are_few_and_round():
+  for low, high in ((0, 1), (2.3, 2.9), (0, 3e13), (-0.02, 0.71), (6.9, 7000)):
+    found = svg.ticks(low, high)
+    assert 2 <= len(found) <= 7 and all(low <= x <= high for x in found)
+  assert svg.ticks(0, 10) == [0, 2, 4, 6, 8, 10] and svg.short(2.5e13) == '25T'

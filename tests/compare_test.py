@@ -1,0 +1,167 @@
+"""Equal compute: arms, what a budget buys, and runs that several processes share."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from mutation import mutation
+from processes import ROOT, environment
+
+from bertjax.comparison import arms, budget, plan
+from bertjax.errors import UserError
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.preflight import checking
+
+TEXT = arms.Text('text.txt', '', 'wordpiece:600')
+
+
+def asked(given, budget_of=('flops', 1e12), text=TEXT, common=(), seeds=1):
+  found = arms.parse(given, 'test', text, common)
+  return plan.Asked(text, found, budget.Budget(*budget_of), (1.0,), seeds, dict(flops=1e12))
+
+
+@mutation('point = keys((*common, *', 'point = keys((*common[:0], *')
+def test_an_arm_is_a_recipe_with_keys_of_its_own():
+  one, two = arms.parse(
+    'roberta,modernbert:tiny[data.mask.rate=0.4,batch_size=8]', 'test', TEXT, ['length=32']
+  )
+  assert one.file == 'configs/roberta.py:test' and two.file == 'configs/modernbert.py:tiny'
+  assert two.flags[1:] == [
+    '--config.length=32', '--config.data.mask.rate=0.4', '--config.batch_size=8',
+  ]  # fmt: skip
+  assert (two.config.data.mask.rate, two.config.batch_size, one.config.length) == (0.4, 8, 32)
+  assert two.config.data.train_vocab.size == 600
+  assert one.store == arms.parse('xlm_r', 'test', TEXT, [])[0].store != two.store[::-1]
+
+
+@pytest.mark.parametrize(
+  'given, message',
+  [
+    ('berd', "--arms: expected one of albert, .*did you mean 'bert'"),
+    ('bert:tiniest', "--arms=bert:tiniest: unknown size 'tiniest'"),
+    ('bert[batch_sise=8]', "did you mean 'batch_size'"),
+    ('bert[batch_size]', "expected KEY=VALUE, got 'batch_size'"),
+    ('bert[batch_size=a]', "expected int, got 'a'"),
+    ('bert[batch_size=0]', 'config.batch_size'),
+    ('bert(x)', "expected one of .*got 'bert\\(x\\)'"),
+    ('bert,gpt,bert', "'bert' is there twice"),
+    ('bert[optimizer.schedule.peek=1]', "did you mean 'peak'"),
+  ],
+)
+def test_arms_that_cannot_be_are_refused(given, message):
+  with pytest.raises(UserError, match=message):
+    arms.parse(given, 'test', TEXT, [])
+
+
+@mutation('if arm.name not in lost]', 'if arm.name in lost]')
+def test_arms_that_cannot_share_a_vocabulary_are_named_with_their_groups():
+  arms.check_vocabulary(asked('bert,roberta,electra,gpt').arms, TEXT)
+  with pytest.raises(UserError) as found:
+    arms.check_vocabulary(asked('bert,xlnet').arms, TEXT)
+  said = str(found.value)
+  assert 'xlnet: plan' in said and 'no eod' in said and 'take --vocab=unigram:600' in said
+  with pytest.raises(UserError) as found:
+    arms.check_vocabulary(asked('bert,t5').arms, TEXT)
+  said = str(found.value)
+  assert '\n  t5: t5\n' in said and 'wordpiece: bert\n' in said and 'each group by itself' in said
+
+
+@mutation('scale = config.batch_size / few.batch_size / SAMPLE', 'scale = 1 / SAMPLE')
+@mutation('np.average(flops_n, weights=steps_n)', 'np.mean(flops_n)')
+def test_steps_are_what_the_budget_buys_by_the_count_of_the_model():
+  arm = asked('bert').arms[0]  # two phases: 9 of 10 steps with rows of a fourth
+  found = budget.cost(arm, 600, None, '', False)
+  first, second = sorted(checking.phases(_sized(arm), None, None), key=lambda p: p.config.length)
+  flops = [own_step.flops(p.config, checking.batch_of(p.config)) for p in (first, second)]
+  share = first.steps / (first.steps + second.steps)
+  assert share == pytest.approx(0.9) and first.config.length * 4 == second.config.length
+  assert found.flops == pytest.approx(share * flops[0] + (1 - share) * flops[1], rel=0.15)
+  assert budget.Budget('flops', 25.5 * found.flops).steps(found) == 25
+  assert budget.Budget('tokens', 12.5 * found.tokens).steps(found) == 12
+  with pytest.raises(UserError, match='buys 9 steps of bert.*at least'):
+    budget.Budget('flops', 9.9 * found.flops).steps(found)
+
+
+def _sized(arm):
+  config = arm.config.copy_and_resolve_references()
+  config.model.vocab_size = 600
+  return config
+
+
+@mutation('if abs(after', 'if False and abs(after')
+def test_the_schedule_keeps_its_shape():
+  arm = asked('gpt').arms[0]
+  flags = budget.flags_of(arm, 500, 'STORE')
+  assert '--config.total_steps=500' in flags and '--config.eval_steps=50' in flags
+  assert not [flag for flag in flags if 'warmup' in flag]  # it follows the steps by itself
+  fixed = asked('gpt[optimizer.schedule.warmup_steps=60000]').arms[0]  # a tenth of 600,000
+  assert '--config.optimizer.schedule.warmup_steps=50' in budget.flags_of(fixed, 500, 'STORE')
+
+
+def test_a_workdir_of_another_comparison_is_refused(tmp_path):
+  assert plan.check_workdir(tmp_path, dict(flops=1.0)) == {}
+  said = dict(format=plan.FORMAT, same=dict(flops=2.0), arms=dict(bert={}))
+  (tmp_path / plan.NAME).write_text(json.dumps(said))
+  with pytest.raises(UserError, match='flops: expected 2.0, got 1.0'):
+    plan.check_workdir(tmp_path, dict(flops=1.0))
+  assert plan.check_workdir(tmp_path, dict(flops=2.0)) == dict(bert={})
+  (tmp_path / 'config.json').write_text('{}')
+  with pytest.raises(UserError, match='holds a run'):
+    plan.check_workdir(tmp_path, dict(flops=2.0))
+
+
+WORDS = 'a the fine dull film book was is not very long short old new good bad'.split()
+
+
+def _command(folder, *more):
+  rng = np.random.default_rng(0)
+  for name, count in (('train', 600), ('valid', 40)):
+    lines = [' '.join(rng.choice(WORDS, 12)) + ('\n' if i % 5 == 4 else '') for i in range(count)]
+    (folder / f'{name}.txt').write_text('\n'.join(lines) + '\n')
+  special = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+  (folder / 'vocab.txt').write_text('\n'.join([*special, *WORDS]) + '\n')
+  return [
+    sys.executable, '-m', 'bertjax.compare', '--arms=roberta,gpt', '--size=test', '--tokens=3e4',
+    '--rates=1,1e30', '--seeds=1', f'--input={folder}/train.txt', f'--heldout={folder}/valid.txt',
+    f'--vocab={folder}/vocab.txt', f'--workdir={folder}/runs', '--set=length=32',
+    '--set=batch_size=8', '--set=evals.held_out.batch_size=8', '--set=evals.held_out.examples=16',
+    *more,
+  ]  # fmt: skip
+
+
+def _start(command):
+  return subprocess.Popen(
+    command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+  )  # fmt: skip
+
+
+@pytest.mark.full
+@mutation('if ours and not run.finished and', 'if')
+def test_a_comparison_is_killed_resumed_and_shared(tmp_path):
+  command, runs = _command(tmp_path), tmp_path / 'runs'
+  dry = subprocess.run([*command, '--dry_run'], cwd=ROOT, env=environment(), capture_output=True)
+  assert dry.returncode == 0 and b'roberta' in dry.stdout and not runs.exists(), dry.stderr
+  first = _start(command)
+  log = runs / 'runs' / 'roberta' / 'peak=0.0006,seed=0' / 'metrics.jsonl'
+  while not log.exists() and first.poll() is None:
+    time.sleep(0.2)
+  first.send_signal(signal.SIGKILL)
+  first.communicate()
+  both = [_start(command), _start(command)]
+  said = [process.communicate()[0] for process in both]
+  assert any('failed: roberta, peak=6e+26,seed=0' in each for each in said), said
+  for arm in ('roberta/peak=0.0006', 'gpt/peak=0.0006'):
+    log = runs / 'runs' / f'{arm},seed=0.log'
+    assert log.read_text().count('Held out,') == 1  # the end of a run, once
+  rows = (runs / 'report.md').read_text().splitlines()
+  ends = [
+    row.split(' | ')[-3:] for row in rows if row.startswith(('| roberta | 0', '| roberta | 6e'))
+  ]
+  assert ends == [['1 of 1', '', 'taken |'], ['0 of 1', 'FAILED', ' |']]
+  other = _start([*command, '--set=length=64']).communicate()[0]
+  assert 'holds another comparison' in other

@@ -1,0 +1,248 @@
+"""DeBERTa against PyTorch `transformers` (float32): the encoder by its classes, the generator's
+decoder by its layers, and the discriminator's head and word table by their formulas."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import pytest
+import state_dicts
+import torch_models
+from flax.core import meta
+from ml_collections import ConfigDict
+from mutation import mutation
+from slow_imports import torch
+
+from bertjax import models
+from bertjax.kernels.cross_entropy import logits
+from bertjax.models import deberta_v3
+from bertjax.models.layers.basic import padded_rows
+from bertjax.objectives import rtd
+from bertjax.train.step import trained_loss, with_rows
+from bertjax.types import Context
+from configs import deberta_v3 as recipes
+
+# Heads of 12; rows are longer than the 8 buckets of one distance each.
+ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
+
+
+def pair(**model):
+  return cases.config('deberta_v3', **(ODD | model))
+
+
+def encoder(**model):
+  """One net, which predicts words."""
+  c = pair()
+  c.model = ConfigDict(dict(deberta_v3.MODEL.encoder.model(c.model), words=True) | model)
+  c.objective = ConfigDict(dict(name='mlm', plus=0.0))
+  return c
+
+
+def state_of(model):
+  return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+  'model', [{}, pytest.param(dict(layers=3, remat='full'), marks=pytest.mark.full)], ids=str
+)
+@mutation('np.where(np.abs(distance) <= half, distance, shared)', 'distance')
+@mutation(
+  'for project in (attention.key, attention.query)',
+  'for project in (attention.query, attention.key)',
+)
+@mutation('return (3 * head_size) ** -0.5', 'return head_size**-0.5')
+@mutation(
+  'context = Context(mask, table_RD=norm(table_KD))', 'context = Context(mask, table_RD=table_KD)'
+)
+def test_the_encoder_is_that_of_transformers(model):
+  """Hidden states, logits, loss and every leaf's gradient."""
+  c = encoder(**model)
+  theirs = torch_models.like(c.model, 'DebertaV2ForMaskedLM')
+  state = state_of(theirs)
+  batch = cases.batch([[n] for n in parity.LENGTHS], parity.LENGTH, types=1)
+  wanted, grads = parity.torch_run(theirs, batch, 0, None)
+  out, loss, ours = parity.our_run(c, state_dicts.from_huggingface(state, c.model), batch)
+  real_BT, used_BP = batch['example_BT'] > 0, batch['weight_BP'] > 0
+  row_BP = np.broadcast_to(np.arange(len(used_BP))[:, None], used_BP.shape)
+  found = np.asarray(out['hidden_LBTD'])[:, real_BT]
+  parity.close(found, wanted['hidden'][:, real_BT], parity.HIDDEN, 'hidden')
+  there = wanted['logits'][row_BP, batch['target_pos_BP']][used_BP]
+  here = np.asarray(out['logits_BPV'])[used_BP][:, : cases.VOCAB]
+  parity.close(here, there, parity.LOGITS, 'logits')
+  assert loss == pytest.approx(wanted['loss'], rel=parity.LOSS)
+  parity.close_gradients(ours, state_dicts.from_huggingface(grads, c.model))
+
+
+@mutation('p_RNH=p_RNH[bucket_R], far', 'far')
+def test_what_a_layer_attends_with_is_theirs():
+  c = encoder(words=False)
+  theirs = torch_models.like(c.model, 'DebertaV2Model')
+  params = state_dicts.from_huggingface(state_of(theirs), c.model)
+  batch, model = cases.batch([[32]], 32, types=1), models.build(c.model)
+  tensor = torch.tensor(batch['token_BT']).long()
+  wanted = theirs(tensor, output_attentions=True).attentions[2].detach().numpy()
+  variables = dict(params=params)
+  out = model.apply(variables, batch, hidden=True)
+  found = model.apply(variables, out, batch, 2, method='attends')
+  np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def their_generator(c, batch):
+  """The generator of a pair as transformers' layers make it: all but the last as they are, then the
+  last one twice, from the states with absolute positions added to the states (Microsoft's
+  masked_language_model.py). Returns it, its positions and its logits."""
+  wanted = encoder(layers=c.model.layers // 2)
+  net = torch_models.like(wanted.model, 'DebertaV2ForMaskedLM')
+  torch.manual_seed(1)
+  positions = torch.nn.Parameter(torch.randn(c.model.positions, c.model.width) * 0.3)
+  body, real = net.deberta.encoder, torch.tensor(batch['example_BT'] > 0)
+  x = net.deberta.embeddings(torch.tensor(batch['token_BT']).long(), mask=real)
+  mask, table = body.get_attention_mask(real), body.get_rel_embedding()
+  places = body.get_rel_pos(x)
+  run = lambda layer, x, query=None: layer(
+    x, mask, query_states=query, relative_pos=places, rel_embeddings=table
+  )[0]
+  for layer in body.layer[:-1]:
+    x = run(layer, x)
+  query = x + positions[None, : x.shape[1]]
+  for _ in range(2):
+    query = run(body.layer[-1], x, query)
+  head = net.lm_predictions.lm_head(query, net.deberta.embeddings.word_embeddings)
+  return net, positions, head
+
+
+def pair_of(c, generator, positions, judge, head):
+  """Parameters of a pair, by state dicts of its nets and parameters of the judge's head."""
+  named = lambda state, **model: state_dicts.from_huggingface(state, encoder(**model).model)
+  made = named(generator, layers=c.model.layers // 2)
+  judged = named(judge, words=False)
+  params = dict(
+    word=made['embeddings']['word'],
+    embeddings=dict(norm=judged['embeddings']['norm']),
+    generator_embeddings=dict(norm=made['embeddings']['norm']),
+    generator_net=dict(made['encoder'], absolute=positions),
+    discriminator=judged['encoder'],
+    mlm=made['mlm'],
+    rtd=head,
+  )
+  own = judged['embeddings']['word']
+  if not c.model.tied_embeddings:
+    params['own_word'] = own
+  elif c.model.disentangled:
+    params['difference'] = own - params['word']
+  return params
+
+
+@mutation("place[batch['position_BT']]", "0 * place[batch['position_BT']]")
+@mutation('PASSES = 2', 'PASSES = 1')
+@mutation('seen = context._replace(other_BSD=x_BTD)', 'seen = context')
+@mutation('x_BTD = x_BTD + gather_positions(x_BTD, first_BT)', 'x_BTD = 2 * x_BTD')
+def test_both_nets_are_those_of_the_original():
+  """Logits of the generator at its targets, and of the discriminator at every token."""
+  c, batch = pair(), cases.batch([[17], [32]], 32, types=1)
+  generator, positions, wanted = their_generator(c, batch)
+  judge = torch_models.like(encoder(words=False).model, 'DebertaV2Model', seed=3)
+  torch.manual_seed(5)
+  width = c.model.width
+  norm, dense, out = (
+    torch.nn.LayerNorm(width, 1e-7),
+    torch.nn.Linear(width, width),
+    torch.nn.Linear(width, 1),
+  )
+  transposed = lambda layer: dict(
+    kernel=layer.weight.detach().numpy().T, bias=layer.bias.detach().numpy()
+  )
+  ones = dict(scale=norm.weight.detach().numpy(), bias=norm.bias.detach().numpy())
+  head = dict(norm=ones, dense=transposed(dense), out=transposed(out))
+  params = pair_of(c, state_of(generator), positions.detach().numpy(), state_of(judge), head)
+  model, variables = models.build(c.model), dict(params=params)
+  shapes = meta.unbox(jax.eval_shape(model.init, jax.random.key(0), batch))['params']
+  assert jax.tree.map(jnp.shape, params) == jax.tree.map(lambda x: x.shape, shapes)
+
+  scores = jax.jit(lambda v, b: model.apply(v, b, None, method='generate'))(variables, batch)
+  used_BP = batch['weight_BP'] > 0
+  row_BP = np.broadcast_to(np.arange(2)[:, None], used_BP.shape)
+  there = wanted.detach().numpy()[row_BP, batch['target_pos_BP']][used_BP]
+  here = np.asarray(logits(scores))[used_BP][:, : cases.VOCAB]
+  np.testing.assert_allclose(here, there, atol=parity.LOGITS)
+
+  real_BT = batch['example_BT'] > 0
+  h = judge(torch.tensor(batch['token_BT']).long(), attention_mask=torch.tensor(real_BT))[0]
+  there = out(torch.nn.functional.gelu(dense(norm(h[:, :1] + h))))[..., 0].detach().numpy()
+  found = jax.jit(lambda v, b: model.apply(v, b, None, method='discriminate'))(variables, batch)
+  np.testing.assert_allclose(
+    np.asarray(found['rtd_BT'])[real_BT], there[real_BT], atol=parity.LOGITS
+  )
+
+
+@pytest.mark.parametrize(
+  'table, gets',
+  [
+    ({}, dict(word='generator', difference='discriminator')),
+    (dict(disentangled=False), dict(word='generator discriminator')),
+    (dict(tied_embeddings=False), dict(word='generator', own_word='discriminator')),
+  ],
+  ids=['gdes', 'es', 'nes'],
+)
+@mutation(
+  'jax.lax.stop_gradient(self.word) + self.difference', 'self.word + self.difference', case='gdes'
+)
+def test_a_word_table_has_gradients_of_its_own_nets_alone(table, gets):
+  c, batch = pair(**table), cases.batch([[20], [9, 11]], 20, types=1)
+  model = models.build(c.model)
+  params = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))['params']
+  assert {name for name in params if name.endswith(('word', 'difference'))} == {*gets}
+  if 'difference' in gets:
+    assert not params['difference'].any()
+
+  def gradient(of):
+    c.objective.generator_weight = float(of == 'generator')
+    c.objective.discriminator_weight = float(of == 'discriminator')
+    objective, ctx = rtd.make(c), Context(jax.random.key(0), np.int32(0), train=False)
+
+    def loss(params):
+      terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+      return trained_loss(terms, {name: term.weight for name, term in terms.items()})
+
+    return jax.jit(jax.grad(loss))(params)
+
+  for net in ('generator', 'discriminator'):
+    found = gradient(net)
+    for name, nets in gets.items():
+      assert bool(np.any(found[name])) == (net in nets.split()), (net, name)
+    ours = {'generator': 'generator_net', 'discriminator': 'discriminator'}
+    for other, subtree in ours.items():
+      moved = any(np.any(leaf) for leaf in jax.tree.leaves(found[subtree]))
+      assert moved == (other == net), (net, subtree)
+
+
+@pytest.mark.parametrize(
+  'size, count',
+  [
+    ('xsmall', 70_682_112), ('small', 141_304_320), ('base', 183_831_552), ('large', 434_012_160),
+  ],
+)  # fmt: skip
+def test_parameters_of_a_discriminator_are_as_many_as_published(size, count):
+  """As transformers 5.24 counts them with 128,100 ids, without a pooler."""
+  c = recipes.get_config(size)
+  c.model.vocab_size = 128_100
+  model = models.build(ConfigDict(deberta_v3.MODEL.encoder.model(c.model)))
+  shapes = meta.unbox(jax.eval_shape(model.init, jax.random.key(0), cases.batch([[8]], 8)))
+  ours = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes['params']))
+  assert ours - (padded_rows(128_100) - 128_100) * c.model.width == count
+
+
+@pytest.mark.parametrize(
+  'model, said',
+  [
+    (dict(generator='uniform'), "got 'uniform' with 3 heads of width 36"),
+    (dict(generator_width=2.0), "got 'own' with 6 heads of width 72"),
+    (dict(sharing='all'), "sharing='all'"),
+    (dict(embedding_width=12), 'embedding_width=12 of width=36'),
+  ],
+  ids=str,
+)
+def test_nets_that_do_not_go_together_are_refused(model, said):
+  with pytest.raises(ValueError, match=said):
+    models.build(pair(**model).model)
