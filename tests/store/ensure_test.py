@@ -27,7 +27,7 @@ def ensure(workdir, **overrides):
     ({'input': 'a.txt', 'reader': 'sequio'}, "did you mean 'seqio'"),
     (
       {'mixture': 'python_docs_bert_pairs', 'heldout': 'b.txt', 'reader': 'seqio'},
-      "its split 'validation'",
+      "a split 'validation'",
     ),
     (
       {'store': 's', 'heldout': 'b.txt'},
