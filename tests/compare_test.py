@@ -119,6 +119,13 @@ def test_rates_and_seeds_share_a_program():
   assert one != program(optimizer__weight_decay='0.02')
 
 
+@mutation('      find_sources(name)', '      pass')
+def test_text_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
+  with pytest.raises(UserError, match="no file matches 'text.txt'"):
+    plan.make(asked('bert'), tmp_path / 'runs', True)
+  assert not (tmp_path / 'runs').exists()
+
+
 def test_a_workdir_of_another_comparison_is_refused(tmp_path):
   assert plan.check_workdir(tmp_path, dict(flops=1.0)) == {}
   said = dict(format=plan.FORMAT, same=dict(flops=2.0), arms=dict(bert={}))

@@ -72,6 +72,7 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`; or
   for a budget that buys too little."""
   known = check_workdir(workdir, asked.same)
+  arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
   times = asked.budget.kind == 'seconds' or not writes
   planned = [_planned(asked, arm, workdir, known, times) for arm in asked.arms]
