@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich.markup import escape
 from rich.table import Table
 
 from bertjax import json_files
@@ -138,8 +139,8 @@ def table(asked: Asked, planned: Sequence[Planned], counted: str) -> Table:
     held = 2 * cost.state_bytes * runs / 1e9  # the newest checkpoint and the best
     total, disk = total + (hours or 0.0), disk + held
     shown.add_row(
-      arm.name, f'{cost.parameters:,}', f'{cost.flops:.3g}', f'{cost.tokens:,.0f}', f'{steps:,}',
-      f'{cost.tokens * steps:,.0f}', f'{warmup:,}', ', '.join(peaks), str(runs),
+      escape(arm.name), f'{cost.parameters:,}', f'{cost.flops:.3g}', f'{cost.tokens:,.0f}',
+      f'{steps:,}', f'{cost.tokens * steps:,.0f}', f'{warmup:,}', ', '.join(peaks), str(runs),
       '-' if hours is None else f'{hours:.2f}', f'{held:.2f}', store.parent.name,
     )  # fmt: skip
   shown.caption = f'{disk:.2f} GB of checkpoints' + (f', {total:.2f} hours' if total else '')
