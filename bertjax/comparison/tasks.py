@@ -97,6 +97,7 @@ def measure(run: Run, tasks: Tasks) -> None:
   path = run.directory / NAME
   if path.exists() or not (tasks.pairs or tasks.probed):
     return
+  print(f'Scoring {run.name}', flush=True)
   model, found, refused = Model.load(run.directory), {}, {}
   asked = dict(minimal_pairs=_minimal_pairs) if tasks.pairs else {}
   asked |= dict(probe=_probe) if tasks.probed else {}

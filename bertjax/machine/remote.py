@@ -4,6 +4,7 @@ Paths that are read in place or of which little is asked; copies.py has what is 
 """
 
 import contextlib
+import email.utils
 import errno
 import importlib
 import io
@@ -19,6 +20,7 @@ from bertjax.errors import UserError, is_foreign
 
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
+_EPOCH = 'Thu, 01 Jan 1970 00:00:00 GMT'
 _BLOCK = 2**20  # bytes that a reader of text asks for
 _REMEDY = (
   'pip install -r requirements-storage.txt brings gs:// and s3://, others have their own package'
@@ -89,8 +91,18 @@ class RemotePath(pathlib.PurePosixPath):
     return self
 
   def stat(self) -> 'Stat':
-    """Size and time of the last change. Raises UserError if there is no such file."""
-    return Stat(self._ask('size'), int(self._ask('modified').timestamp() * 1e9))
+    """Size and time of the last change, 1970 where a web server does not say it. Raises UserError
+    if there is no such file, or nobody knows its size."""
+    file_system, there = at(str(self))
+    with explained(str(self)):
+      info = file_system.info(there)
+      try:
+        changed = file_system.modified(there)
+      except NotImplementedError:  # of https://
+        changed = email.utils.parsedate_to_datetime(info.get('Last-Modified', _EPOCH))
+    if info['size'] is None:
+      raise UserError(f'{self}: its server does not say how long it is: copy it here')
+    return Stat(info['size'], int(changed.timestamp() * 1e9))
 
 
 Place = pathlib.Path | RemotePath  # what `path` returns
