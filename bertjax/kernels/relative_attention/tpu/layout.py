@@ -109,8 +109,8 @@ def pack(x: Operands, block: int) -> tuple[Shape, Floats, Integers]:
     block=block, wide=wide, group=group, scale=x.scale, near=x.nearest, window=mask.window,
     see_self=mask.see_self, order=mask.order_q_BT is not None,
     globals_=mask.global_q_BT is not None, position=relative.r_RNH is not None,
-    by_keys=relative.p_RNH is not None, bias=relative.bias_NR is not None, segment=relative.segment is not None,
-    rate=0.0 if dropout is None else dropout.rate,
+    by_keys=relative.p_RNH is not None, bias=relative.bias_NR is not None,
+    segment=relative.segment is not None, rate=0.0 if dropout is None else dropout.rate,
   )  # fmt: skip
   long = lambda x_BTNH: whole(flat(shape, x_BTNH), block, 1)
   rows_of = lambda r: flat(shape, r).astype(x.q_BTNH.dtype)

@@ -3,8 +3,8 @@
 The relative term of a tile of b queries and b keys needs 2b - 1 rows of the position table: the
 product of the queries with 2b rows is made and each row of it turned left by b - 1 - i, after which
 column j holds the distance of query i and key j. Turning is one strided rotation; v4 has none and
-takes log2(b) of them under masks. The term of keys and distances is the same with the keys in place of
-the queries and the table turned round, transposed.
+takes log2(b) of them under masks. The term of keys and distances is the same with the keys in place
+of the queries and the table turned round, transposed.
 """
 
 import functools
