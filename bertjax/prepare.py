@@ -45,7 +45,7 @@ from bertjax.errors import UserError, door
 from bertjax.examples import unread_text
 from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
-from bertjax.store import encode, shards, summary
+from bertjax.store import encode, room, shards, summary
 from bertjax.store.builder import Kind, Partial
 from bertjax.store.reader import open_store
 from bertjax.store.unfinished import is_finished, owned, refuse_foreign
@@ -143,7 +143,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
       print(f'{output} is already there')
     else:
       partial = Partial(output, identity, _HOLDOUT.value, kind)
-      rate = _make(corpus, vocabulary, str(vocab), split, partial, beam)
+      rate = _make(corpus, vocabulary, str(vocab), split, partial, output, beam)
       summary.show(open_store(output), vocabulary, split, rate)
 
 
@@ -165,7 +165,7 @@ def _check_use(vocabulary: Vocabulary) -> None:
       unread_text.check_vocabulary(phase.config, vocabulary.meta, f'--vocab={_VOCAB.value}')
 
 
-def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Partial, beam) -> float:
+def _make(corpus, vocabulary, vocab: str, split: str, partial: Partial, output, beam) -> float:
   """Writes the rest of a store; returns tokens a second."""
   stats, before = partial.stats, partial.tokens
   if stats.documents:
@@ -173,6 +173,7 @@ def _make(corpus, vocabulary: Vocabulary, vocab: str, split: str, partial: Parti
   names = ('lowercase', 'errors', 'lexicon', 'segmenter', 'skip_bad')
   said: dict[str, Any] = {name: flags.FLAGS[name].value for name in names}
   options = encode.Options(vocab=vocab, split=split, columns=tuple(corpus.columns), **said)
+  room.require(corpus, vocabulary, options, output)
   if beam:
     from bertjax.store import on_beam
 

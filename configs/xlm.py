@@ -6,7 +6,8 @@ modelling in steps of one language each.
       --config.data.vocab=DIR_WITH_codes_AND_vocab
 
 Sizes: en (masked, one language), xlm15 (masked and translation), xlm17, xlm100 (masked, no language
-embeddings); tiny, test (all three); en_clm, tiny_clm (causal, one language), which write:
+embeddings); tiny, test (all three); en_clm, tiny_clm (causal, one language). Those that have causal
+steps write, of several languages with --language=en:
 
   python -m bertjax.generate --workdir=runs/xlm --text='Once upon a time'
 

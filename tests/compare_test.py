@@ -11,8 +11,10 @@ import pytest
 from mutation import mutation
 from processes import ROOT, environment
 
+from bertjax import sharding
 from bertjax.comparison import arms, budget, plan
 from bertjax.errors import UserError
+from bertjax.launch import grid
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import checking
 
@@ -100,6 +102,21 @@ def test_the_schedule_keeps_its_shape():
   assert not [flag for flag in flags if 'warmup' in flag]  # it follows the steps by itself
   fixed = asked('gpt[optimizer.schedule.warmup_steps=60000]').arms[0]  # a tenth of 600,000
   assert '--config.optimizer.schedule.warmup_steps=50' in budget.flags_of(fixed, 500, 'STORE')
+
+
+def test_rates_and_seeds_share_a_program():
+  """A rate and a seed are arguments of the compiled step, so the cache of programs has one."""
+  arm = asked('roberta[batch_size=8,length=16]').arms[0]
+
+  def program(**changes):
+    config = grid.changed_by(arm.config, {k.replace('__', '.'): v for k, v in changes.items()}, '')
+    config = own_step.sized(config, 8, 16)
+    batch = checking.batch_of(config)
+    return own_step.lower(config, batch, sharding.make_mesh(config.mesh))[0].as_text()
+
+  one = program(optimizer__schedule__peak='1e-3', seed='1')
+  assert one == program(optimizer__schedule__peak='4e-3', seed='2')
+  assert one != program(optimizer__weight_decay='0.02')
 
 
 def test_a_workdir_of_another_comparison_is_refused(tmp_path):

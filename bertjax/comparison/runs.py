@@ -43,9 +43,11 @@ class Run(NamedTuple):
 
   @property
   def done(self) -> float:
-    """The share of its steps that are logged."""
-    logged = lines.of_run(self.directory) if self.job else []
-    return logged[-1]['step'] / self.job.config.total_steps if self.job and logged else 0.0
+    """The share of its steps that are logged; of fine-tuning 1 or 0."""
+    if not self.job:
+      return float(self.finished)
+    logged = lines.of_run(self.directory)
+    return logged[-1]['step'] / self.job.config.total_steps if logged else 0.0
 
   def beside(self, kind: str) -> pathlib.Path:
     """Returns the path of its log or its lock."""
@@ -91,8 +93,8 @@ def _worked(run: Run) -> bool:
   """Runs it to its end; returns whether that worked."""
   flags = [*run.flags, f'--workdir={run.directory}']
   command = [sys.executable, '-m', 'bertjax.launch', 'resumable', *flags]
-  status = run_together([Command(command, {}, run.beside('log'), run.name)])
-  if status == UNFINISHED:
+  status = run_together([Command(command, {}, run.beside('log'), run.name)], asked := [])
+  if status == UNFINISHED or asked:
     raise UserError(f'stopped in {run.name}; the same command goes on from there')
   return not status
 

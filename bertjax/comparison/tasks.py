@@ -49,8 +49,13 @@ class Tasks(NamedTuple):
       return []
     data = self.config.data
     fields = {key: data.task[key] for key in ('text', 'label', 'classes', 'header')}
-    fields |= dict(train=data.train, dev=data.dev)
+    fields |= dict(train=data.train, dev=data.dev, examples=self.examples)
     return [f'--config.evals.linear_probe.{key}={value}' for key, value in fields.items()]
+
+  @property
+  def examples(self) -> int:
+    """Number of examples that a linear classifier is fitted to."""
+    return self.config.data.examples or linear_probe.Options().examples
 
   def tuning(self, run: Run) -> Run:
     """Returns the run that fine-tunes a finished one, by its seed."""
@@ -92,6 +97,7 @@ def measure(run: Run, tasks: Tasks) -> None:
   path = run.directory / NAME
   if path.exists() or not (tasks.pairs or tasks.probed):
     return
+  print(f'Scoring {run.name}', flush=True)
   model, found, refused = Model.load(run.directory), {}, {}
   asked = dict(minimal_pairs=_minimal_pairs) if tasks.pairs else {}
   asked |= dict(probe=_probe) if tasks.probed else {}
@@ -121,7 +127,7 @@ def _probe(model: Model, tasks: Tasks) -> dict[str, Any]:
   """Accuracy of a linear classifier on the mean vectors of each layer."""
   data, sides = tasks.config.data, []
   layers = range(1, model.net.layers + 1)
-  for key, most in (('train', linear_probe.Options().examples), ('dev', 0)):
+  for key, most in (('train', tasks.examples), ('dev', 0)):
     rows = from_config.read_records(tasks.config, data[key], f'config.data.{key}', most)
     texts = [' '.join(records.string(row, name) for name in data.task.text) for row in rows]
     labels = [data.task.classes.index(records.string(row, data.task.label)) for row in rows]

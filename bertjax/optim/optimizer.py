@@ -88,12 +88,10 @@ def make(
     by_depth = leaves.resolve(rules['layer_decay'], 'layer_decay')
     scales = jax.tree.map(np.multiply, scales, by_depth)
   frozen = jax.tree.map(lambda v: v != 0, leaves.resolve(rules['freeze'], 'freeze'))
-  apart = _of(fields['clip_apart'])
-  apart = jax.tree.map(lambda v: bool(v.any()), leaves.resolve(apart, 'clip_apart'))
 
   tx = optax.chain(
     _replace(frozen, 0.0),
-    _clip(fields['clip'], apart) if fields['clip'] else optax.identity(),
+    _clip(fields['clip'], rules.get('clip_apart'), leaves) if fields['clip'] else optax.identity(),
     direction(leaves, **{k: v for k, v in fields.items() if k in own}),
     optax.stateless(lambda updates, params: jax.tree.map(jnp.multiply, updates, scales)),
     _descend(),
@@ -109,8 +107,10 @@ def _read(config: Any) -> dict[str, Any]:
 
 
 def _rules(fields: Mapping[str, Any], params: Any, axes: Any) -> dict[str, param_rules.Rules]:
-  """Returns the rules by key; layer_decay only where it is not 1; of freeze 1 is frozen."""
+  """Returns the rules by key; layer_decay only where it is not 1, and clip_apart where it is given;
+  of freeze 1 is frozen."""
   found = dict(decay=fields['decay'], lr_scale=fields['lr_scale'], freeze=_of(fields['freeze']))
+  found |= dict(clip_apart=_of(fields['clip_apart'])) if fields['clip_apart'] else {}
   by_depth = layer_decay.rules(fields['layer_decay'], params, axes, f'{WHAT}.layer_decay')
   return found | (dict(layer_decay=by_depth) if by_depth else {})
 
@@ -120,18 +120,21 @@ def _of(patterns: Sequence[str]) -> param_rules.Rules:
   return (*((pattern, 1.0) for pattern in patterns), ('.*', 0.0))
 
 
-def _clip(largest: float, apart: Any) -> optax.GradientTransformation:
-  """Clips by the global norm: of the leaves where `apart` is True, and of the others."""
+def _clip(
+  largest: float, rules: param_rules.Rules | None, leaves: Leaves
+) -> optax.GradientTransformation:
+  """Clips by the global norm; with rules by that of what they say 1 of, and that of all else."""
   clip = optax.clip_by_global_norm(largest)
+  if rules is None:
+    return clip
+  apart = leaves.resolve(rules, 'clip_apart')
 
   def update(updates: Any, params: Any) -> Any:
-    masked = lambda chosen: jax.tree.map(
-      lambda a, u: u if a == chosen else jnp.zeros_like(u), apart, updates
-    )
-    parts = [clip.update(masked(chosen), optax.EmptyState())[0] for chosen in (False, True)]
-    return jax.tree.map(lambda a, *parts: parts[a], apart, *parts)
+    of = lambda group: jax.tree.map(lambda a, u: jnp.where(a == group, u, 0), apart, updates)
+    clipped = lambda group: clip.update(of(group), optax.EmptyState())[0]
+    return jax.tree.map(jnp.add, clipped(0.0), clipped(1.0))
 
-  return optax.stateless(update) if any(jax.tree.leaves(apart)) else clip
+  return optax.stateless(update)
 
 
 def describe(config: Any, params: Any, axes: Any) -> str:

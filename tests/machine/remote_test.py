@@ -1,6 +1,12 @@
 """Paths elsewhere, on fsspec's own memory."""
 
+import functools
+import gzip
+import http.server
+import socket
 import sys
+import threading
+import time
 
 import processes
 import pytest
@@ -8,6 +14,7 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.machine import mirror, remote
+from bertjax.text import corpus
 
 
 @mutation("'///' if scheme in _LOCAL else '//'", "'/'")
@@ -50,9 +57,50 @@ def test_an_error_of_ours_keeps_its_type(there, monkeypatch):
   monkeypatch.setattr(type(there), 'modified', lambda self, path: None)
   with pytest.raises(AttributeError, match='timestamp'):
     remote.path('memory://b/a').stat()
-  monkeypatch.setattr(type(there), 'size', lambda self: 1)
+  monkeypatch.setattr(type(there), 'info', lambda self: 1)
   with pytest.raises(TypeError, match='positional'):
     remote.path('memory://b/a').stat()
+
+
+class _Web(http.server.SimpleHTTPRequestHandler):
+  """Serves files, and says nothing of it."""
+
+  log_message = lambda self, *said: None
+
+
+@mutation('except NotImplementedError:', 'except ZeroDivisionError:')
+def test_text_of_a_web_server_is_text(tmp_path):
+  pytest.importorskip('aiohttp')
+  texts = [f'the {i}\n\n'.encode() for i in range(2000)]
+  (tmp_path / 'a.txt.gz').write_bytes(gzip.compress(b''.join(texts)))
+  (tmp_path / 'b.jsonl').write_text('{"text": "last"}\n')
+  serve = functools.partial(_Web, directory=str(tmp_path))
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), serve) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f'http://127.0.0.1:{server.server_port}'
+    opened = corpus.open_files(f'{url}/a.txt.gz,{url}/b.jsonl')
+    said = [opened.fingerprint[0][key] for key in ('size', 'mtime_ns')]
+    assert [d.strip() for d in opened.records(0)] == [*(t.strip() for t in texts), b'last']
+    server.shutdown()
+  stat = (tmp_path / 'a.txt.gz').stat()
+  assert said == [stat.st_size, int(stat.st_mtime) * 10**9]
+
+
+@mutation('if waited >= SAY_S:', 'if False:')
+def test_a_server_that_never_answers_is_said_and_left(monkeypatch, caplog):
+  pytest.importorskip('aiohttp')
+  monkeypatch.setattr(remote, 'SAY_S', 0.3)
+  monkeypatch.setattr(remote, 'GIVE_UP_S', 1.0)
+  with socket.create_server(('127.0.0.1', 0)) as mute:
+    url = f'http://127.0.0.1:{mute.getsockname()[1]}/a'
+    with pytest.raises(UserError, match=f'{url} has not answered for 1 s: .*goes on'):
+      remote.path(url).stat()
+    assert f'Waiting for {url}, which has not answered' in caplog.text
+    watch = remote._Watch(url)
+    with watch:  # it answers
+      for _ in range(12):
+        time.sleep(0.2)
+        watch.moved()
 
 
 @pytest.mark.parametrize('module', ['s3fs'])

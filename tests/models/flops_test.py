@@ -205,7 +205,7 @@ def test_every_matrix_counts_at_the_tokens_that_it_meets(name):
 
 
 CLASSIFY = dict(name='classify', lm=0.5, smoothing=0.0, class_weights=())
-SMALL = dict(layers=1, width=256, heads=4, ffn=1024, vocab_size=512, dropout=0.0)
+SMALL = dict(layers=1, width=512, heads=8, ffn=2048, vocab_size=2048, dropout=0.0)
 OF_MODEL = {
   'bert': {},
   'gpt': dict(objective=ConfigDict(CLASSIFY), labels=(('label', 2),)),
@@ -245,4 +245,4 @@ def test_equals_what_xla_counts_in_the_gradient(name):
 
   compiled = jax.jit(jax.grad(loss)).lower(variables['params'], carry, batch).compile()
   share = objective.flops(batch) / compiled.cost_analysis()['flops']
-  assert 0.9 < share <= 1.0
+  assert (0.94 if name == 'xlnet' else 0.95) < share <= 1.0  # its masks hide half of the pairs

@@ -31,6 +31,22 @@ def test_clip_holds_the_global_norm_of_what_is_not_frozen():
       np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6)
 
 
+@mutation('clipped(0.0), clipped(1.0)', 'clipped(0.0), of(1.0)')
+def test_what_is_clipped_apart_has_a_norm_of_its_own():
+  flat, grads = tensors(0), some_grads(1)
+  raw = config(name='adamw', **ADAM | dict(weight_decay=0.0, b1=0.0, b2=0.0, eps=1.0))
+  apart = ('embeddings/.*', '.*/layers/1/.*')
+  groups = [[p for p in flat if any(re.fullmatch(a, p) for a in apart) == one] for one in (0, 1)]
+  norms = [np.sqrt(sum(np.sum(grads[0][p] ** 2) for p in group)) for group in groups]
+  raw.update(clip=float(0.5 * min(norms)), clip_apart=apart)
+  found = train(raw, flat, grads, stacked=True)
+  for group, norm in zip(groups, norms, strict=True):
+    for path in group:
+      g = grads[0][path] * (0.5 * min(norms) / norm)
+      expected = flat[path] - LR * g / (np.abs(g) + 1)
+      np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize('row', ['bert', 'lamb', 'adafactor'])
 def test_frozen_layers_stay_bit_for_bit_and_the_rest_moves(row):
   flat = tensors(0)

@@ -25,7 +25,10 @@ def ensure(workdir, **overrides):
     ({'input': 'a.txt', 'mixture': 'python_docs'}, 'set one of'),
     ({'input': 'a.txt'}, 'no vocabulary: set config.data.vocab'),
     ({'input': 'a.txt', 'reader': 'sequio'}, "did you mean 'seqio'"),
-    ({'input': 'a.txt', 'heldout': 'b.txt', 'reader': 'seqio'}, "the Task's split 'validation'"),
+    (
+      {'mixture': 'python_docs_bert_pairs', 'heldout': 'b.txt', 'reader': 'seqio'},
+      "a split 'validation'",
+    ),
     (
       {'store': 's', 'heldout': 'b.txt'},
       'prepare --input=b.txt --vocab=s/vocab --output=s/heldout',

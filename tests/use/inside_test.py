@@ -34,8 +34,8 @@ def theirs(pair, text):
 @mutation('self.projections(out, (layer,))', 'self.projections(out, (0,))')
 @mutation('x_NTT[:, :size, :size]', 'x_NTT[:, :, :size]')
 @mutation(
-  'x = Operands(query_BTNH, key_BSNH, key_BSNH, mask)',
-  'x = Operands(key_BSNH, query_BTNH, key_BSNH, mask)',
+  'x = Operands(query_BTNH, key_BSNH, key_BSNH, mask, relative)',
+  'x = Operands(key_BSNH, query_BTNH, key_BSNH, mask, relative)',
 )
 def test_attention_is_that_of_transformers(pair, model):
   found = model.attention(TEXTS, layer=np.int64(2))

@@ -11,10 +11,10 @@ from bertjax.store import ensure as ensure_store
 
 def _ensure(data: Any, seed: int, workdir: str) -> str:
   """Keeps the vocabulary in the workdir; returns the workdir."""
-  if data.heldout:
+  if data.heldout and row_stream.is_finished(data):
     raise UserError(
-      f'config.data.heldout={data.heldout} is for a store; config.data.reader=seqio evaluates on '
-      "the Task's split 'validation': give it one, or prepare a store"
+      f'config.data.heldout={data.heldout} is text, but {data.mixture} has finished examples: give '
+      "it a split 'validation', which is evaluated on"
     )
   ensure_store.clear_others(data, seed, workdir)
   given = ensure_store.vocabulary(data, ensure_store.text(data), seed, workdir)
@@ -37,8 +37,8 @@ def _says(phases: Sequence[Any], path: str) -> str:
     'read, have no effect'
   )
   return (
-    f'Streaming {data.mixture or data.input} through seqio: slower than a store; '
-    'nothing is held out unless it has a split validation; a resume reads past what it has seen'
+    f'Streaming {data.mixture or data.input} through seqio: slower than a store; nothing is held '
+    'out but config.data.heldout or a split validation; a resume reads past what it has seen'
     f'{finished if row_stream.is_finished(data) else ""}'
   )
 
@@ -46,7 +46,7 @@ def _says(phases: Sequence[Any], path: str) -> str:
 OF_THE_ROWS = ('pack', 'language_alpha', 'language_block')
 OF_THE_TEXT = (
   'input', 'mixture', 'module', 'train_vocab', 'split', 'errors', 'field', 'skip_bad', 'documents',
-  'columns', 'lexicon', 'segmenter', 'heldout',  # which `_ensure` refuses, with the remedy
+  'columns', 'lexicon', 'segmenter', 'heldout',
 )  # fmt: skip
 READER = Reader(
   reads=('plan', 'mask', *OF_THE_ROWS, *OF_THE_TEXT),

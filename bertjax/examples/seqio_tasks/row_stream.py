@@ -157,24 +157,33 @@ def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]
   """Opens what `config.data.mixture` or `input` of a phase names: a Task of examples, or text.
 
   Returns the rows to train on, endless and shuffled by config.seed, and those of a split
-  'validation', or None. Raises UserError if nothing has this name, or its examples are not of
-  config.length or the vocabulary.
+  'validation' or of the text config.data.heldout, or None. Raises UserError if nothing has this
+  name, or its examples are not of config.length or the vocabulary.
   """
   data, name = config.data, config.data.mixture or config.data.input
   example_tasks = _example_tasks()
-  provider = example_tasks.open_examples(data, str(store.path / 'vocab'), config.length)
+  vocab = str(store.path / 'vocab')
+  provider = example_tasks.open_examples(data, vocab, config.length)
 
-  def read(skip: int, **options) -> Iterator[Batch]:
+  def read(provider: Any, skip: int, **options) -> Iterator[Batch]:
     for batch in example_tasks.read_rows(provider, skip, **options):
       yield _checked(name, batch, config.length, store.vocabulary_size)
 
-  training = StreamedRows(name, lambda skip: read(skip, seed=config.seed), config.batch_size)
+  training = StreamedRows(
+    name, lambda skip: read(provider, skip, seed=config.seed), config.batch_size
+  )
   atexit.register(training.close)  # while there still is an interpreter for tf.data to call
-  if 'validation' not in provider.splits:
+  held_out, split = provider, 'validation'
+  if data.heldout:
+    recipe, split = dict(data) | dict(documents=0), 'train'
+    held_out = example_tasks.example_task(
+      'held_out', data.heldout, vocab, recipe, config.length, config.seed
+    )
+  if split not in held_out.splits:
     return training, None
   counts = [s.examples for s in config.evals.values() if s.type == 'loss']
   limit = 0 if 0 in counts else max(counts, default=0)
-  batches = list(read(0, split='validation', limit=limit))
+  batches = list(read(held_out, 0, split=split, limit=limit))
   row = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
   return training, Fixed(store, row)
 

@@ -18,18 +18,22 @@ from bertjax.text.documents import COLUMNS
 from bertjax.vocab.vocabulary import Vocabulary
 
 WINDOW = 4096  # documents
+_MOST = 2**25  # bytes of documents that wait
 _PROBE_SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
 def windows(documents: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
-  """Groups documents by `size`; what is left over goes to the last window, which has up to twice as
-  many, so that no window is too small for a plan."""
-  window: list[bytes] = []
+  """Groups documents by `size`, and long ones by less; what is left over goes to the last window,
+  which has up to twice as many, so that no window is too small for a plan."""
+  window, held = [], 0
   for document in documents:
     window.append(document)
-    if len(window) == 2 * size:
-      yield window[:size]
-      del window[:size]
+    held += len(document)
+    if len(window) == 2 * size or held > _MOST:
+      half = -(-len(window) // 2)
+      yield window[:half]
+      held -= sum(map(len, window[:half]))
+      del window[:half]
   if window:
     yield window
 

@@ -96,8 +96,8 @@ def params_of(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
   """Yields (their name, ours, float32 array) of a model, by the names of fastai 0.7, or of 2 where
-  words have a bias; the other copies of the words are left out."""
-  order = [GATES.index(gate) for gate in TORCH_GATES]
+  words that are predicted have a bias; the other copies of the words are left out."""
+  order, first = [GATES.index(gate) for gate in TORCH_GATES], model.labels or not model.word_bias
   rows = lambda leaf: np.asarray(leaf)[: model.vocab_size]
   yield WORDS, 'word', rows(params['word'])
   for number in range(model.layers):
@@ -105,9 +105,9 @@ def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, n
       leaf = np.asarray(params[f'lstm_{number}'][name])
       leaf = np.moveaxis(leaf, 0, -1) if leaf.ndim == 3 else leaf
       leaf = np.ascontiguousarray(leaf[order]).reshape(-1, *leaf.shape[2:])
-      theirs = theirs[len(theirs) > 1 and not model.word_bias]
+      theirs = theirs[bool(len(theirs) > 1 and first)]
       yield f'0.rnns.{number}.{theirs}', f'lstm_{number}/{name}', leaf
-  if model.word_bias and not model.labels:
+  if not first:
     yield BIAS, 'head/bias', rows(params['head']['bias'])
 
 

@@ -77,7 +77,9 @@ class Layer(Block):
     embedding_2NH = param(self, 'segment', ('type', 'heads', 'head'), (2, *shape), self.initializer)
     segment = Segment(z_NH, embedding_2NH, context.segment_BT, context.segment_BS)
     r_RNH = attention.project(context.table_RD)
-    return Relative(r_RNH, None, u_NH, w_NH, segment, context.direction_B, far=keys)
+    return Relative(
+      r_RNH, u_NH=u_NH, w_NH=w_NH, segment=segment, direction_B=context.direction_B, far=keys
+    )
 
 
 def make_slots(column_BP: Array, used_BP: Array, length: int) -> Slots:

@@ -43,7 +43,7 @@ def test_one_of_each_six_is_hidden_until_there_are_enough(length, targets):
   assert (batch['masked_BP'] == batch['weight_BP']).all()
 
 
-@mutation('asked_E - room_E)\n\n\nMASKING', 'asked_E - asked_E)\n\n\nMASKING')
+@mutation('rank_n <= room_E[rows.example_n[index_n]]', 'rank_n <= asked_E[rows.example_n[index_n]]')
 def test_examples_of_a_row_share_its_slots_and_what_is_dropped_is_counted():
   config = recipe(recipes.ELECTRA_PLAN, recipes.DEBERTA_MASK, mask__max_targets=10)
   batch = corrupted(config, random_store(3), [64, 64] * 3, [0, 0, 1, 1, 2, 2], 128)

@@ -256,6 +256,31 @@ def test_a_text_task_streams_the_batches_of_its_store(vocab, store, tmp_path):
   )
 
 
+@mutation("split = dict(data) | dict(documents=0), 'train'", "split = data, 'train'")
+def test_a_stream_is_judged_on_the_rows_of_another_text(vocab, tmp_path):
+  (tmp_path / 'b.txt').write_bytes(b'\n\n'.join(read_documents()))
+  given = dict(input=tmp_path / 'b.txt', vocab=vocab, split='lines', holdout=0.0)
+  store = run(output=tmp_path / 's', **given)
+  config = stream_config(vocab, mixture='few_words', heldout=str(tmp_path / 'b.txt'), documents=5)
+  config.evals.held_out.examples = 0
+  workdir = row_stream.ensure_vocabulary(config.data, str(tmp_path), vocab)
+  _, held_out = row_stream.open_streams(config, row_stream.open_vocabulary(workdir))
+  expected = examples_lib.make_examples(store, config.data, LENGTH, config.seed)
+  row_n = np.arange(expected.rows)
+  assert held_out.rows == len(row_n)
+  assert_equal(held_out.batch(row_n, False), expected.batch(row_n, False))
+
+
+@mutation('held > _MOST:', 'False:')
+def test_few_long_documents_wait_at_once(monkeypatch):
+  monkeypatch.setattr('bertjax.examples.seqio_tasks.windows._MOST', 1000)
+  documents = [bytes(1 + 37 * i % 300) for i in range(200)]
+  found = list(windows.windows(documents, 50))
+  assert sum(found, []) == documents and max(map(len, found)) < 25
+  assert all(sum(map(len, window)) <= 1300 for window in found)
+  assert list(map(len, windows.windows([b'a'] * 199, 50))) == [50, 50, 99]
+
+
 @mutation('finished if row_stream.is_finished(data) else ""', '""')
 def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
   def dataset(split, shuffle_files, seed=None):

@@ -131,7 +131,7 @@ def test_a_classifier_goes_out_with_its_head(tmp_path):
   """torch's own layers, by fastai's names, score what ours scores."""
   import safetensors.numpy
 
-  config = cases.config('ulmfit', labels=(('label', 2),), inner=7, vocab_size=40)
+  config = cases.config('ulmfit', labels=(('label', 2),), inner=7, vocab_size=40, word_bias=True)
   config.data.task = ConfigDict(dict(classes=('bad', 'good')))
   model, rng = models.build(config.model), np.random.default_rng(0)
   batch = dict(token_BT=rng.integers(0, 40, (3, 9)), example_BT=np.ones((3, 9), np.int32))
@@ -143,6 +143,9 @@ def test_a_classifier_goes_out_with_its_head(tmp_path):
   resume.claim_workdir(tmp_path / 'run', config, {})
   originals.export(tmp_path / 'run', tmp_path / 'out')
   found = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
+  assert (
+    '0.rnns.2.module.weight_hh_l0_raw' in found and '1.decoder.bias' not in found
+  )  # 0.7 has no bias
   layers = [(torch.nn.BatchNorm1d(x), torch.nn.Linear(x, y)) for x, y in ((3 * 64, 7), (7, 2))]
   pooled, wanted, read = concat_pool.pooled, [], model.apply
   keep = lambda *x: wanted.append(pooled(*x)) or wanted[-1]
