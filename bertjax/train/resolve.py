@@ -52,9 +52,8 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)
   if facts.teacher:
-    config.objective.teacher.update(
-      model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
-    )
+    with config.objective.teacher.unlocked() as own:
+      own.update(model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256'])
   data = config.data
   if facts.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = facts.vocabulary  # the one that a model brought
