@@ -52,8 +52,8 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric
     log = workdir / f'{job.name}.log'
     print(f'[{number}/{len(due)}] {job.name}; output in {log}', flush=True)
     command = _command(job, common, workdir)
-    status = run_together([Command(command, {}, log, job.name)])
-    if status == UNFINISHED:
+    status = run_together([Command(command, {}, log, job.name)], asked := [])
+    if status == UNFINISHED or asked:
       raise UserError(f'stopped in {job.name}; the same command goes on from there')
     _recall(job.config, workdir / job.name)
     if status:

@@ -23,7 +23,8 @@ for word in "$@"; do
       IFS=, read -ra hosts <<< "${word#*=}" ;;
     --port=*)
       port=${word#*=}
-      case $port in '' | *[!0-9]*) echo "expected --port=8482, got: $word" >&2; exit 1 ;; esac ;;
+      [[ $port =~ ^[1-9][0-9]{0,4}$ && $port -lt 65536 ]] ||
+        { echo "expected --port=1 to 65535, got: $word" >&2; exit 1; } ;;
     --dry-run) go() { printf '%q ' "$@" && echo; } ;;
     *) run+=("$word") ;;
   esac

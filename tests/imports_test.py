@@ -40,8 +40,8 @@ ARROWS: dict[str, str] = {
   'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",
   'launch': 'metrics config checkpoint',
-  'comparison': """machine metrics vocab store examples evals config checkpoint train launch tools
-    use""",
+  'comparison': """machine metrics text vocab store examples evals config checkpoint train launch
+    tools use""",
   'tools': """machine sharding kernels models objectives optim metrics store examples config formats
     train""",
 }

@@ -69,14 +69,19 @@ class Result(NamedTuple):
 
   @property
   def tuned(self) -> tuple[str, float] | None:
-    """Name and value of the score of the run that was fine-tuned from it; None: there is none."""
+    """The score of the run that was fine-tuned from it: its name, with what the majority has, and
+    its value; None: there is none."""
     home = self.directory / TUNED
     record = resume.stored(home)
     if record is None or not finished(str(home)):
       return None
     metric = record['config']['best']['metric']
-    values = [row[metric] for row in lines.of_run(home) if row.get(metric) is not None]
-    return (metric, values[-1]) if values else None
+    rows = [row for row in lines.of_run(home) if row.get(metric) is not None]
+    if not rows:
+      return None
+    majority = rows[-1].get(f'{metric.rpartition("/")[0]}/majority')
+    beside = '' if majority is None else f' (majority {majority:.4f})'
+    return metric + beside, rows[-1][metric]
 
   @property
   def measured(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:

@@ -93,8 +93,8 @@ def _worked(run: Run) -> bool:
   """Runs it to its end; returns whether that worked."""
   flags = [*run.flags, f'--workdir={run.directory}']
   command = [sys.executable, '-m', 'bertjax.launch', 'resumable', *flags]
-  status = run_together([Command(command, {}, run.beside('log'), run.name)])
-  if status == UNFINISHED:
+  status = run_together([Command(command, {}, run.beside('log'), run.name)], asked := [])
+  if status == UNFINISHED or asked:
     raise UserError(f'stopped in {run.name}; the same command goes on from there')
   return not status
 

@@ -21,8 +21,11 @@ from bertjax.launch import arguments
 from bertjax.launch.processes import Command, run_together
 
 DEVICES = '--xla_force_host_platform_device_count'
-# By default XLA aborts a process that waits 30 s for another one, which may be stopped or swapped.
-PATIENCE = ('--xla_cpu_collective_timeout_seconds', 1800)
+# By default XLA aborts a process that waits 30 or 60 s for another, which may be stopped.
+PATIENCE = {
+  '--xla_cpu_collective_timeout_seconds': 1800,
+  '--xla_cpu_collective_call_terminate_timeout_seconds': 1800,
+}
 
 
 def main(argv: list[str]) -> int:
@@ -62,7 +65,7 @@ def commands_of(size: str, flags: list[str], port: int) -> list[Command]:
     'JAX_CPU_COLLECTIVES_IMPLEMENTATION': 'gloo',
   }
   given = os.environ.get('XLA_FLAGS', '')
-  own: dict[str, int] = {} if PATIENCE[0] in given else dict([PATIENCE])
+  own = {name: seconds for name, seconds in PATIENCE.items() if name not in given}
   if devices:
     own[DEVICES] = int(devices)
   kept = [flag for flag in given.split() if flag.partition('=')[0] not in own]

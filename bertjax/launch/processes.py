@@ -39,12 +39,13 @@ class Command(NamedTuple):
   name: str  # for messages
 
 
-def run_together(commands: Sequence[Command]) -> int:
+def run_together(commands: Sequence[Command], asked: list[int] | None = None) -> int:
   """Runs all to their end; SIGTERM, SIGINT and SIGHUP are passed on to each, a third one kills. If
   one fails, it is said, and the others are stopped, and killed after `GRACE_S`; if this process is
-  killed, so are they. Returns the status of the first that failed or 0; 128 + N for signal N."""
+  killed, so are they. Returns the status of the first that failed or 0; 128 + N for signal N. The
+  signals are added to `asked`: one that comes as a command ends leaves that a status of 0."""
   children: list[subprocess.Popen] = []
-  asked: list[int] = []
+  asked = [] if asked is None else asked
   heard = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]  # not nohup's SIGHUP
   handlers = {n: signal.signal(n, lambda n, _: asked.append(n)) for n in heard}
   try:

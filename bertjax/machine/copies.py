@@ -198,8 +198,9 @@ class Copy:
     file = self.here / name
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f'{file.name}.part')
-    with writing(f'a copy of {self.url}/{name}', part), remote.explained(f'{self.url}/{name}'):
-      self._file_system.get_file(self._at(name), str(part))
+    url = f'{self.url}/{name}'
+    with writing(f'a copy of {url}', part), remote.explained(url) as callback:
+      self._file_system.get_file(self._at(name), str(part), callback=callback)
     if (got := part.stat().st_size) != size:
       raise UserError(f'{self.url}/{name}: expected {size} bytes, got {got}; try again')
     part.replace(file)
@@ -207,9 +208,9 @@ class Copy:
 
   def _send(self, file: pathlib.Path, name: str) -> None:
     seen = _seen(file)
-    with remote.explained(f'{self.url}/{name}'):
+    with remote.explained(f'{self.url}/{name}') as callback:
       if seen[0] > _WHOLE:
-        self._file_system.put_file(str(file), self._at(name))
+        self._file_system.put_file(str(file), self._at(name), callback=callback)
       else:  # what grows while it is sent, as metrics.jsonl does, is sent as it was
         data = file.read_bytes()
         seen[0] = len(data)

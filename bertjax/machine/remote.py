@@ -4,6 +4,7 @@ Paths that are read in place or of which little is asked; copies.py has what is 
 """
 
 import contextlib
+import ctypes
 import email.utils
 import errno
 import importlib
@@ -13,6 +14,8 @@ import os
 import pathlib
 import re
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
@@ -21,6 +24,7 @@ from bertjax.errors import UserError, is_foreign
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
 _EPOCH = 'Thu, 01 Jan 1970 00:00:00 GMT'
+SAY_S, GIVE_UP_S = 30.0, 300.0  # without an answer
 _BLOCK = 2**20  # bytes that a reader of text asks for
 _REMEDY = (
   'pip install -r requirements-storage.txt brings gs:// and s3://, others have their own package'
@@ -79,8 +83,8 @@ class RemotePath(pathlib.PurePosixPath):
   def receive(self, file: pathlib.Path) -> None:
     """Copies a local file here, where it appears whole or not at all."""
     file_system, there = at(str(self))
-    with explained(str(self)):
-      file_system.put_file(str(file), there)
+    with explained(str(self)) as callback:
+      file_system.put_file(str(file), there, callback=callback)
 
   def is_file(self) -> bool:
     """Returns whether there is a file."""
@@ -161,11 +165,56 @@ def at(url: str) -> tuple[Any, str]:
   return found, there.rstrip('/')
 
 
+class _NoAnswer(BaseException):
+  """Is raised in a thread that waits for a server; no package takes it for one of its own."""
+
+
+class _Watch:
+  """Says that a server does not answer this thread, and ends the wait: clients do after half an
+  hour, without a word. fsspec waits in Python, a second at a time, where it can be ended."""
+
+  def __init__(self, url: str):
+    self._url, self._thread = url, threading.get_ident()
+    self._over, self._lock = threading.Event(), threading.Lock()
+    self.moved()
+
+  def moved(self, *given: Any, **named: Any) -> None:
+    """Notes that the server does answer."""
+    self._since = time.monotonic()
+
+  def __enter__(self) -> None:
+    threading.Thread(target=self._look, daemon=True).start()
+
+  def __exit__(self, *error: Any) -> None:
+    with self._lock:
+      self._over.set()
+
+  def _look(self) -> None:
+    while not self._over.wait(SAY_S):
+      waited = time.monotonic() - self._since
+      if waited >= SAY_S:
+        logging.warning('Waiting for %s, which has not answered for %d s', self._url, waited)
+      with self._lock:
+        if waited >= GIVE_UP_S and not self._over.is_set():
+          error = ctypes.py_object(_NoAnswer)
+          ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), error)
+          return
+
+
 @contextlib.contextmanager
-def explained(url: str) -> Iterator[None]:
-  """Names the URL where it cannot be read or written; an error of our own lines passes."""
+def explained(url: str) -> Iterator[Any]:
+  """Names the URL where it cannot be read or written, or does not answer; an error of our own lines
+  passes. Yields fsspec's callback, which long transfers take: those that move go on."""
+  watch = _Watch(url)
+  callback = importlib.import_module('fsspec.callbacks').Callback(hooks=dict(moved=watch.moved))
   try:
-    yield
+    with watch:
+      yield callback
+  except _NoAnswer:
+    raise UserError(
+      f'{url} has not answered for {GIVE_UP_S:g} s: see that its server works and can be reached '
+      'from here; the same command goes on'
+    ) from None
   except UserError:
     raise
   except FileNotFoundError as error:

@@ -147,7 +147,7 @@ class Bar:
     self._title = title
     self._start = self._printed = time.monotonic()
     self._begun: float | None = None  # what was done before
-    columns = (TextColumn('{task.description}'), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn('{task.description}', markup=False), BarColumn(), TimeRemainingColumn())
     self._progress = rich.progress.Progress(*columns, console=Console(stderr=True), transient=True)
     self._bar = self._progress.add_task(title, total=None)
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from bertjax import json_files
 from bertjax.errors import UserError
-from bertjax.machine import checksums, mapped
+from bertjax.machine import checksums, last_words
 
 FORMAT = 2  # in both stores with a sha256 for each file, and older ones without
 _REMEDY = 'Make it again with `python -m bertjax.prepare`'
@@ -157,7 +157,7 @@ def open_store(path: str | pathlib.Path) -> Store:
     if not file.is_file() or file.stat().st_size != size:
       got = f'{file.stat().st_size}' if file.is_file() else 'no file'
       raise UserError(f'{file}: expected {size} bytes as store.json says, got {got}. {_REMEDY}')
-  mapped.watch()
+  last_words.of_files()
   array = lambda name: np.asarray(np.load(path / name, mmap_mode='r'))
   store = Store(
     path,

@@ -37,7 +37,10 @@ for i, kind in enumerate(kinds):
            if kind.isdecimal() else ['-c', kind])
   log = folder / f'{i}.log' if i else None
   commands.append(processes.Command([sys.executable, *words], {'MINE': kind}, log, f'process {i}'))
-sys.exit(processes.run_together(commands))
+asked = []
+status = processes.run_together(commands, asked)
+print(status, asked, flush=True)
+sys.exit(status)
 """
 
 
@@ -122,6 +125,14 @@ def test_a_second_signal_is_passed_on_and_a_third_one_kills(start, tmp_path):
   launcher.send_signal(signal.SIGTERM)
   assert launcher.wait(20) == 128 + signal.SIGKILL
   assert gone(children, 0.1)
+
+
+@mutation('asked = [] if asked is None else asked', 'asked = []')
+def test_a_signal_that_comes_as_a_command_ends_is_known(start):
+  """The command has ended well, so its status does not say it; a grid of runs would go on."""
+  ends = 'import os, signal; signal.signal(15, signal.SIG_IGN); os.kill(os.getppid(), 15)'
+  process = start(ends)
+  assert process.communicate(timeout=60)[0].split() == ['0', '[15]']
 
 
 @mutation('ctypes.CDLL(None).prctl(1, 9)', 'ctypes.CDLL(None)')

@@ -76,8 +76,8 @@ def test_local_gives_each_process_its_place_and_every_argument_whole():
   for command in commands:
     assert list(command.arguments[3:6]) == FLAGS
     assert '--coordinator=127.0.0.1:4321' in command.arguments
-    patience, devices = command.environ['XLA_FLAGS'].split()[-2:]
-    assert patience == '--xla_cpu_collective_timeout_seconds=1800'
+    *patience, devices = command.environ['XLA_FLAGS'].split()[-3:]
+    assert [word.partition('=')[2] for word in patience] == ['1800', '1800']
     assert devices.endswith('device_count=2')
   assert commands[0].log is None and commands[2].log.name.endswith('.process-2.log')
 
@@ -143,10 +143,11 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
 
 @pytest.mark.parametrize(
   'word',
-  ['--hosts=', '--hosts=-oX=y,b', '--hosts=a,,b', '--hosts=a,me@-oX', '--hosts=a\nb', '--port=x'],
-)
+  ['--hosts=', '--hosts=-oX=y,b', '--hosts=a,,b', '--hosts=a,me@-oX', '--hosts=a\nb', '--port=x',
+   '--port=0', '--port=70000', '--port=010', '--port=99999999999999999999'],
+)  # fmt: skip
 @mutation(',-* | ', '', file='launch/gpu.sh', case='--hosts=-oX=y,b')
-@mutation('*[!0-9]*) echo', 'none) echo', file='launch/gpu.sh', case='--port=x')
+@mutation(' && $port -lt 65536', '', file='launch/gpu.sh', case='--port=70000')
 def test_gpu_hosts_that_are_none_are_refused(word, tmp_path):
   done = run('gpu.sh', '--hosts=a', word, '--dry-run', '--workdir=w', folder=tmp_path)
   assert done.returncode == 1 and done.stdout == '' and f'got: {word}' in done.stderr
@@ -311,7 +312,9 @@ def test_the_same_command_on_a_tpu_stops_and_resumes(tmp_path, stand_in):
   assert second.returncode == 3 and second.stdout.count('run of worker-0') == 1, second.stderr
   first.communicate(timeout=60)
   for worker in ('worker-0', 'worker-1'):
-    runs = [json.loads(line) for line in (cloud / f'{worker}.jsonl').read_text().splitlines()]
+    log = cloud / f'{worker}.jsonl'
+    wait_for(lambda log=log: log.read_bytes().count(b'\n') == 2)  # worker 0 alone is followed
+    runs = [json.loads(line) for line in log.read_text().splitlines()]
     assert runs == [[['-m', 'bertjax.main', *FLAGS, '--config.preset=tpu'], True]] * 2
     assert (cloud / f'{worker}.saved').exists()
   assert not list(tmp_path.rglob('pwned'))

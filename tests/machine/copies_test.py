@@ -74,9 +74,7 @@ def test_what_the_service_refuses_names_the_url(there, monkeypatch):
       ask()
 
 
-@mutation(
-  "with writing(f'a copy of {self.url}/{name}', part), remote.explained(", 'with remote.explained('
-)
+@mutation("with writing(f'a copy of {url}', part), remote", 'with remote')
 def test_a_full_disk_says_what_was_copied(there):
   there.pipe({'/b/store/a': b'first'})
   copies.local('memory://b/store', silent)

@@ -65,7 +65,7 @@ def test_a_process_alone_waits_for_nobody(joined, monkeypatch):
 @pytest.mark.parametrize(
   'flags',
   [(None, 2, 1), (None, None, 0), ('a:1', None, 0), ('a:1', 2, None), ('a:1', 2, 2), ('a:1', 2, -1),
-   ('a', 2, 0), ('a:b', 2, 0)],
+   ('a', 2, 0), ('a:b', 2, 0), ('a:0', 2, 0), ('a:70000', 2, 0)],
 )  # fmt: skip
 def test_flags_that_do_not_fit_together_are_refused(joined, flags):
   with pytest.raises(UserError, match='--coordinator=HOST:PORT of process 0, --processes'):

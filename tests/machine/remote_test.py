@@ -3,8 +3,10 @@
 import functools
 import gzip
 import http.server
+import socket
 import sys
 import threading
+import time
 
 import processes
 import pytest
@@ -82,6 +84,23 @@ def test_text_of_a_web_server_is_text(tmp_path):
     server.shutdown()
   stat = (tmp_path / 'a.txt.gz').stat()
   assert said == [stat.st_size, int(stat.st_mtime) * 10**9]
+
+
+@mutation('if waited >= SAY_S:', 'if False:')
+def test_a_server_that_never_answers_is_said_and_left(monkeypatch, caplog):
+  pytest.importorskip('aiohttp')
+  monkeypatch.setattr(remote, 'SAY_S', 0.3)
+  monkeypatch.setattr(remote, 'GIVE_UP_S', 1.0)
+  with socket.create_server(('127.0.0.1', 0)) as mute:
+    url = f'http://127.0.0.1:{mute.getsockname()[1]}/a'
+    with pytest.raises(UserError, match=f'{url} has not answered for 1 s: .*goes on'):
+      remote.path(url).stat()
+    assert f'Waiting for {url}, which has not answered' in caplog.text
+    watch = remote._Watch(url)
+    with watch:  # it answers
+      for _ in range(12):
+        time.sleep(0.2)
+        watch.moved()
 
 
 @pytest.mark.parametrize('module', ['s3fs'])

@@ -8,6 +8,7 @@ Rows are those of one chip where the source says how many chips there were. The 
             memory 384, half of the rows in reverse; 8192 rows on 512 chips (large)
   txl       Dai et al. 2019 and github.com/kimiyoung/transformer-xl: pytorch/run_*_base.sh
             (one of 4 GPUs) and tf/scripts/*_large_tpu.sh (16 cores); same_length in evaluation
+  deberta   He et al. 2021: 256 buckets to each side, no further positions
   t5        Raffel et al. 2020, base: one bias table, no scale
   alibi     Press et al. 2022, the WikiText-103 model (16 layers of 1024, 8 heads)
   longformer  Beltagy et al. 2020, base: 256 to each side
@@ -42,6 +43,7 @@ class Shape(NamedTuple):
   # '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse
   table: str = ''
   bias: bool = False  # the table is a bias, not projected positions
+  by_keys: bool = False  # there is a table for keys besides, and no bias of the queries
   segment: bool = False  # with XLNet's segment term
   scale: float | None = None
   rate: float = 0.0  # dropout of the probabilities in training
@@ -71,6 +73,7 @@ SHAPES = {
   'txl_enwik8_base_eval': Shape(10, 80, 2100, 8, 64, 'causal', window=2100, table='past'),
   'txl_enwik8_large': Shape(4, 768, 768, 8, 128, 'causal', table='past', rate=0.15),
   'txl_enwik8_large_eval': Shape(1, 128, 3800, 8, 128, 'causal', window=3800, table='past'),
+  'deberta_base': Shape(16, 512, 0, 12, 64, table='both', by_keys=True, scale=192**-0.5, rate=0.1),
   't5_base': Shape(8, 512, 0, 12, 64, table='both', bias=True, scale=1.0, rate=0.1),
   'alibi_wt103': Shape(4, 3072, 0, 8, 128, 'causal', table='past', bias=True),
   'longformer_base': Shape(1, 4096, 0, 12, 64, window=257, globals_=True, rate=0.1),
@@ -97,6 +100,8 @@ def operands(shape: Shape, key: Array, dtype=jnp.bfloat16) -> Operands:
   fields = {}
   if shape.bias:
     fields['bias_NR'] = normal(heads, count).astype(jnp.float32)
+  elif shape.by_keys:
+    fields |= dict(r_RNH=normal(count, heads, size), p_RNH=normal(count, heads, size))
   else:
     u, w, r = normal(heads, size), normal(heads, size), normal(count, heads, size)
     fields |= dict(u_NH=u, w_NH=w, r_RNH=r)

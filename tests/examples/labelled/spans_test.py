@@ -89,10 +89,9 @@ def shown(window, context):
 
 
 @mutation(
-  'max(last, 0) + options.stride, options.stride)',
-  'max(last, 0) + options.stride, options.stride + 1)',
+  'beyond + options.stride, options.stride)', 'beyond + options.stride, options.stride + 1)'
 )
-@mutation('range(0, max(last, 0) + options.stride,', 'range(0, max(last, 1),')
+@mutation('range(0, beyond + options.stride,', 'range(0, max(beyond, 1),')
 @pytest.mark.parametrize('size', range(1, 17))
 def test_windows_follow_each_other_by_the_stride(wordpiece, size):
   context_words = WORDS.split()[6:]  # 17 tokens, none twice

@@ -101,8 +101,6 @@ def test_refuses_by_name_and_says_what_takes_the_operands():
   x, by_keys = jnp.ones((1, 4, 1, 32)), ra.Relative(p_RNH=jnp.ones((7, 1, 32)), far=3)
   with pytest.raises(NotImplementedError, match="got p_RNH; 'xla' takes these"):
     ra.relative_attention(x, x, x, ONES, by_keys, impl='gpu')
-  with target.compiled_for('TPU v5 lite'), pytest.raises(NotImplementedError, match='p_RNH; .*xla'):
-    ra.relative_attention(x, x, x, ONES, by_keys, impl='tpu')
   for impl, said in dict(gpu="a GPU, got cpu; 'xla'", tpu="a TPU, got cpu; impl='xla'").items():
     with pytest.raises(NotImplementedError, match=f'expected {said}'):
       ra.relative_attention(x, x, x, ONES, impl=impl)
@@ -164,6 +162,8 @@ def test_oblong_tiles_give_the_same(monkeypatch, name, queries, keys):
 def test_every_published_shape_lowers():
   """Traced, and made into Triton's code, at full size; compiled it is on a GPU alone."""
   for shape in arg_specs.SHAPES.values():
+    if shape.by_keys:  # which it declines
+      continue
     arguments = jax.eval_shape(lambda shape=shape: arg_specs.operands(shape, jax.random.key(0)))
 
     def loss(x):

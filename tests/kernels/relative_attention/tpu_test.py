@@ -89,7 +89,7 @@ KINDS = {
 def test_compiles_for_tpu(kind):
   """Real Mosaic code, forward and backward, by libtpu without a TPU; a process for each kind."""
   topology, accelerator = KINDS[kind]
-  names = ['all_bfloat16', 'transformer_xl_head41']
+  names = ['all_bfloat16', 'transformer_xl_head41', 'deberta_and_more']
   environment = dict(
     os.environ, PYTHONPATH=os.pathsep.join(sys.path), TPU_ACCELERATOR_TYPE=accelerator,
     TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1',

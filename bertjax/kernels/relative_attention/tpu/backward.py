@@ -63,6 +63,7 @@ def backward(
     dv.astype(floats.v_BSD.dtype),
     dvectors_B8D.sum(0),
     table(floats.r_ERD),
+    table(floats.p_ERD),
     table(floats.bias_EN1R),
   )
 
@@ -98,7 +99,7 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
 
 
 def _tile_grads(
-  tile, head, dy_b, lse_b1, delta_b1, dk_ref, dv_ref, dvectors_ref, dr_ref, dbias_ref
+  tile, head, dy_b, lse_b1, delta_b1, dk_ref, dv_ref, dvectors_ref, dr_ref, dp_ref, dbias_ref
 ):
   """Adds the gradients of a tile to the sums, and returns that of the queries, float32 [b, H]."""
   shape, b = tile.shape, tile.shape.block
@@ -116,11 +117,17 @@ def _tile_grads(
   dk_ref[here] += dot(narrow_bb, tile.biased(layout.U).astype(narrow), (0, 0))
   parts = {layout.U: dot(narrow_bb, tile.k_b, (1, 0))}
   add = lambda name, x_1H: _add_row(dvectors_ref, name, tile.columns, x_1H)
+  beside_bb = jnp.zeros_like(dscore_bb)
+  turned = lambda x_bb: tile_lib.turn(jnp.concatenate([x_bb, beside_bb], 1), b, True, tile.strided)
+  rows_of = lambda turned_round: pl.ds(
+    pl.multiple_of(tile_lib.place_of(shape, tile.q_block, tile.k_block, turned_round) * b, b), 2 * b
+  )
+  if shape.by_keys:
+    by_key = turned(jnp.transpose(scaled_bb)).astype(narrow)
+    dk_ref[here] += dot(by_key, tile.p_2b, (1, 0))
+    dp_ref[0, rows_of(True), tile.columns] += dot(by_key, tile.k_b, (0, 0))
   if shape.position or shape.bias:
-    beside_bb = jnp.zeros_like(dscore_bb)
-    by_distance = tile_lib.turn(jnp.concatenate([dscore_bb, beside_bb], 1), b, True, tile.strided)
-    place = tile.k_block - tile.q_block + shape.blocks[0] - 1
-    rows = pl.ds(pl.multiple_of(place * b, b), 2 * b)
+    by_distance, rows = turned(dscore_bb), rows_of(False)
     if shape.bias:
       dbias_ref[0, head, :, rows] += jnp.sum(by_distance, 0, keepdims=True)
     if shape.position:
@@ -158,7 +165,7 @@ def _call(shape, floats, integers, dy, lse, delta, strided, interpret) -> list[A
     return whole, held((1, count, lanes), lambda batch, n, i, j, *_: (batch, 0, n))
 
   sums = [rows(floats.k_BSD.shape[1]), rows(floats.k_BSD.shape[1]), rows(8)]
-  sums.append(rows(shape.width) if shape.position else ([], []))
+  sums += [rows(shape.width) if has else ([], []) for has in (shape.position, shape.by_keys)]
   by_head = jax.ShapeDtypeStruct((shape.rows, shape.groups * group, 1, shape.width), jnp.float32)
   of_head = held((1, group, 1, shape.width), lambda batch, n, i, j, *_: (batch, n, 0, 0))
   sums.append((by_head, of_head) if shape.bias else ([], []))
@@ -178,7 +185,7 @@ def _call(shape, floats, integers, dy, lse, delta, strided, interpret) -> list[A
     ),
     cost_estimate=tile_lib.cost(
       shape, scalars, arrays, [dy, dy, lse, delta], [out for out, _ in sums],
-      11 if shape.position else 5,
+      5 + 6 * (shape.position + shape.by_keys),
     ),
     interpret=interpret,
     name='relative_attention_vjp',

@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from bertjax.kernels import target
-from bertjax.kernels.relative_attention.operands import Operands
+from bertjax.kernels.relative_attention.operands import Operands, Relative
 from bertjax.kernels.relative_attention.tpu import backward as tpu_backward
 from bertjax.kernels.relative_attention.tpu import layout
 from bertjax.kernels.relative_attention.tpu import tile as tile_lib
@@ -56,10 +56,6 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
 
 def _check_takes(x: Operands, block: int, kind: str) -> None:
   size, keys, dtype = x.q_BTNH.shape[-1], x.k_BSNH.shape[1], x.q_BTNH.dtype
-  if x.relative is not None and x.relative.p_RNH is not None:
-    raise NotImplementedError(
-      "attention: impl='tpu' has no product of keys and distances, p_RNH; impl='xla' takes it"
-    )
   if size > 256:
     raise NotImplementedError(
       f"attention: impl='tpu' takes heads of up to 256, got {size}; impl='xla' takes any"
@@ -69,7 +65,8 @@ def _check_takes(x: Operands, block: int, kind: str) -> None:
       f"attention: impl='tpu' takes float32 and bfloat16, got {dtype}; impl='xla' takes any"
     )
   wide, group = layout.columns(size)
-  tables = 2 if x.relative is not None and x.relative.r_RNH is not None else 0
+  relative = x.relative or Relative()
+  tables = 2 * sum(table is not None for table in (relative.r_RNH, relative.p_RNH))
   needed = (2 + tables) * (keys + 2 * block) * wide * group * 4
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:
@@ -159,7 +156,7 @@ def forward(
     jax.ShapeDtypeStruct(floats.q_BTD.shape, floats.v_BSD.dtype),
     jax.ShapeDtypeStruct((shape.rows, shape.groups * group, 1, q_blocks * b), jnp.float32),
   )
-  products = 4 if shape.position else 2  # two of them with the 2b rows of a table
+  products = 2 + 2 * (shape.position + shape.by_keys)  # each table has 2b rows
   call = pl.pallas_call(
     functools.partial(_kernel, shape, strided),
     out_shape=out,

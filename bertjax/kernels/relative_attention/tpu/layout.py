@@ -39,10 +39,11 @@ class Shape(NamedTuple):
   near: int | None
   window: int | None
   see_self: bool
-  # order, globals_, position, bias, segment: True if the operation has them
+  # order, globals_, position, by_keys, bias, segment: True if the operation has them
   order: bool
   globals_: bool
   position: bool
+  by_keys: bool
   bias: bool
   segment: bool
   rate: float  # rate of the dropout; 0: none
@@ -76,13 +77,14 @@ class Floats(NamedTuple):
   """The operands that have a gradient, padded; D is padded N times padded H. vectors_8D, float32,
   has the rows U, W, Z, SAME and OTHER. The position table r_ERD, in the dtype of q, and the biases
   begin with the distance memory + T - 1; E is 1, or 2 with rows for the negated distances
-  behind."""
+  behind. The table of keys p_ERD is that of `Relative` turned round, its last row but one first."""
 
   q_BTD: Array
   k_BSD: Array
   v_BSD: Array
   vectors_8D: Array
   r_ERD: Array | None
+  p_ERD: Array | None
   bias_EN1R: Array | None
 
 
@@ -107,16 +109,18 @@ def pack(x: Operands, block: int) -> tuple[Shape, Floats, Integers]:
     block=block, wide=wide, group=group, scale=x.scale, near=x.nearest, window=mask.window,
     see_self=mask.see_self, order=mask.order_q_BT is not None,
     globals_=mask.global_q_BT is not None, position=relative.r_RNH is not None,
-    bias=relative.bias_NR is not None, segment=relative.segment is not None,
-    rate=0.0 if dropout is None else dropout.rate,
+    by_keys=relative.p_RNH is not None, bias=relative.bias_NR is not None,
+    segment=relative.segment is not None, rate=0.0 if dropout is None else dropout.rate,
   )  # fmt: skip
   long = lambda x_BTNH: whole(flat(shape, x_BTNH), block, 1)
+  rows_of = lambda r: flat(shape, r).astype(x.q_BTNH.dtype)
   floats = Floats(
     long(x.q_BTNH),
     long(x.k_BSNH),
     long(x.v_BSNH),
     flat(shape, _vectors(relative, heads, size)),
-    _table(relative.r_RNH, relative, shape, lambda r: flat(shape, r).astype(x.q_BTNH.dtype)),
+    _table(relative.r_RNH, relative, shape, rows_of),
+    _table(relative.p_RNH, relative, shape, lambda p: jnp.roll(rows_of(p)[:, ::-1], -1, 1)),
     _table(
       relative.bias_NR.T if relative.bias_NR is not None else None,
       relative, shape,

@@ -3,7 +3,8 @@
 The relative term of a tile of b queries and b keys needs 2b - 1 rows of the position table: the
 product of the queries with 2b rows is made and each row of it turned left by b - 1 - i, after which
 column j holds the distance of query i and key j. Turning is one strided rotation; v4 has none and
-takes log2(b) of them under masks.
+takes log2(b) of them under masks. The term of keys and distances is the same with the keys in place
+of the queries and the table turned round, transposed.
 """
 
 import functools
@@ -21,7 +22,7 @@ from bertjax.kernels.relative_attention.tpu.layout import LANES, Floats, Integer
 Array = jax.Array
 
 LEAST = -1e30  # a finite score for what is not visible: the difference of two is no nan
-INPUTS = 8  # of every kernel, without the scalars
+INPUTS = 9  # of every kernel, without the scalars
 
 
 def turn(x: Array, block: int, back: bool, strided: bool) -> Array:
@@ -60,14 +61,14 @@ class Tile:
 
   Attributes:
     columns: of the head, in a block.
-    q_b, k_b, v_b, r_2b: the operands of the tile; `biased` adds u, w or z to the queries.
+    q_b, k_b, v_b, r_2b, p_2b: the operands of the tile; `biased` adds u, w or z to the queries.
     seen_bb: the mask.
     other_bb: whether the segments differ.
     score_bb: float32.
   """
 
   def __init__(self, shape: Shape, refs: Any, where: tuple, row_4B: Any, strided: bool, head: int):
-    q_ref, k_ref, v_ref, vectors_ref, r_refs, bias_refs, q_info_ref, k_info_ref = refs
+    q_ref, k_ref, v_ref, vectors_ref, r_refs, p_refs, bias_refs, q_info_ref, k_info_ref = refs
     self.shape, self.strided = shape, strided
     self.batch, group, self.q_block, self.k_block = where
     self.head = group * shape.group + head
@@ -76,9 +77,9 @@ class Tile:
     self.q_b, self.k_b, self.v_b = (ref[0, :, self.columns] for ref in (q_ref, k_ref, v_ref))
     self.vectors = vectors_ref[:, self.columns]
     self.q_info, self.k_info = q_info_ref[0], k_info_ref[0]
-    self.r_2b = None
-    if shape.position:
-      self.r_2b = jnp.concatenate([ref[0, :, self.columns] for ref in r_refs], 0)
+    rows = lambda refs: jnp.concatenate([ref[0, :, self.columns] for ref in refs], 0)
+    self.r_2b = rows(r_refs) if shape.position else None
+    self.p_2b = rows(p_refs) if shape.by_keys else None
     self.bias_12b = None
     if shape.bias:
       self.bias_12b = jnp.concatenate([ref[0, head] for ref in bias_refs], 1)
@@ -139,6 +140,10 @@ class Tile:
       if self.bias_12b is not None:
         by_distance += self.bias_12b
       score_bb += turn(by_distance, shape.block, False, self.strided)[:, : shape.block]
+    if self.p_2b is not None:
+      by_key = dot(self.k_b, self.p_2b, (1, 1)) * shape.scale
+      turned = turn(by_key, shape.block, False, self.strided)[:, : shape.block]
+      score_bb += jnp.transpose(turned)
     return score_bb
 
   def kept(self) -> Array | None:
@@ -173,28 +178,36 @@ def _specs(shape: Shape) -> list[Any]:
   def k_map(batch, n, i, j, count, index, row_4B):
     return batch, visited(batch, i, j, index), n
 
-  def table_map(batch, n, i, j, count, index, row_4B, *, later, by_head):
-    place = visited(batch, i, j, index) - i + q_blocks - 1 + later
+  def table_map(batch, n, i, j, count, index, row_4B, *, later, kind):
+    place = place_of(shape, i, visited(batch, i, j, index), kind == 'keys') + later
     way = row_4B[2, batch]
-    return (way, n, 0, place) if by_head else (way, place, n)
+    return (way, n, 0, place) if kind == 'bias' else (way, place, n)
 
-  def table(by_head, later):
-    size_of = (1, shape.group, 1, b) if by_head else (1, b, lanes)
-    return pl.BlockSpec(size_of, functools.partial(table_map, later=later, by_head=by_head))
+  def table(kind):
+    size_of = (1, shape.group, 1, b) if kind == 'bias' else (1, b, lanes)
+    of = functools.partial(functools.partial, table_map, kind=kind)
+    return [pl.BlockSpec(size_of, of(later=later)) for later in (0, 1)]
 
   return [
     pl.BlockSpec((1, b, lanes), q_map),
     pl.BlockSpec((1, b, lanes), k_map),
     pl.BlockSpec((1, b, lanes), k_map),
     pl.BlockSpec((8, lanes), lambda batch, n, i, j, *_: (0, n)),
-    [table(False, later) for later in (0, 1)] if shape.position else [],
-    [table(True, later) for later in (0, 1)] if shape.bias else [],
+    table('queries') if shape.position else [],
+    table('keys') if shape.by_keys else [],
+    table('bias') if shape.bias else [],
     pl.BlockSpec((1, b, 8), lambda batch, n, i, j, *_: (batch, i, 0)),
     pl.BlockSpec(
       (1, 8, b),
       lambda batch, n, i, j, count, index, row_4B: (batch, 0, visited(batch, i, j, index)),
     ),
   ]
+
+
+def place_of(shape: Shape, q_block: Any, k_block: Any, turned_round: bool) -> Any:
+  """Returns the first of the two blocks of a table that a tile reads."""
+  place = k_block - q_block + shape.blocks[0] - 1
+  return sum(shape.blocks) - 2 - place if turned_round else place
 
 
 def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list, list]:
@@ -207,7 +220,7 @@ def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list
   twice = lambda x: [] if x is None else [x, x]
   arrays = [
     floats.q_BTD, floats.k_BSD, floats.v_BSD, floats.vectors_8D, twice(floats.r_ERD),
-    twice(floats.bias_EN1R), integers.q_BT8, integers.k_B8S,
+    twice(floats.p_ERD), twice(floats.bias_EN1R), integers.q_BT8, integers.k_B8S,
   ]  # fmt: skip
   return scalars, arrays, _specs(shape)
 
@@ -223,13 +236,13 @@ def cost(
       each group of heads.
     products: tiles of b x b x H that a visit multiplies, per head.
   """
-  q, k, v, vectors, r, bias, q_info, k_info = arrays
+  q, k, v, vectors, r, p, bias, q_info, k_info = arrays
   bytes_of = lambda xs: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(xs))
   q_blocks, k_blocks = shape.blocks
   groups = shape.rows * shape.groups
   visits = groups * q_blocks * k_blocks
   per_visit = bytes_of([k, v]) // (groups * k_blocks) + bytes_of(k_info) // (shape.rows * k_blocks)
-  per_visit += sum(shape.block * shape.lanes * x.dtype.itemsize for x in r)
+  per_visit += sum(shape.block * shape.lanes * x.dtype.itemsize for x in [*r, *p])
   per_visit += sum(shape.block * shape.group * x.dtype.itemsize for x in bias)
   moved = visits * per_visit + bytes_of(scalars) + bytes_of([q, *per_query, *per_head])
   moved += shape.groups * bytes_of(q_info) + shape.rows * bytes_of(vectors)
