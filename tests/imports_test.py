@@ -28,7 +28,7 @@ ARROWS: dict[str, str] = {
   'vocab': 'machine',
   'store': 'machine text vocab',
   'examples': 'machine text vocab store',
-  'evals': 'models objectives text vocab store examples',
+  'evals': 'models objectives metrics text vocab store examples',
   'configs': 'models examples config',
   'config': 'optim examples',
   'checkpoint': 'machine sharding vocab config',
