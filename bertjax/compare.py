@@ -15,7 +15,6 @@ import itertools
 import pathlib
 import shlex
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
@@ -63,10 +62,11 @@ def main() -> int:
   from bertjax.comparison import page, plan, results, runs, tasks
 
   remote.require_local(_WORKDIR.value, '--workdir')
-  workdir, command = pathlib.Path(_WORKDIR.value or ''), _command()
+  workdir = pathlib.Path(_WORKDIR.value or '')
+  command = shlex.join(['python', '-m', 'bertjax.compare', *sys.argv[1:]])
   if _PAGE.value:
     named = [path for given in _PAGE.value for path in sorted(glob.glob(given)) or [given]]
-    _written(page.write([results.read(path) for path in named], workdir, command))
+    page.write([results.read(path) for path in named], workdir, command)
     return 0
   judged = tasks.make(_FINETUNE.value, _FINETUNE_SET.value, _PAIRS.value)
   asked = _asked()
@@ -85,7 +85,7 @@ def main() -> int:
     failed += runs.train([judged.tuning(run) for run in chosen])
   for run in chosen:
     tasks.measure(run, judged)
-  _written(page.write([each for arm in arms for each in read(arm)], workdir, command))
+  page.write([each for arm in arms for each in read(arm)], workdir, command)
   for run in failed:
     print(f'failed: {run.name}; see {run.beside("log")}')
   return 1 if failed else 0
@@ -116,14 +116,6 @@ def _asked() -> Any:
   return plan.Asked(
     text, found, budget.Budget(*next(iter(amounts.items()))), rates, _SEEDS.value, same
   )
-
-
-def _command() -> str:
-  return shlex.join(['python', '-m', 'bertjax.compare', *sys.argv[1:]])
-
-
-def _written(paths: Sequence[pathlib.Path]) -> None:
-  print(f'The page: {", ".join(map(str, paths))}')
 
 
 if __name__ == '__main__':

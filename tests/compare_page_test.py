@@ -92,7 +92,8 @@ def test_a_curve_is_by_what_was_spent_until_then(found):
 @mutation('said = html.escape\n', 'said = str\n')
 @mutation('places.append(svg.Place(x, min(values),', 'places.append(svg.Place(x, max(values),')
 def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path):
-  markdown, whole = page.write(found, tmp_path, 'python -m bertjax.compare --arms=x')
+  page.write(found, tmp_path, 'python -m bertjax.compare --arms=x')
+  markdown, whole = tmp_path / 'report.md', tmp_path / 'report.html'
   text = whole.read_text()
   parsed = Parsed(text)
   assert not parsed.open

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from bertjax.comparison import svg
 from bertjax.comparison.results import Point, Result, chosen, grouped
 from bertjax.comparison.tables import Table, tables_of
-from bertjax.tools.bench.parts import timing
+from bertjax.tools.bench.parts.timing import environment
 
 AXES = (('FLOPs', 'flops'), ('real tokens', 'tokens'), ('seconds of training', 'seconds'))
 PROBE = 'eval/linear_probe/accuracy'
@@ -31,19 +31,16 @@ p{max-width:75ch}
 """
 
 
-def write(results: Sequence[Result], directory: pathlib.Path, command: str) -> list[pathlib.Path]:
-  """Writes both forms of the page into a directory; returns their paths."""
-  tables, arms = tables_of(results), grouped(results, lambda r: r.arm)
-  made_by = timing.environment()
+def write(results: Sequence[Result], directory: pathlib.Path, command: str) -> None:
+  """Writes both forms of the page into a directory, and says where; `command` repeats them."""
+  tables, arms, made_by = tables_of(results), grouped(results, lambda r: r.arm), environment()
   versions = ', '.join(f'{name} {version}' for name, version in made_by['versions'].items())
   facts = f'{made_by["hardware"]}, {made_by["cores"]} cores; {versions}.'
-  text = _markdown(tables, facts, command)
-  page = _html(tables, arms, facts, command)
-  paths = [directory / 'report.md', directory / 'report.html']
   directory.mkdir(parents=True, exist_ok=True)
-  for path, content in zip(paths, (text, page), strict=True):
-    path.write_text(content, encoding='utf-8')
-  return paths
+  markdown, page = directory / 'report.md', directory / 'report.html'
+  markdown.write_text(_markdown(tables, facts, command), encoding='utf-8')
+  page.write_text(_html(tables, arms, facts, command), encoding='utf-8')
+  print(f'The page: {page}, {markdown}')
 
 
 def _markdown(tables: Sequence[Table], facts: str, command: str) -> str:
