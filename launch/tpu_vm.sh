@@ -32,7 +32,7 @@ mkdir -p bertjax && cd bertjax
 if [ -f run.pid ] && kill -TERM -- "-$(cat run.pid)" 2> /dev/null; then
   timeout 300 tail --pid="$(cat run.pid)" -f /dev/null || kill -KILL -- "-$(cat run.pid)"
 fi
-rm -f run.pid run.status && : > run.log  # else what follows may show the last run's
+rm -f run.pid run.status && : > run.log  # of which a follower may come first
 tar -xzf ../bertjax.tar.gz
 if [ ! -x .venv/bin/python ]; then
   python3 -m pip install -q --user uv && python3 -m uv venv -q --seed --python 3.12 .venv
