@@ -115,14 +115,13 @@ def grouped(results: Iterable[Result], key: Callable[[Result], str]) -> dict[str
 
 
 def chosen(of_arm: Sequence[Result]) -> list[Result]:
-  """Returns the finished runs of the rate of an arm whose median is best; [] if no run finished."""
-  by_rate = grouped((r for r in of_arm if r.last(r.metric) is not None), lambda r: r.peak)
-  medians = {
-    peak: statistics.median([r.last(r.metric) or 0.0 for r in same])
-    for peak, same in by_rate.items()
-  }
-  if not medians:
+  """Returns the finished runs of the rate of an arm whose median is best, of those rates at which
+  most seeds finished; [] if no run did."""
+  score = lambda result: result.last(result.metric)
+  by_rate = grouped((r for r in of_arm if score(r) is not None), lambda r: r.peak)
+  if not by_rate:
     return []
-  one = next(iter(by_rate.values()))[0]
-  best = max if one.config['best.mode'] == 'max' else min
-  return by_rate[best(medians, key=lambda peak: medians[peak])]
+  most = max(map(len, by_rate.values()))
+  whole = [same for same in by_rate.values() if len(same) == most]
+  best = max if whole[0][0].config['best.mode'] == 'max' else min
+  return best(whole, key=lambda same: statistics.median(map(score, same)))
