@@ -191,6 +191,9 @@ class Labelled(NamedTuple):
     )  # fmt: skip
 
 
+INFER = ('infer',)
+
+
 class Task(NamedTuple):
   """A kind of labelled examples: examples/labelled/NAME.py exports it as TASK."""
 
@@ -206,6 +209,11 @@ class Task(NamedTuple):
   encode_cls_last: Callable[[Sequence[Any], Any, Any, int], Labelled] | None = None
   # (record, options) -> the classes that it names; None: `classes` cannot be inferred
   named: Callable[[Any, Any], Iterable[str]] | None = None
+
+  @staticmethod
+  def infers(options: Any) -> bool:
+    """Returns whether `config.data.task.classes` is to be those of the examples of a run."""
+    return getattr(options, 'classes', ()) == INFER
 
 
 class RowSource(Protocol):

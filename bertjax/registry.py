@@ -41,7 +41,7 @@ def names_in(package: str) -> tuple[str, ...]:
 def find(package: str, name: str, key: str) -> ModuleType:
   """Returns the module `package.name`, or with a dot in the name that of any module; `key` of the
   config names it. UserError: no such module, the nearest is named; or as `load`."""
-  if '.' in str(name):
+  if '.' in str(name) and not str(name).startswith('bertjax.'):  # a command would define its flags
     module, export = load(str(name), key), EXPORTS.get(package, '')
     if export and not hasattr(module, export):
       raise UserError(f'{key}: expected a module with {export}, got {name!r}, which has none')

@@ -1,6 +1,8 @@
 """Equal compute: arms, what a budget buys, and runs that several processes share."""
 
+import io
 import json
+import pathlib
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT, environment
+from rich.console import Console
 
 from bertjax import sharding
 from bertjax.comparison import arms, budget, plan
@@ -94,6 +97,19 @@ def _sized(arm):
   return config
 
 
+@mutation('escape(arm.name)', 'arm.name')
+def test_the_table_has_the_whole_name_of_an_arm():
+  want = asked('bert,bert[batch_size=8]', seeds=2)._replace(rates=(0.5, 1.0))
+  cost = budget.Cost('bert', 10, 10**9, 1e9, 100.0, 36.0)
+  rows = [plan.Planned(arm, cost, 50, pathlib.Path('W/stores/abc/store')) for arm in want.arms]
+  shown = io.StringIO()
+  Console(file=shown, width=250).print(plan.table(want, rows, 'x'))
+  two = next(line for line in shown.getvalue().splitlines() if 'bert[batch_size=8]' in line)
+  cells = [cell.strip() for cell in two.split('│')]
+  assert cells[5:12] == ['50', '5,000', '0', '5e-05, 0.0001', '4', '2.00', '8.00']
+  assert '4.00 hours' in shown.getvalue()  # of 36 s, 50 steps and 4 runs, two times
+
+
 @mutation('if abs(after', 'if False and abs(after')
 def test_the_schedule_keeps_its_shape():
   arm = asked('gpt').arms[0]
@@ -117,6 +133,13 @@ def test_rates_and_seeds_share_a_program():
   one = program(optimizer__schedule__peak='1e-3', seed='1')
   assert one == program(optimizer__schedule__peak='4e-3', seed='2')
   assert one != program(optimizer__weight_decay='0.02')
+
+
+@mutation('      find_sources(name)', '      pass')
+def test_text_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
+  with pytest.raises(UserError, match="no file matches 'text.txt'"):
+    plan.make(asked('bert'), tmp_path / 'runs', True)
+  assert not (tmp_path / 'runs').exists()
 
 
 def test_a_workdir_of_another_comparison_is_refused(tmp_path):

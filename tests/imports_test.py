@@ -28,7 +28,7 @@ ARROWS: dict[str, str] = {
   'vocab': 'machine',
   'store': 'machine text vocab',
   'examples': 'machine text vocab store',
-  'evals': 'models objectives text vocab store examples',
+  'evals': 'models objectives metrics text vocab store examples',
   'configs': 'models examples config',
   'config': 'optim examples',
   'checkpoint': 'machine sharding vocab config',
@@ -40,8 +40,8 @@ ARROWS: dict[str, str] = {
   'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",
   'launch': 'metrics config checkpoint',
-  'comparison': """machine metrics vocab store examples evals config checkpoint train launch tools
-    use""",
+  'comparison': """machine metrics text vocab store examples evals config checkpoint train launch
+    tools use""",
   'tools': """machine sharding kernels models objectives optim metrics store examples config formats
     train""",
 }

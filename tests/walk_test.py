@@ -1,6 +1,7 @@
 """The walks of docs/finetune.md, from text to answers over HTTP, and of docs/generate.md, from text
 to transformers' pipeline, as their readers type them."""
 
+import collections
 import json
 import random
 import re
@@ -62,6 +63,12 @@ def test_the_walk_ends_with_an_answer(tmp_path):
     server.kill()
     server.wait()
   assert 'good' in printed[-2]
+  offered = [line.strip() for said in printed for line in said.partition('Next:')[2].splitlines()]
+  offered = [line for line in offered if line.startswith('python -m')]
+  assert len(offered) == 8  # of one that is pretrained, and of teacher and student
+  for number, command in enumerate(offered):
+    meant = command.replace('=FILE', '=dev.tsv').replace('=DIR', f'=out{number}')
+    processes.typed(tmp_path, meant, collections.defaultdict(str))
 
 
 @pytest.mark.full

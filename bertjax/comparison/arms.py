@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from bertjax.config import command_line
 from bertjax.errors import UserError, choose
-from bertjax.examples import readers
+from bertjax.examples import readers, unread_text
 from bertjax.launch import grid
 from bertjax.machine import checksums
 from bertjax.store import ensure
+from bertjax.text.corpus import PYTHON_DOCS
+from bertjax.text.files import find_sources
 from bertjax.train import resolve
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -117,6 +119,13 @@ def refusals(arms: Sequence[Arm], text: Text) -> dict[str, str]:
     except UserError as error:
       found[arm.name] = str(error)
   return found
+
+
+def check_files(arms: Sequence[Arm], text: Text) -> None:
+  """Raises UserError if no file matches, of text that is in files."""
+  for name in filter(None, (text.input, text.heldout)):
+    if not any(unread_text.by_task(arm.config.data) for arm in arms) and name != PYTHON_DOCS:
+      find_sources(name)
 
 
 def check_vocabulary(arms: Sequence[Arm], text: Text) -> None:

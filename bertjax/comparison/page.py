@@ -40,6 +40,7 @@ def write(results: Sequence[Result], directory: pathlib.Path, command: str) -> l
   text = _markdown(tables, facts, command)
   page = _html(tables, arms, facts, command)
   paths = [directory / 'report.md', directory / 'report.html']
+  directory.mkdir(parents=True, exist_ok=True)
   for path, content in zip(paths, (text, page), strict=True):
     path.write_text(content, encoding='utf-8')
   return paths

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich.markup import escape
 from rich.table import Table
 
 from bertjax import json_files
@@ -72,6 +73,7 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`; or
   for a budget that buys too little."""
   known = check_workdir(workdir, asked.same)
+  arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
   times = asked.budget.kind == 'seconds' or not writes
   planned = [_planned(asked, arm, workdir, known, times) for arm in asked.arms]
@@ -137,8 +139,8 @@ def table(asked: Asked, planned: Sequence[Planned], counted: str) -> Table:
     held = 2 * cost.state_bytes * runs / 1e9  # the newest checkpoint and the best
     total, disk = total + (hours or 0.0), disk + held
     shown.add_row(
-      arm.name, f'{cost.parameters:,}', f'{cost.flops:.3g}', f'{cost.tokens:,.0f}', f'{steps:,}',
-      f'{cost.tokens * steps:,.0f}', f'{warmup:,}', ', '.join(peaks), str(runs),
+      escape(arm.name), f'{cost.parameters:,}', f'{cost.flops:.3g}', f'{cost.tokens:,.0f}',
+      f'{steps:,}', f'{cost.tokens * steps:,.0f}', f'{warmup:,}', ', '.join(peaks), str(runs),
       '-' if hours is None else f'{hours:.2f}', f'{held:.2f}', store.parent.name,
     )  # fmt: skip
   shown.caption = f'{disk:.2f} GB of checkpoints' + (f', {total:.2f} hours' if total else '')

@@ -69,14 +69,19 @@ class Result(NamedTuple):
 
   @property
   def tuned(self) -> tuple[str, float] | None:
-    """Name and value of the score of the run that was fine-tuned from it; None: there is none."""
+    """The score of the run that was fine-tuned from it: its name, with what the majority has, and
+    its value; None: there is none."""
     home = self.directory / TUNED
     record = resume.stored(home)
     if record is None or not finished(str(home)):
       return None
     metric = record['config']['best']['metric']
-    values = [row[metric] for row in lines.of_run(home) if row.get(metric) is not None]
-    return (metric, values[-1]) if values else None
+    rows = [row for row in lines.of_run(home) if row.get(metric) is not None]
+    if not rows:
+      return None
+    majority = rows[-1].get(f'{metric.rpartition("/")[0]}/majority')
+    beside = '' if majority is None else f' (majority {majority:.4f})'
+    return metric + beside, rows[-1][metric]
 
   @property
   def measured(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -110,14 +115,13 @@ def grouped(results: Iterable[Result], key: Callable[[Result], str]) -> dict[str
 
 
 def chosen(of_arm: Sequence[Result]) -> list[Result]:
-  """Returns the finished runs of the rate of an arm whose median is best; [] if no run finished."""
-  by_rate = grouped((r for r in of_arm if r.last(r.metric) is not None), lambda r: r.peak)
-  medians = {
-    peak: statistics.median([r.last(r.metric) or 0.0 for r in same])
-    for peak, same in by_rate.items()
-  }
-  if not medians:
+  """Returns the finished runs of the rate of an arm whose median is best, of those rates at which
+  most seeds finished; [] if no run did."""
+  score = lambda result: result.last(result.metric)
+  by_rate = grouped((r for r in of_arm if score(r) is not None), lambda r: r.peak)
+  if not by_rate:
     return []
-  one = next(iter(by_rate.values()))[0]
-  best = max if one.config['best.mode'] == 'max' else min
-  return by_rate[best(medians, key=lambda peak: medians[peak])]
+  most = max(map(len, by_rate.values()))
+  whole = [same for same in by_rate.values() if len(same) == most]
+  best = max if whole[0][0].config['best.mode'] == 'max' else min
+  return best(whole, key=lambda same: statistics.median(map(score, same)))

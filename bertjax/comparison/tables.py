@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from bertjax import json_files
 from bertjax.comparison import plan
 from bertjax.comparison.results import Result, chosen, grouped
+from bertjax.machine import locks
 
 # Keys in which arms may be unequal, with all below.
 UNEQUAL = (
@@ -89,11 +90,13 @@ def _rates(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Res
   for arm, runs in arms.items():
     for peak, same in grouped(runs, lambda r: r.peak).items():
       metric = next((r.metric for r in same if r.metric), '')
-      lost = sum(not r.finished for r in same)
+      lost = [r for r in same if not r.finished]
+      runs_on = any(not locks.is_free(r.directory / 'lock') for r in lost)
+      state = 'running' if runs_on else 'FAILED' if lost else ''
       taken = bool(best[arm]) and best[arm][0].peak == peak
       rows.append([
         arm, peak, _short(metric), _spread([r.last(metric) for r in same]),
-        f'{len(same) - lost} of {len(same)}', 'FAILED' if lost else '', 'taken' if taken else '',
+        f'{len(same) - len(lost)} of {len(same)}', state, 'taken' if taken else '',
       ])  # fmt: skip
   note = 'The rate of each arm whose median over the seeds is best is taken for the scores above.'
   head = ('arm', 'peak', 'score', 'after the last step', 'finished', '', '')
@@ -115,7 +118,7 @@ def _unequal(best: Mapping[str, Sequence[Result]]) -> Table:
 
 def _planned(result: Result) -> Mapping[str, Any]:
   """Returns arm -> its record of the comparison that a run is of; {} of a run by itself."""
-  path = result.directory.absolute().parents[2] / plan.NAME
+  path = (result.directory / '../../..' / plan.NAME).resolve()
   return json_files.read(path, dict, '')['arms'] if path.exists() else {}
 
 

@@ -4,7 +4,7 @@ A config is checked before any work, after the overrides of the command line, as
 every phase. What each section may have is found in sections.py.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -69,12 +69,11 @@ def check_complete(config: ConfigDict) -> timeline.Timeline:
   return line
 
 
-def notes(data: Any, given: Collection[str] | None) -> list[str]:
+def notes(data: Any) -> list[str]:
   """Returns notes about values of `config.data` that are set and that this run does not read, a
-  sentence each; where the `given` keys of a command line are known, of those alone: a recipe has
-  its values for the text that it may get."""
+  sentence each; none of a recipe's, which has a source, for the text that it may get."""
   known = options.fields_of(Data)
-  asked = lambda key: given is None or any(f'{name}.'.startswith(f'data.{key}.') for name in given)
+  asked = lambda key: not sources.source_of(data, key)
   said = [key for key in OF_THE_TEXT if _is_set(data, key, known) and asked(key)]
   keys = ', '.join(f'config.data.{key}' for key in said)
   if not said or not data['store']:

@@ -1,9 +1,10 @@
 """Texts that a model with a decoder writes for labelled ones, each judged once.
 
-All scores go from 0 to 1. `exact` and `f1` are SQuAD's, of words without capitals, punctuation and
-articles; `rouge_l` is the F-measure of Lin (2004) as rouge-score computes it, without stemming;
-`bleu` is that of the whole file as sacrebleu computes it, cut into words as T5's is (`intl`;
-t5/evaluation/metrics.py). `cut` counts the texts that are longer than a row.
+All scores go from 0 to 1. `exact` and `f1` are those of a program of answers (SQuAD's: of words
+without capitals, punctuation and articles); `rouge_l` is the F-measure of Lin (2004) as rouge-score
+computes it, without stemming; `bleu` is that of the whole file as sacrebleu computes it, cut into
+words as T5's is (`intl`; t5/evaluation/metrics.py). `cut` counts the texts that are longer than a
+row.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import CUT
-from bertjax.evals.squad import scores
+from bertjax.evals.squad import programs, scores
 from bertjax.examples.labelled.common import from_config
 from bertjax.field_types import Count, Natural, NonNegative
 from bertjax.models.layers import decoding
@@ -39,6 +40,7 @@ class Options(NamedTuple):
     new_tokens: tokens of a text at most; 0: config.data.task.target_length.
     beams: beams of a search; 0: the likeliest token is taken each time.
     alpha: with beams, how much long texts are favoured.
+    program: whose words exact and f1 compare (`squad/programs.py`).
   """
 
   file: str = ''
@@ -48,19 +50,22 @@ class Options(NamedTuple):
   new_tokens: Natural = 0
   beams: Natural = 0
   alpha: NonNegative = 0.6
+  program: programs.Name = 'squad'
 
 
-def judged(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+def judged(
+  found: Sequence[str], wanted: Sequence[str], program: programs.Name = 'squad'
+) -> dict[str, float]:
   """Returns the scores of texts that were written, by those that people wrote."""
   import sacrebleu
   from rouge_score import rouge_scorer
 
   rouge = rouge_scorer.RougeScorer(['rougeL'])
-  pairs = list(zip(wanted, found, strict=True))
+  pairs, how = list(zip(wanted, found, strict=True)), programs.named(program)
   bleu = sacrebleu.corpus_bleu(list(found), [list(wanted)], tokenize='intl')
   return dict(
-    exact=float(np.mean([scores.exact(*pair) for pair in pairs])),
-    f1=float(np.mean([scores.f1(*pair) for pair in pairs])),
+    exact=float(np.mean([scores.exact(*pair, how) for pair in pairs])),
+    f1=float(np.mean([scores.f1(*pair, how) for pair in pairs])),
     rouge_l=float(np.mean([rouge.score(*pair)['rougeL'].fmeasure for pair in pairs])),
     bleu=bleu.score / 100,
   )
@@ -96,7 +101,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
     del step
     ids = (decoding.until(each.token_BKN[0], end) for each in written(variables))
     found = [vocabulary.decode(i for i in text if i != end) for text in ids]
-    return Report(judged(found, rows.examples.truth) | {CUT: float(rows.examples.cut)})
+    scored = judged(found, rows.examples.truth, options.program)
+    return Report(scored | {CUT: float(rows.examples.cut)})
 
   return Evaluation(NAMES, run)
 

@@ -10,6 +10,7 @@ import numpy as np
 from bertjax.errors import UserError, warn_once
 from bertjax.evals.held_out import rows as rows_lib
 from bertjax.field_types import Natural
+from bertjax.metrics.progress import passing
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 TOKENS = 1 << 19  # read in all, about: 8 rows of 256; a row costs the square of its length
@@ -110,6 +111,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       for batch, count in held_out.first(rows)
       for part in one_at_a_time(batch, count, subject.store.special)
     )
+    parts = passing('Pseudo-perplexity', parts, -(-rows * columns // held_out.batch_size))
     value = pseudo_perplexity(held_out.step, variables, held_out.carry(), parts, held_out.put)
     return Report(dict(pseudo_perplexity=value))
 

@@ -159,7 +159,7 @@ def check(store, needed: int, length: int) -> None:
   have = len(store.sentinels)
   if needed > have:
     raise UserError(
-      f'config.data.vocab: {length} tokens may have {needed} hidden runs, each with a sentinel of '
-      f'its own: expected a vocabulary with as many pieces <extra_id_0>, <extra_id_1>, .., got '
-      f"{have}; train one with config.data.train_vocab.type='t5', or take shorter rows"
+      f'{store.path}: {length} tokens may have {needed} hidden runs, each with a sentinel of its '
+      'own: expected a vocabulary with as many pieces <extra_id_0>, <extra_id_1>, .., got '
+      f'{have}; train one of type t5, or take shorter rows'
     )

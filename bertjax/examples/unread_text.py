@@ -48,7 +48,7 @@ def check(config: Any, tables: Sequence[str]) -> None:
     made = dict(special=special, size=data.train_vocab.size, sentinels=sentinels)
     check_vocabulary(config, made, f'config.data.train_vocab.type={kind}')
   _check_units(recipe, data)
-  if not _by_task(data):
+  if not by_task(data):
     _check_columns(recipe, tables, data)
 
 
@@ -109,8 +109,8 @@ def _check_columns(recipe: Recipe, tables: Sequence[str], data: Any) -> None:
       )
 
 
-def _by_task(data: Any) -> bool:
-  """Returns True if the text comes from a seqio Task or a TFDS builder, whose columns are known
+def by_task(data: Any) -> bool:
+  """Returns whether the text comes from a seqio Task or a TFDS builder, whose columns are known
   only when it is opened."""
   named = data.input
   if data.mixture or data.module:

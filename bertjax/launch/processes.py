@@ -45,14 +45,14 @@ def run_together(commands: Sequence[Command], asked: list[int] | None = None) ->
   killed, so are they. Returns the status of the first that failed or 0; 128 + N for signal N. The
   signals are added to `asked`: one that comes as a command ends leaves that a status of 0."""
   children: list[subprocess.Popen] = []
-  asked = [] if asked is None else asked
+  came = [] if asked is None else asked
   heard = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]  # not nohup's SIGHUP
-  handlers = {n: signal.signal(n, lambda n, _: asked.append(n)) for n in heard}
+  handlers = {n: signal.signal(n, lambda n, _: came.append(n)) for n in heard}
   try:
     for command in commands:
-      if not asked:
+      if not came:
         children.append(_start(command))
-    return _wait(commands, children, asked)
+    return _wait(commands, children, came)
   finally:
     _send(children, signal.SIGKILL)
     for child in children:

@@ -5,14 +5,14 @@ import errno
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import rich.progress
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-_SECONDS = 10.0  # between lines of `Bar` where there is no terminal
+_SECONDS = 10.0  # between lines where nothing moves
 
 
 @contextlib.contextmanager
@@ -28,10 +28,12 @@ def _to_the_screen() -> Iterator[None]:
 class Progress:
   """A live bar on a terminal, one plain line per log elsewhere, nothing on other processes."""
 
+  shown: ClassVar['Progress | None'] = None  # that of the run that goes on
+
   def __init__(self, total_steps: int):
     import jax  # slow; `prepare` needs the bar below without it
 
-    self._total = total_steps
+    self._total, Progress.shown = total_steps, self
     self._started = time.perf_counter()
     self._base: tuple[int, float] | None = None
     self._first = jax.process_index() == 0
@@ -108,6 +110,7 @@ class Progress:
   @_to_the_screen()
   def close(self) -> None:
     """Leaves the terminal as it was."""
+    Progress.shown = None
     if self._bar:
       self._bar.stop()
 
@@ -120,6 +123,17 @@ class Progress:
       return '-' if step < self._total else '0:00'
     seconds = (self._total - step) * (now - self._base[1]) / (step - self._base[0])
     return clock(math.ceil(seconds))
+
+
+def passing(title: str, items: Iterable[Any], total: int) -> Iterator[Any]:
+  """Yields items, and says every ten seconds of a run how many of a total of about so many went."""
+  started = said = time.monotonic()
+  for number, item in enumerate(items):
+    now = time.monotonic()
+    if number and now - said > _SECONDS and Progress.shown:
+      said, left = now, max(total - number, 0) * (now - started) / number
+      Progress.shown.note(f'{title}: {number:,} of {total:,}, {clock(math.ceil(left))} left')
+    yield item
 
 
 def clock(seconds: int) -> str:
@@ -147,7 +161,7 @@ class Bar:
     self._title = title
     self._start = self._printed = time.monotonic()
     self._begun: float | None = None  # what was done before
-    columns = (TextColumn('{task.description}'), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn('{task.description}', markup=False), BarColumn(), TimeRemainingColumn())
     self._progress = rich.progress.Progress(*columns, console=Console(stderr=True), transient=True)
     self._bar = self._progress.add_task(title, total=None)
 

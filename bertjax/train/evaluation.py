@@ -113,8 +113,9 @@ def scores(
   Returns name -> score, those of `before` among them: scores already computed for this step, of
   which only the end-of-run sets are missing."""
   rest, sets = before is not None, run.evals(done)
-  if last and sets:  # all of them, which may take minutes
-    progress.note(f'Evaluating: {", ".join(dict.fromkeys(s.name for s in sets))}')
+  if any(last or s.every == done for s in sets):  # all of them, or the first time: minutes
+    names = dict.fromkeys(s.name for s in sets if s.due(done, last))
+    progress.note(f'Evaluating: {", ".join(names)}')
   found, tables = run_due(sets, variables, done, last, rest)
   found |= mean(run.config.best, {**(before or {}), **found})
   shown = ', '.join(f'{k} {v:.4f}' for k, v in found.items())

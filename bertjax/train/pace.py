@@ -11,6 +11,7 @@ from collections.abc import Callable
 import jax
 
 from bertjax.machine import hosts
+from bertjax.metrics.progress import passing
 from bertjax.train import first_state, setup
 
 STEPS = 30
@@ -34,7 +35,7 @@ def _seconds(run: setup.Run) -> float:
   phase.compile(run.abstract)
   hosts.barrier('pace/compiled', math.inf)
   took = []
-  for index in range(WARMUP + STEPS):
+  for index in passing('Timing', range(WARMUP + STEPS), WARMUP + STEPS):
     begin = time.perf_counter()
     state, metrics = phase.train(state, phase.next_batch(index)[0])
     jax.block_until_ready((state, metrics))

@@ -22,6 +22,7 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import history, resume
 from bertjax.config import presets, schema, sections, timeline
+from bertjax.data_contracts import INFER
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.examples.labelled.common import from_config
@@ -51,15 +52,15 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   if facts.given is not None:
     said += presets.set_fields(config, facts.given)
   if facts.teacher:
-    config.objective.teacher.update(
-      model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
-    )
+    with config.objective.teacher.unlocked() as own:
+      own.update(model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256'])
   data = config.data
   if facts.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = facts.vocabulary  # the one that a model brought
   line = schema.check_complete(config)
+  said += schema.notes(config.data)
   config = config.copy_and_resolve_references()
-  spec = RunSpec(given, config, line, facts, (*said, *schema.notes(config.data, facts.given)))
+  spec = RunSpec(given, config, line, facts, tuple(said))
   return with_store(spec, facts) if facts.ids else spec
 
 
@@ -191,7 +192,7 @@ def _classes(config: Any, facts: Facts) -> list[str]:
   for name, names in zip(config.phases if drawn else [''], facts.classes, strict=False):
     given = config.phases[name] if name else config
     task = given.get('data', {}).get('task', {})
-    if names and task.get('classes', config.data.task.get('classes')) == from_config.INFER:
+    if names and task.get('classes', config.data.task.get('classes')) == INFER:
       with given.unlocked():
         given.update(dict(data=dict(task=dict(classes=names))))
       where = f'config.phases.{name}' if name else 'config'

@@ -81,6 +81,7 @@ OPTIMIZER = [
 ]
 MODEL = [
   ('bert', {'model.name': ABSENT}, 'config.model lacks name'),
+  ('bert', {'model.name': 'bertjax.main'}, "config.model.name: expected one of .*'bertjax.main'"),
   ('bert', {'model.hidden': 64}, 'fields of config.model'),
   ('bert', {'total_steps': 2**31}, 'config.total_steps: expected int >= 1 and <= 2147483647'),
   ('bert', {'data.threads': 10**5}, 'config.data.threads: expected int >= 0 and <= 1024'),

@@ -44,7 +44,7 @@ def test_an_evaluation_compiles_once_for_a_length_however_often_it_runs():
   devices = types.SimpleNamespace(compile=compile_for)
   subject = types.SimpleNamespace(
     compile=lambda function: setup._at_first_use(function, devices), put=lambda batch: batch,
-    config=types.SimpleNamespace(total_steps=2, eval_steps=1),
+    config=types.SimpleNamespace(total_steps=2, eval_steps=1), key='config.evals.dev',
     objective=types.SimpleNamespace(flops=None), template={},
   )  # fmt: skip
   run = labelled.outputs(subject, Lines(), 2, lambda add, batch: batch['token_BT'][:, 0] + add)

@@ -127,7 +127,7 @@ def test_a_second_signal_is_passed_on_and_a_third_one_kills(start, tmp_path):
   assert gone(children, 0.1)
 
 
-@mutation('asked = [] if asked is None else asked', 'asked = []')
+@mutation('came = [] if asked is None else asked', 'came = []')
 def test_a_signal_that_comes_as_a_command_ends_is_known(start):
   """The command has ended well, so its status does not say it; a grid of runs would go on."""
   ends = 'import os, signal; signal.signal(15, signal.SIG_IGN); os.kill(os.getppid(), 15)'

@@ -56,6 +56,21 @@ def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
   ]
 
 
+@mutation('now - said > _SECONDS', 'now - started > _SECONDS')
+@mutation('      said, left = now, max(total', '      _, left = now, max(total')
+def test_what_takes_long_says_how_far_it_is_every_ten_seconds(capsys, monkeypatch):
+  times = iter([0.0, 0.0, 6.0, 12.0, 18.0, 24.0])
+  monkeypatch.setattr(progress_lib.time, 'monotonic', lambda: next(times))
+  progress = progress_lib.Progress(1000)
+  assert list(progress_lib.passing('Timing', range(5), 5)) == list(range(5))
+  said = [line.partition('] ')[2] for line in capsys.readouterr().out.splitlines()]
+  assert said == ['Timing: 2 of 5, 0:18 left', 'Timing: 4 of 5, 0:06 left']
+  progress.close()
+  times = iter([0.0, 0.0, 60.0])
+  assert list(progress_lib.passing('Timing', 'ab', 2)) == ['a', 'b']  # no run goes on
+  assert not capsys.readouterr().out
+
+
 @pytest.fixture
 def sleep(monkeypatch):
   """Moves the ledger's clock on."""

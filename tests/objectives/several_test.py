@@ -69,6 +69,19 @@ def test_classes_are_read_from_a_column_or_a_list():
       task.check(dataclasses.replace(options(), **wrong))
 
 
+@mutation('return number == 1', 'return number == 0')
+def test_classes_may_have_a_column_of_0_and_1_each(tmp_path):
+  (tmp_path / 'a.tsv').write_text('text\tsun\tsea\tsky\nx\t1\t0\t1\ny\t0.0\t1.0\t0\n')
+  read = lambda **given: list(task.read(f'{tmp_path}/a.tsv', options(**given)))
+  apart = dataclasses.replace(options(), label='')
+  label = task.labels(list(task.read(f'{tmp_path}/a.tsv', apart)), apart)['label']
+  assert label.tolist() == [[[0, 1, 1]], [[1, 0, 0]]]
+  with pytest.raises(UserError, match="expected 'label' among .* set config.data.task.label=''"):
+    read()
+  with pytest.raises(UserError, match="line 7: expected 0 or 1 in 'sky', got 2"):
+    task.labels([Record('line 7', dict(sea=1, sky=2, sun=0))], apart)
+
+
 @mutation('average=how', "average='micro'")
 def test_scores_by_hand():
   logits_nC = np.array([[2, -1, 1], [-1, 3, -2], [1, 2, -1]], np.float32)

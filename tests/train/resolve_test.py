@@ -65,7 +65,17 @@ def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
 def test_a_store_beside_the_recipes_values_for_a_text_needs_no_note_but_beside_the_users():
   config = command_line.load('configs/elmo.py')
   config.data.store = 'a'
-  said = lambda given: resolve.resolve(config, Facts(given=given)).said
-  assert said(('data.store', 'seed')) == ()
-  [note] = said(('data.store', 'data.train_vocab.type'))
+  said = lambda: resolve.resolve(config, Facts(given=('data.store', 'seed'))).said
+  assert said() == ()
+  config.data.train_vocab.type = 'wordpiece'  # in a file of the user's own, or by a flag
+  [note] = said()
   assert note.startswith('config.data.train_vocab would make a store')
+
+
+@mutation('with config.objective.teacher.unlocked() as own:', 'if own := config.objective.teacher:')
+def test_a_config_of_the_command_line_takes_its_teachers_model():
+  config = command_line.load('configs/distill/kd.py')  # locked, so that no key is made by mistake
+  config.objective.teacher.source, config.data.task.classes = 'runs/teacher', ('no', 'yes')
+  brought = dict(model=command_line.load('configs/bert.py:tiny').model.to_dict(), sha256='abc')
+  teacher = resolve.resolve(config, Facts(given=(), teacher=brought)).config.objective.teacher
+  assert teacher.model.to_dict() == brought['model'] and teacher.sha256 == 'abc'

@@ -7,6 +7,7 @@ import task_files
 from mutation import mutation
 from tiers import in_tiers
 
+from bertjax.data_contracts import INFER
 from bertjax.errors import UserError
 from bertjax.examples import loader
 from bertjax.examples.labelled.common import from_config
@@ -60,7 +61,7 @@ def test_each_task_may_have_the_classes_of_its_examples(files):
   config = task_files.config(files, *NAMES)
   named = {name: config.phases[name].data.task.get('classes') for name in NAMES}
   for name in ('stars', 'names'):
-    config.phases[name].data.task.classes = from_config.INFER
+    config.phases[name].data.task.classes = INFER
   spec = resolve.counted(resolve.resolve(config))
   found = {phase.name: phase.config.data.task.get('classes') for phase in spec.timeline.drawn}
   assert {name: sorted(x or ()) for name, x in found.items()} == {

@@ -12,6 +12,7 @@ from bertjax.examples import loader
 from bertjax.examples.labelled.common import from_config
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.field_types import Count, Natural
+from bertjax.metrics.progress import passing
 from bertjax.types import Batch, Evaluation, Report, Subject, Variables
 
 CUT = 'cut'  # the score that says how many examples are longer than a row
@@ -104,7 +105,8 @@ def outputs(
 
   def run(variables: Variables) -> Iterator[Any]:
     found: list[Any] = []
-    for batch in loader.eval_batches(sorted_rows, batch_size):
+    batches = loader.eval_batches(sorted_rows, batch_size)
+    for batch in passing(subject.key, batches, -(-rows.rows // batch_size)):
       output = compute(variables, batch)
       found += (
         jax.tree.map(lambda x, place=place: x[place], output) for place in range(batch_size)

@@ -15,6 +15,7 @@ from bertjax.evals.held_out.labelled import check_batch
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 from bertjax.field_types import NONE, Count, Natural, Seed
+from bertjax.metrics.progress import passing
 from bertjax.options import override
 from bertjax.types import Batch, Context, Objective, Subject, Variables
 
@@ -54,7 +55,9 @@ class HeldOut(NamedTuple):
 
   def batches(self) -> Iterator[Batch]:
     """Host batches of the rows, each row once; the last one is padded with weight 0."""
-    return loader.eval_batches(self.rows, self.batch_size, self.examples)
+    batches = loader.eval_batches(self.rows, self.batch_size, self.examples)
+    rows = min(self.examples or self.rows.rows, self.rows.rows)
+    return passing('Held-out batches', batches, -(-rows // self.batch_size))
 
   def carry(self) -> Any:
     """Returns the carry before the first batch."""

@@ -21,7 +21,8 @@ class Options:
 
   Attributes:
     text: columns of the text, or of the two texts of a pair.
-    label: column of the class or number.
+    label: column of the class or number; with `several` '' where each class has a column, of 0 and
+      1, which has its name.
     classes: spellings of the classes, in the order of their ids; (): a number is predicted;
       'infer': those of `config.data.train`, sorted.
     header: names of the columns of a table whose first line is none.
@@ -61,9 +62,17 @@ def check(options: Options, at: str = 'config.data.task.') -> None:
 
 
 def read(path: str, options: Options) -> Iterator[Record]:
-  """Returns the records of a table; errors as `records.read`."""
-  needed = () if options.unlabelled else (options.label,)
-  return records.read(path, (*options.text, *needed), options.header)
+  """Yields the records of a table; errors as `records.read`."""
+  needed = (options.label,) if options.label or not options.several else options.classes
+  needed = () if options.unlabelled else needed
+  try:
+    yield from records.read(path, (*options.text, *needed), options.header)
+  except UserError as error:
+    if not options.several or not options.label:
+      raise
+    raise UserError(
+      f"{error}. Where each class has a column of 0 and 1, set config.data.task.label=''"
+    ) from error
 
 
 def classes(options: Options) -> dict[str, int]:
@@ -123,11 +132,19 @@ def _several(record: Record, options: Options) -> np.ndarray:
 
 def named(record: Record, options: Options) -> list[str]:
   """Returns the classes of an example, as they are spelled."""
+  if not options.label:
+    return [name for name in options.classes if _flag(record, name)]
   said = record.values[options.label]
   if not options.several:
     return [str(said)]
   parts = said if isinstance(said, list) else str(said).split(options.several)
   return [name for part in parts if (name := str(part).strip())]
+
+
+def _flag(record: Record, name: str) -> bool:
+  if (number := _number(record, name)) not in (0, 1):
+    raise UserError(f'{record.place}: expected 0 or 1 in {name!r}, got {number:g}')
+  return number == 1
 
 
 def _number(record: Record, name: str) -> float:

@@ -17,8 +17,6 @@ from bertjax.store.reader import Store
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
-INFER = ('infer',)  # `config.data.task.classes` of a run that takes those of its examples
-
 
 def open_rows(
   config: Any,
@@ -84,7 +82,7 @@ def inferred(config: Any) -> tuple[str, ...]:
   """Returns the classes of the examples that the run trains on, where `config.data.task.classes` is
   to be inferred; else ()."""
   task, options = task_of(config.data.task)
-  if task.named is None or options.classes != INFER:
+  if task.named is None or not task.infers(options):
     return ()
   data = config.data
   found = _read(task, options, data.train, 'config.data.train', data.examples)
@@ -109,7 +107,7 @@ def task_of(given: Any) -> tuple[Task, Any]:
   module = registry.find('bertjax.examples.labelled', given['name'], 'config.data.task.name')
   fields = {name: value for name, value in given.items() if name != 'name'}
   options = read(module.TASK.options, fields, 'config.data.task')
-  if getattr(options, 'classes', ()) != INFER:
+  if not module.TASK.infers(options):
     module.TASK.check(options)
   elif module.TASK.named is None:
     raise UserError(f'config.data.task.classes: {given["name"]} infers none, expected their names')
@@ -127,7 +125,7 @@ def fill_labels(model: Any, given: Any) -> None:
   the task has that `config.data.task`, `given`, names. Raises UserError: a head for another number
   of classes."""
   task, options = task_of(given)
-  if getattr(options, 'classes', ()) == INFER:
+  if task.infers(options):
     raise UserError(
       'config.data.task.classes=infer is for a run, which reads its examples: expected their names'
     )
