@@ -93,9 +93,9 @@ def wrong(found):
   )
 
 
-@mutation('--pool=mean', '--pooling=mean', file='README.md')
+@mutation('vectors.npy --pool=mean', 'vectors.npy --pooling=mean', file='README.md')
 @mutation('--config.minutes=10', '--config.minute=10', file='README.md')
-@mutation('--for=configs/roberta.py', '--for=', file='README.md')
+@mutation('--for=configs/roberta.py', '--of=configs/roberta.py', file='README.md')
 def test_readme():
   assert wrong([(ROOT / 'README.md', (ROOT / 'README.md').read_text())]) == ''
 
@@ -103,7 +103,7 @@ def test_readme():
 @pytest.mark.full
 @mutation('--config.temperature=2', '--config.temperatur=2', file='configs/finetune/tasks.py')
 @mutation('--predictions=predictions.json', '--prediction=p.json', file='docs/finetune.md')
-@mutation("f' --text='Once'", "f' --prompt='Once'")
+@mutation("--text='Once' --temp", "--prompt='Once' --temp", file='bertjax/train/report.py')
 def test_every_page_config_and_message():
   places = [*PAGES, *LAUNCH, *SOURCES]
   assert wrong((path, text) for path in places for text in texts(path)) == ''

@@ -133,7 +133,7 @@ class Checkpoints:
         state, meta = reading.read_state(directory, abstract, self._saver)
         break
       except finite.NotFinite as error:
-        logging.warning('A checkpoint is damaged: %s', error)
+        logging.warning('A checkpoint is damaged, and an older one is looked for: %s', error)
         problems.append(str(error))
         candidates = candidates[candidates.index(directory) + 1 :]
     step = int(directory.name)

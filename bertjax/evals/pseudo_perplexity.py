@@ -65,8 +65,8 @@ def affordable(rows: int, columns: int) -> int:
   most = min(rows, max(TOKENS // columns**2, 1)) if rows == Options().rows else rows
   if most < rows:
     warn_once(
-      f'pseudo_perplexity: {most} of {rows} rows are scored, of {columns} tokens each; another '
-      'number of rows is taken as given'
+      f'pseudo_perplexity scores {most} rows of {columns} tokens, since {rows} would take long: '
+      'another number of rows, of config.evals, is taken as given'
     )
   return most
 

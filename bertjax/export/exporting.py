@@ -24,6 +24,7 @@ class Net(NamedTuple):
   folder: str  # below the output; '' the output itself
   model: Any  # its `config.model`
   select: Any  # whole parameters -> its own
+  left_out: tuple[str, ...] = ()  # what of the run it lacks
 
 
 def parts_of(model: Any) -> list[Net]:
@@ -31,7 +32,9 @@ def parts_of(model: Any) -> list[Net]:
   one that its classes do not compute it is the encoder, of DeBERTa-v3 the discriminator's."""
   if family_lib.find(model.family).model != model.name:
     way = models.factory(model).encoder
-    return [Net('', ConfigDict(way.model(model)), way.select)]
+    heads = [head.name for head in models.heads_of(model)]
+    left_out = (f'what serves pretraining alone, with the heads {", ".join(heads)}',)
+    return [Net('', ConfigDict(way.model(model)), way.select, left_out)]
   whole = Net('', model, lambda params: params)
   if 'generator' not in model or model.generator not in ('own', 'shared'):
     return [whole]
@@ -110,6 +113,7 @@ def export(
     said = receipts.pop('')
     said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
     said['parts'] = receipts
+    said['left_out'] = list(parts[0].left_out)
     if sentence_transformers:
       length = directory.max_length(parts[0].model)
       sentence_modules.write(partial, parts[0].model, sentence_transformers, length)

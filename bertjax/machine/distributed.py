@@ -14,7 +14,6 @@ from bertjax.machine import last_words
 
 _NAMED = {'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES'}
 WAIT_S = 20.0  # for the others, before it is said; jax gives up after 300
-_SILENT_S = 1800  # after which a process on CPUs is given up; it may be stopped or swapped
 _LOOPBACK = ('127.', 'localhost', '[::1]')
 
 
@@ -61,16 +60,14 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
     jax.distributed.initialize(
       coordinator, processes, process, cluster_detection_method='deactivate',
       coordinator_bind_address=coordinator if host.startswith(_LOOPBACK) else None,
-      heartbeat_timeout_seconds=_SILENT_S if environ.get('JAX_PLATFORMS') == 'cpu' else 100,
     )  # fmt: skip
     waits.cancel()
   found = distributed.global_state
   if found.client:
     last_words.of_processes(
       f'process {found.process_id} of {found.num_processes} ends here. Where the lines above speak '
-      f'of the distributed service, it stood still for a minute or more, or process 0, at '
-      f'{found.coordinator_address}, did or has ended. The same command goes on from the last '
-      'checkpoint'
+      'of the distributed service, a process has ended or stood still for a minute or more. The '
+      'same command goes on from the last checkpoint'
     )
   if found.client and found.process_id == 0:
     print(

@@ -73,9 +73,9 @@ def keep_pages(temporary: int) -> bool:
     return False
   if TIMES * temporary > (free := _free()) and _keeps is not False:
     logging.warning(
-      'A step computes in %.1f GB, of which %d times are not free on this host (%.1f GB are): the '
-      'process gives its memory back in each step, which makes steps up to a third longer',
-      temporary / 1e9, TIMES, free / 1e9,
+      'A step takes %.1f GB while it computes. To keep them from step to step, %.1f GB must be '
+      'free, and %.1f GB are, so steps take up to a third longer: free some, or take smaller '
+      'batches (config.microbatches)', temporary / 1e9, TIMES * temporary / 1e9, free / 1e9,
     )  # fmt: skip
     if _keeps:
       _set(_MAP_AGAIN)

@@ -97,7 +97,9 @@ class Writer:
         whole, reason = False, str(error)
       if not whole:
         self._file.truncate(end)  # no torn line in the middle
-        logging.warning('%s: %s; lines are kept and written later', self._path, reason)
+        logging.warning(
+          '%s: %s; its lines wait and are written when there is room', self._path, reason
+        )
         return
       end += len(self._lines.pop(0))
 
@@ -133,7 +135,11 @@ class _Events:
         self._writer.write_event(proto.Event(wall_time=time.time(), step=step, summary=scalar))
       self._writer.flush()
     except OSError as error:
-      logging.warning('TensorBoard gets no more of this run: %s: %s', self._directory, error)
+      logging.warning(
+        'TensorBoard gets no more of this run, metrics.jsonl has all: %s: %s',
+        self._directory,
+        error,
+      )
       self._on = False
 
   def close(self) -> None:

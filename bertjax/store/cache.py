@@ -52,7 +52,7 @@ def directory(
       return root / name, _built(root, name, identity, build)
     except OSError as error:
       reasons.append(f'{root}: {error.strerror or error}')
-      warn_once(f'no plan can be kept in {reasons[-1]}')
+      warn_once(f'no plan can be kept in {reasons[-1]}: make room there, or let it be written')
   raise NoRoom('; '.join(reasons))
 
 
@@ -105,7 +105,7 @@ def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | Non
     if wrong := checksums.faults(path, record['files'], reads=small):
       raise _Damaged(wrong[0])
   except _Damaged as damage:
-    warn_once(f'a cached plan is damaged and counts as missing: {damage}')
+    warn_once(f'a cached plan is damaged and counts as missing, so it is built again: {damage}')
     return None
   return record['figures']
 

@@ -131,7 +131,7 @@ def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
 )
 def test_long_rows_cost_no_more_than_short_ones(rows, columns, scored, caplog):
   assert pseudo_perplexity.affordable(rows, columns) == scored
-  assert (f'{scored} of {rows} rows are scored' in caplog.text) == (scored < rows)
+  assert (f'scores {scored} rows of ' in caplog.text) == (scored < rows)
 
 
 @mutation(

@@ -15,7 +15,7 @@ from bertjax.evals import generated
   'sacrebleu.corpus_bleu(list(found), [list(wanted)]',
   'sacrebleu.corpus_bleu(list(wanted), [list(found)]',
 )
-@mutation('scores.f1(*pair)', 'scores.exact(*pair)')
+@mutation('scores.f1(*pair, how)', 'scores.exact(*pair, how)')
 def test_scores_of_one_text():
   found = generated.judged(['The cat, on the mat'], ['the cat, sat on the mat'])
   assert found['exact'] == 0 and found['f1'] == pytest.approx(2 * 3 / (3 + 4))  # without articles

@@ -126,7 +126,7 @@ def partly(name: str, said: str) -> Case:
 CASES = [
   Case('full disks', 'TensorBoard and curves.png all along', full_for_people),
   partly('checkpoints', 'could not be written to'),
-  partly('', 'lines are kept and written later'),
+  partly('', 'are written when there is room'),
   Case('full disks', 'checkpoints to the end', full_until_the_end),
   Case('full disks', 'the workdir from the start', full_from_the_start),
   Case('full disks', 'prepare of a run', full_for_prepare_of_a_run),

@@ -32,8 +32,8 @@ def shared(tmp_path_factory) -> bench.Shared:
   case='SIGTERM, two processes: process 1 while stepping',
 )
 @mutation(
-  "written later', self._path, reason)\n        return",
-  "written later', self._path, reason)\n        self._lines.clear()",
+  'self._path, reason\n        )\n        return',
+  'self._path, reason\n        )\n        self._lines.clear()',
   case='full disks: the whole workdir for some steps',
 )
 @mutation(

@@ -347,6 +347,32 @@ def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
   assert ids_of(json_alone, ['A cat']) == ids_of(vocabulary, ['A cat'])
 
 
+@mutation("return dict(pieces=[*pieces, '[MASK]'],", 'return dict(pieces=pieces,')
+def test_the_model_of_deberta_has_its_mask_behind_the_last_piece(lines, tmp_path):
+  texts, path = lines[:300], tmp_path / 'deberta'
+  roles = dict(pad='[PAD]', bos='[CLS]', eos='[SEP]', unk='[UNK]')
+  ids = {f'{role}_id': i for i, role in enumerate(roles)}
+  trained(path, texts, control_symbols=[], **ids, **{f'{k}_piece': v for k, v in roles.items()})
+  file = (path / 'spiece.model').rename(path / 'spm.model')
+  vocabulary = load_vocabulary(file)
+  theirs = transformers.DebertaV2Tokenizer.from_pretrained(str(path))
+  assert len(theirs) == vocabulary.size
+  roles = {
+    role: getattr(theirs, f'{role}_token_id') for role in ('cls', 'pad', 'sep', 'unk', 'mask')
+  }
+  assert vocabulary.special == roles and roles['mask'] == vocabulary.size - 1
+  plain = sentencepiece.SentencePieceProcessor(model_file=str(file))
+  assert ids_of(vocabulary, texts) == plain.encode(texts)
+  # Theirs does not change characters as the model does: a no-break space is unknown to it.
+  ascii_ = [text for text in texts if text.isascii()]
+  assert ids_of(vocabulary, ascii_) == theirs(ascii_, add_special_tokens=False)['input_ids']
+  ids = ids_of(vocabulary, texts)[1]
+  assert vocabulary.decode([*ids, roles['mask']]) == plain.decode(ids)
+  vocabulary.save(tmp_path / 'run')
+  assert ids_of(load_vocabulary(tmp_path / 'run'), texts) == ids_of(vocabulary, texts)
+  check(vocabulary, tmp_path / 'export', 'deberta_v2', texts)
+
+
 @mutation("spaced = bool(settings.get('add_prefix_space', False))", 'spaced = False')
 def test_settings_beside_the_files_are_followed(shared, tmp_path):
   """vocab.txt, vocab.json: as the class of transformers reads them, and after a save."""

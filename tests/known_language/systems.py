@@ -115,6 +115,16 @@ SYSTEMS = dict(
     },
     steps=1000,
   ),
+  deberta_v3_generator=System(
+    'deberta_v3', 'documents', PAIR, dict(main=_TEXT),
+    {
+      'data.plan': recipes.ELECTRA_PLAN | dict(short_prob=0.0),
+      'data.mask': recipes.ELECTRA_MASK | dict(mask_share=1.0), 'objective.train': 'generator',
+      'model.generator_layers': 1.0, 'model.generator_head': 32, 'model.buckets': 8,
+      'best.metric': 'eval/mlm', 'best.mode': 'min',
+    },
+    steps=1000,
+  ),
   xlm=System(
     'xlm', 'languages', PAIR - 1,
     dict(

@@ -76,6 +76,7 @@ QUICK = dict(
   ernie_dialogues=Quick(800, 0.5, 0.25, GENTLE),
   electra=Quick(400, 0.4, fields=GENTLE),
   electra_generator=Quick(250, 0.3),
+  deberta_v3_generator=Quick(250, 0.3),
   xlm=Quick(600, 0.5),
   xlm_e=Quick(700, 0.4, fields=GENTLE),
   transformer_xl=Quick(200, 0.7, fields=LONG),

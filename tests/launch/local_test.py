@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -80,3 +81,23 @@ def test_where_one_process_is_killed_the_other_ends_and_all_resumes(rich_store, 
   launcher = launch(rich_store, workdir)
   assert launcher.wait(300) == 0
   np.testing.assert_allclose(losses(workdir), straight, rtol=2e-5)
+
+
+@pytest.mark.full
+@mutation('_say(signal.SIGABRT, lambda info: said)', 'pass')
+def test_a_process_that_stood_still_for_long_says_so(rich_store, tmp_path):
+  """gRPC drops who does not answer for 60 s, and jax ends a process that was dropped."""
+  workdir = tmp_path / 'run'
+  launcher = launch(rich_store, workdir, '--config.total_steps=20000', size='2x2')
+  wait_for(lambda: steps_logged(workdir) >= 3, launcher)
+  pids = children(launcher)
+  os.kill(pids[1], signal.SIGSTOP)
+  time.sleep(80)
+  assert launcher.poll() is None  # the other one waits
+  os.kill(pids[1], signal.SIGCONT)
+  assert launcher.wait(120) != 0 and gone(pids)
+  logs = [f'{workdir}.log', f'{workdir}.process-1.log']
+  first, second = [pathlib.Path(log).read_text() for log in logs]
+  assert 'a process has ended or stood still for a minute or more' in second
+  assert 'and so the others were stopped' in first
+  assert 'Fatal Python error' not in first + second

@@ -10,7 +10,7 @@ import state_dicts
 from ml_collections import ConfigDict
 from slow_imports import torch
 
-from bertjax.models import electra
+from bertjax import models
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 from configs.distill import distilbert
@@ -25,6 +25,7 @@ STILL = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
 OWN = dict(
   modernbert=dict(window=3, theta=160_000.0),
   xlnet=dict(mem_len=0),
+  deberta_v3=dict(types=0, buckets=16),
   distilbert=dict(types=0),
   xlm=dict(ffn=4 * SIZE['width'], types=0, extra=(('language', LANGUAGES),)),
 )
@@ -40,8 +41,8 @@ def config(family: str, **model):
   words = dict(words=False) if 'words' in c.model else {}
   c.model.update(known | OWN.get(family, {}) | words | model)
   c.objective.update(lm=0.0, smoothing=0.0, class_weights=())
-  if family == 'electra':
-    c.model = ConfigDict(electra.MODEL.encoder.model(c.model))
+  if family in ('electra', 'deberta_v3'):
+    c.model = ConfigDict(models.factory(c.model).encoder.model(c.model))
   return c
 
 

@@ -14,8 +14,9 @@ from bertjax.objectives import choose, classify, spans, tag
 FAMILIES = dict(
   bert='Bert', ernie='Ernie', roberta='Roberta', albert='Albert', electra='Electra',
   modernbert='ModernBert', distilbert='DistilBert', xlnet='XLNet', xlm='XLM', gpt='GPT2',
+  deberta_v3='DebertaV2',
 )  # fmt: skip
-OTHERS = ('roberta', 'albert', 'electra', 'modernbert', 'distilbert')
+OTHERS = ('roberta', 'albert', 'electra', 'modernbert', 'distilbert', 'deberta_v3')
 ONE_POOLING = ('xlnet', 'xlm', 'gpt')
 SIMPLE = ('xlnet', 'xlm')  # whose class for questions of this form is called so
 LENGTHS, LENGTH, CLASSES = (17, 40, 9), 40, 5

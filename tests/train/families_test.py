@@ -24,6 +24,10 @@ SYSTEMS = dict(
     dict(embedding_width=16, generator_head=8, positions=ROOM),
     'ElectraForSequenceClassification',
   ),
+  deberta_v3=(
+    dict(heads=4, generator_head=8, generator_layers=1.0, positions=ROOM),
+    'DebertaV2ForSequenceClassification',
+  ),
   modernbert=(
     dict(layers=2, global_every=2, window=8, heads=4),
     'ModernBertForSequenceClassification',

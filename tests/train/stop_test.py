@@ -144,21 +144,6 @@ def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
   assert steps_logged(workdir) == 5
 
 
-@pytest.mark.full
-@mutation('_say(signal.SIGABRT, lambda info: said)', 'pass')
-def test_a_process_that_stood_still_for_long_says_so(rich_store, tmp_path):
-  """gRPC drops who does not answer for 60 s, and jax ends a process that was dropped."""
-  workdir = tmp_path / 'run'
-  both = start_pair(rich_store, workdir, '--config.total_steps=1000000')
-  wait_for(lambda: steps_logged(workdir) >= 3, *both)
-  both[1].send_signal(signal.SIGSTOP)
-  time.sleep(80)
-  both[1].send_signal(signal.SIGCONT)
-  assert all(p.wait(150) != 0 for p in both)
-  assert 'it stood still for a minute or more, or process 0' in said(workdir, 1)
-  assert 'Fatal Python error' not in said(workdir, 0) + said(workdir, 1)
-
-
 @mutation('    stack.push(self._rescue)\n', '')
 @pytest.mark.full
 def test_an_error_costs_no_step(rich_store, tmp_path, monkeypatch):

@@ -83,7 +83,7 @@ def relative_attention(
 @functools.cache
 def _say_fallback(impl: str, reason: str) -> None:
   """Says it once: a step calls the operation in every layer, and is traced more than once."""
-  logging.warning('%s. Attention of these operands runs as impl=%r, which is slower', reason, impl)
+  logging.warning('%s. So attention runs as %r, which is slower', reason, impl)
 
 
 def _attend(impl: str):

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from bertjax.machine import hosts
 from bertjax.metrics import curves, interval, ledger, tracking, writer
 from bertjax.metrics.progress import Progress
 from bertjax.objectives import combine
@@ -40,7 +41,7 @@ class Record(Watcher):
       self._interval.add(step.phase.name, step.found)
       self._ledger.count(step.counts, step.phase.objective.flops(step.batch))
       weighted = any('weight_B' in name for name in step.batch)
-      if weighted and not step.counts['predicted'] and not self._said:
+      if weighted and not (step.counts['predicted'] or self._said or _of_others(step.found)):
         self._said = True
         self._progress.note(
           f'Step {step.done}: nothing is to be predicted in its batch, which teaches nothing of '
@@ -84,6 +85,11 @@ class Record(Watcher):
       curves.plot([self._workdir])
     except OSError as error:
       self._progress.note(f'curves.png was not drawn: {error}')
+
+
+def _of_others(found: Any) -> bool:
+  """Tells whether other processes have targets of a step."""
+  return hosts.count() > 1 and any(weight for _, weight in jax.device_get(found['sums']).values())
 
 
 def _of_phases(run: setup.Run, saved: Any) -> Any:

@@ -132,7 +132,7 @@ def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch, caplog):
     x = jnp.ones((1, 4, 1, size))
     y = ra.relative_attention(x, x, x, ONES)
     assert isinstance(y, str) == expected
-  said = "heads of 160. Attention of these operands runs as impl='xla', which is slower"
+  said = "heads of 160. So attention runs as 'xla', which is slower"
   assert [record.getMessage() for record in caplog.records] == [said]
   with pytest.raises(NotImplementedError, match='heads of 160'):
     ra.relative_attention(x, x, x, ONES, impl='gpu')
