@@ -184,7 +184,7 @@ def by_pairs(config, batch, model) -> float:
     return 12 * m.width * sum(sees(mask.within(window)) for window in windows)
   pairs = sees(mask)
   if m.name == 'deberta_v3':  # two products by distance besides
-    return 24 * (m.layers + m.layers // 2 + 1) * m.width * pairs
+    return 24 * (m.layers + round(m.layers * m.generator_layers) + 1) * m.width * pairs
   count = 12 * m.layers * m.width * pairs
   if kind == 'rtd':
     width, layers = m.width * m.generator_width, m.layers * m.generator_layers
