@@ -35,7 +35,7 @@ def test_every_head_has_its_parameters(name):
   assert net.heads and {head.path for head in net.heads} <= {'', *tree}  # '': the word table
   assert {head.through for head in net.heads} <= {'', *tree}
   of_encoder = {'embeddings', 'encoder', 'layers', 'discriminator', 'word', 'table', 'final_norm'}
-  of_encoder |= {'position', 'decoder', 'spelled'}
+  of_encoder |= {'position', 'decoder', 'spelled', 'difference'}
   of_encoder |= {f'{x}coder_{y}' for x in ('en', 'de') for y in ('bias', 'norm', 'position')}
   layers = re.compile('(forwards|backwards|lstm)_[0-9]')
   rest = {key for key in tree if not (key in of_encoder or 'generator' in key or layers.match(key))}

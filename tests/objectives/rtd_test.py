@@ -249,7 +249,7 @@ def test_text_is_neither_the_first_token_nor_the_last_of_a_segment():
     (dict(generator='twin'), {}, 'own, shared, two_tower, uniform'),
     (dict(generator_layers=0.1), {}, 'at least one layer'),
     (dict(labels=(('next', 2),)), {}, 'the heads of ELECTRA are'),
-    (dict(name='bert'), {}, "name='electra'"),
+    (dict(name='bert'), {}, "name='deberta_v3' or 'electra'"),
   ],
 )
 def test_mistakes_are_met_before_anything_is_compiled(model, objective, message):

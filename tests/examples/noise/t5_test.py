@@ -158,8 +158,10 @@ def test_prefixes_end_anywhere_and_random_ids_are_no_special_ones():
 
 
 def test_a_vocabulary_without_enough_sentinels_is_refused():
-  few = types.SimpleNamespace(sentinels=(9,), special=STORE.special, vocabulary_size=10)
+  few = types.SimpleNamespace(
+    sentinels=(9,), special=STORE.special, vocabulary_size=10, path='the/store'
+  )
   for noise, options in (NOISES['spans'], NOISES['sentinels']):
-    with pytest.raises(UserError, match="train_vocab.type='t5'"):
+    with pytest.raises(UserError, match='the/store: .* got 1; train one of type t5'):
       noise.MASKING.check(options, few, 100)
   t5_spans.MASKING.check(t5_spans.Options(0.15, 3.0, False, False), few, 100)
