@@ -69,7 +69,7 @@ def test_classes_are_read_from_a_column_or_a_list():
       task.check(dataclasses.replace(options(), **wrong))
 
 
-@mutation('return number == 1', 'return number == 0')
+@mutation('return FLAGS[said]', 'return not FLAGS[said]')
 def test_classes_may_have_a_column_of_0_and_1_each(tmp_path):
   (tmp_path / 'a.tsv').write_text('text\tsun\tsea\tsky\nx\t1\t0\t1\ny\t0.0\t1.0\t0\n')
   read = lambda **given: list(task.read(f'{tmp_path}/a.tsv', options(**given)))
@@ -80,6 +80,14 @@ def test_classes_may_have_a_column_of_0_and_1_each(tmp_path):
     read()
   with pytest.raises(UserError, match="line 7: expected 0 or 1 in 'sky', got 2"):
     task.labels([Record('line 7', dict(sea=1, sky=2, sun=0))], apart)
+  said = task.labels([Record('line 1', dict(sea=True, sky='false', sun='1'))], apart)['label']
+  assert said.tolist() == [[[1, 0, 1]]]
+  with pytest.raises(UserError, match="label: expected the name of a column, got ''"):
+    task.check(dataclasses.replace(apart, several=''))
+  with pytest.raises(
+    UserError, match='by the names of their columns: .* in config.data.task.classes'
+  ):
+    list(task.read(f'{tmp_path}/a.tsv', dataclasses.replace(apart, classes=('infer',))))
 
 
 @mutation('average=how', "average='micro'")

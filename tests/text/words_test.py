@@ -8,6 +8,7 @@ from bertjax.text import words
 # Words that blanks divide here, and the text that they are cut from.
 TEXTS = {
   "Berlin 's 3.5 % ( U.S. ) , 我 住 在 北 京 。": "Berlin's 3.5% (U.S.), 我住在北京。",
+  'hello , world 3,5 a : b 人 々 は': 'hello,world 3,5 a:b 人々は',
   "I can't say : 3,000.50 or 12:30 ?": "I can't say: 3,000.50 or 12:30?",
   'see https://a.b/c?d=1&e=2 ) .': 'see https://a.b/c?d=1&e=2).',
   'mail a.b@c.de , www.x.org/y': 'mail a.b@c.de, www.x.org/y',
@@ -30,3 +31,4 @@ def test_words_are_cut_as_taggers_know_them(said):
   found = words.cut(TEXTS[said])
   assert found == said.split()
   assert ''.join(found) == ''.join(TEXTS[said].split())  # nothing is lost
+  assert words.cut(f'\ufeff{TEXTS[said]}') == found  # but for the mark of an order of bytes

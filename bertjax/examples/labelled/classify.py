@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data_contracts import Labelled, Task
+from bertjax.data_contracts import INFER, Labelled, Task
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import records, texts
 from bertjax.examples.labelled.common.records import Record
 from bertjax.field_types import Count
 from bertjax.vocab.vocabulary import Vocabulary
+
+FLAGS = {'0': False, '0.0': False, 'false': False, '1': True, '1.0': True, 'true': True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +51,11 @@ def check(options: Options, at: str = 'config.data.task.') -> None:
   keys."""
   if len(options.text) not in (1, 2):
     raise UserError(f'{at}text: expected one column or two, got {options.text!r}')
+  if not (options.label or options.several):
+    raise UserError(
+      f"{at}label: expected the name of a column, got ''; with {at}several each class has a column "
+      'of its own'
+    )
   if options.classes and len(set(options.classes)) < max(2, len(options.classes)):
     raise UserError(
       f'{at}classes: expected two different classes or more, or () where a number is '
@@ -65,6 +72,11 @@ def read(path: str, options: Options) -> Iterator[Record]:
   """Yields the records of a table; errors as `records.read`."""
   needed = (options.label,) if options.label or not options.several else options.classes
   needed = () if options.unlabelled else needed
+  if needed == INFER and not options.label:
+    raise UserError(
+      "config.data.task.label='' takes the classes by the names of their columns: expected these "
+      f'in config.data.task.classes, got {INFER[0]!r}'
+    )
   try:
     yield from records.read(path, (*options.text, *needed), options.header)
   except UserError as error:
@@ -142,9 +154,10 @@ def named(record: Record, options: Options) -> list[str]:
 
 
 def _flag(record: Record, name: str) -> bool:
-  if (number := _number(record, name)) not in (0, 1):
-    raise UserError(f'{record.place}: expected 0 or 1 in {name!r}, got {number:g}')
-  return number == 1
+  said = str(record.values[name]).strip().lower()
+  if said not in FLAGS:
+    raise UserError(f'{record.place}: expected 0 or 1 in {name!r}, got {record.values[name]!r}')
+  return FLAGS[said]
 
 
 def _number(record: Record, name: str) -> float:

@@ -23,13 +23,13 @@ _PROBE_SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
 def windows(documents: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
-  """Groups documents by `size`, and long ones by less; what is left over goes to the last window,
-  which has up to twice as many, so that no window is too small for a plan."""
+  """Groups documents by `size`, and long ones by less, by two at least; what is left over goes to
+  the last window, which has up to twice as many, so that no window is too small for a plan."""
   window, held = [], 0
   for document in documents:
     window.append(document)
     held += len(document)
-    if len(window) == 2 * size or held > _MOST:
+    if len(window) == 2 * size or (held > _MOST and len(window) >= 4):
       half = -(-len(window) // 2)
       yield window[:half]
       held -= sum(map(len, window[:half]))
