@@ -40,7 +40,8 @@ def test_an_arm_is_a_recipe_with_keys_of_its_own():
   ]  # fmt: skip
   assert (two.config.data.mask.rate, two.config.batch_size, one.config.length) == (0.4, 8, 32)
   assert two.config.data.train_vocab.size == 600
-  assert one.store == arms.parse('xlm_r', 'test', TEXT, [])[0].store != two.store[::-1]
+  assert one.store == arms.parse('xlm_r', 'test', TEXT, [])[0].store
+  assert one.store != arms.parse('bert', 'test', TEXT, [])[0].store
 
 
 @pytest.mark.parametrize(
@@ -54,12 +55,21 @@ def test_an_arm_is_a_recipe_with_keys_of_its_own():
     ('bert[batch_size=0]', 'config.batch_size'),
     ('bert(x)', "expected one of .*got 'bert\\(x\\)'"),
     ('bert,gpt,bert', "'bert' is there twice"),
+    (
+      'bert[name=a b],bert[name=a+b]',
+      'would lie in one directory',
+    ),
     ('bert[optimizer.schedule.peek=1]', "did you mean 'peak'"),
   ],
 )
 def test_arms_that_cannot_be_are_refused(given, message):
   with pytest.raises(UserError, match=message):
     arms.parse(given, 'test', TEXT, [])
+
+
+def test_a_vocabulary_that_is_too_small_is_refused_by_the_flag_that_names_it():
+  with pytest.raises(UserError, match='--vocab=wordpiece:200: expected a size of at least 300'):
+    arms.parse('bert', 'test', TEXT._replace(vocab='wordpiece:200'), [])
 
 
 @mutation('if arm.name not in lost]', 'if arm.name in lost]')

@@ -1,11 +1,13 @@
 """Arms of a comparison: a recipe each, on one text, with one vocabulary."""
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertjax.config import command_line
+from bertjax.config.keys import LEAST_PIECES
 from bertjax.errors import UserError, choose
 from bertjax.examples import readers, unread_text
 from bertjax.launch import grid
@@ -55,6 +57,11 @@ class Arm(NamedTuple):
   config: Any  # completed, with text and vocabulary
 
   @property
+  def folder(self) -> str:
+    """Name of the directory of its runs."""
+    return ''.join(c if c.isalnum() or c in '.-' else '_' for c in self.name)
+
+  @property
   def flags(self) -> list[str]:
     """The flags of `bertjax.main` for its recipe."""
     return [f'--config={self.file}', *(f'--config.{k}={v}' for k, v in self.point.items())]
@@ -70,11 +77,19 @@ class Arm(NamedTuple):
 def parse(given: str, size: str, text: Text, common: Sequence[str]) -> list[Arm]:
   """Returns the arms of --arms=NAME[:SIZE][[KEY=VALUE,...]],...; `common` are KEY=VALUE of all.
   Raises UserError: an arm, size or key that there is not, a config that cannot be or reads
-  no text, or two arms of one name."""
+  no text, two arms of one name or directory, or a vocabulary that is too small to be trained."""
+  if text.trained and text.trained[1] < LEAST_PIECES:
+    raise UserError(f'--vocab={text.vocab}: expected a size of at least {LEAST_PIECES}')
   arms = [_arm(each, size, text, common) for each in grid.split(given)]
   names = [arm.name for arm in arms]
   if twice := sorted({name for name in names if names.count(name) > 1}):
     raise UserError(f'--arms: {twice[0]!r} is there twice: expected each arm once')
+  for one, other in itertools.combinations(arms, 2):
+    if one.folder == other.folder:
+      raise UserError(
+        f'--arms: runs of {one.name!r} and of {other.name!r} would lie in one directory, '
+        f'{one.folder}: name one of the files otherwise'
+      )
   return arms
 
 

@@ -76,6 +76,8 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
   times = asked.budget.kind == 'seconds' or not writes
+  if asked.budget.kind != 'seconds' and times:  # a budget is refused before steps are timed
+    _ = [_planned(asked, arm, workdir, known, False) for arm in asked.arms]
   planned = [_planned(asked, arm, workdir, known, times) for arm in asked.arms]
   if not writes:
     return planned

@@ -58,7 +58,7 @@ def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence
   """Returns the runs of an arm, seed by seed, each with all rates; `more` are flags of all runs."""
   arm, steps = planned.arm, planned.steps
   config = grid.changed_by(arm.config, dict(total_steps=str(steps)), '--flops')
-  home = workdir / 'runs' / ''.join(c if c.isalnum() or c in '.-' else '_' for c in arm.name)
+  home = workdir / 'runs' / arm.folder
   flags = [*budget.flags_of(arm, steps, planned.store), f'--config.name={arm.name}', *more]
   return [
     Run(

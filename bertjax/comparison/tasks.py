@@ -78,7 +78,13 @@ def make(file: str, changes: Sequence[str], pairs: str) -> Tasks:
   config = resolve.counted(resolve.resolve(config)).config
   data = config.data
   for key in ('train', 'dev'):
-    rows = from_config.read_records(config, data[key], f'config.data.{key}', 0)
+    try:
+      rows = from_config.read_records(config, data[key], f'config.data.{key}', 0)
+    except UserError as error:
+      raise UserError(
+        f'--finetune={file}: {error}. Its keys are given by --finetune_set, as in '
+        '--finetune_set=data.task.text=sentence'
+      ) from error
     if not rows:
       raise UserError(f'--finetune={file}: config.data.{key}={data[key]} has no examples')
     if data.task.name == 'classify' and data.task.classes and not data.task.several:

@@ -243,7 +243,6 @@ class Bert(Base, AttendingModel):
 
   def relative(self, layer: int, length: int) -> Relative | None:
     """Returns the terms by distance of a layer in rows of a length, of made parameters."""
-    del layer, length
     return None
 
   @nn.nowrap

@@ -82,6 +82,11 @@ def make(
 
   schedule = schedules.make(config.schedule)
   rules = _rules(fields, params, axes)
+  if fields['clip_apart'] and not fields['clip']:
+    raise UserError(
+      f'{WHAT}.clip_apart={fields["clip_apart"]!r} says what is clipped apart: expected '
+      f'{WHAT}.clip above 0, got {fields["clip"]}; with 0 set clip_apart=() too'
+    )
   leaves = Leaves.make(params, axes, rules['decay'])
   scales = leaves.resolve(rules['lr_scale'], 'lr_scale')
   if 'layer_decay' in rules:

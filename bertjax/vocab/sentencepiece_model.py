@@ -8,8 +8,8 @@ google-research/albert do; we and transformers' fast ones leave the model's piec
 A file named sentencepiece.bpe.model is that of a fairseq model (XLM-R), whose ids are not the
 model's own: <s> 0, <pad> 1, </s> 2, <unk> 3, then its pieces, each one id later, and <mask> last.
 
-A model that begins with the pieces of DeBERTa-v2 and v3 and has no [MASK] has it behind its last
-one (microsoft/DeBERTa, DeBERTa/deberta/spm_tokenizer.py).
+A file named spm.model that begins with the pieces of DeBERTa-v2 and v3 and has no [MASK] has it
+behind its last one (microsoft/DeBERTa, DeBERTa/deberta/spm_tokenizer.py).
 """
 
 import pathlib
@@ -26,7 +26,7 @@ from bertjax.vocab import refusals
 
 SPACE = '▁'
 FAIRSEQ = 'sentencepiece.bpe.model'
-DEBERTA = ['[PAD]', '[CLS]', '[SEP]', '[UNK]']  # the first pieces of its models
+DEBERTA = ('spm.model', ['[PAD]', '[CLS]', '[SEP]', '[UNK]'])  # its name and first pieces
 CLEANED = dict(albert='AlbertTokenizer', xlnet='XLNetTokenizer')  # model_type: class
 GENERIC = ('', 'PreTrainedTokenizer', 'TokenizersBackend', 'PythonBackend')  # classes of any model
 _LAYOUTS = (  # the first pieces of their models
@@ -69,7 +69,7 @@ def coder(
       texts = [text.lower() for text in texts]
     return processor.encode(texts, num_threads=1)
 
-  if pieces[:4] == DEBERTA and '[MASK]' not in pieces:
+  if (file.name, pieces[:4]) == DEBERTA and '[MASK]' not in pieces:
     decode = lambda ids: processor.decode([i for i in ids if i < len(pieces)])
     return dict(pieces=[*pieces, '[MASK]'], _encode=encode, _decode=decode)
   if file.name != FAIRSEQ:

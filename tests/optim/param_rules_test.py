@@ -47,6 +47,13 @@ def test_what_is_clipped_apart_has_a_norm_of_its_own():
       np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6)
 
 
+def test_clipping_apart_without_a_clip_is_refused():
+  with pytest.raises(
+    ValueError, match='clip_apart=.*expected config.optimizer.clip above 0, got 0.0'
+  ):
+    make(config('bert', clip=0.0, clip_apart=('embeddings/.*',)), stack(tensors(0)))
+
+
 @pytest.mark.parametrize('row', ['bert', 'lamb', 'adafactor'])
 def test_frozen_layers_stay_bit_for_bit_and_the_rest_moves(row):
   flat = tensors(0)
