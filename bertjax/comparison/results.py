@@ -60,7 +60,7 @@ class Result(NamedTuple):
 
   @property
   def spent(self) -> Point:
-    """What it spent in all, and its real tokens a second."""
+    """Returns what it spent in all, and its real tokens a second."""
     rows = [row for row in self.rows if 'flops/total' in row]
     last = dict(rows[-1]) if rows else {'flops/total': 0.0, 'tokens/total': 0.0}
     seconds = sum(row[f'time/{part}'] for row in rows for part in TRAINING)

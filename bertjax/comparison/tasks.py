@@ -1,5 +1,5 @@
-"""What judges trained arms alike: a task to be fine-tuned on, a linear probe on its texts, and
-minimal pairs."""
+"""Judges trained arms alike: by a task that each is fine-tuned on, by a linear probe on its texts,
+and by minimal pairs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -56,3 +56,5 @@ def test_flops_count_real_tokens_predicted_slots_and_visible_pairs():
   layers = 6 * 12 * (4 * h * h + 2 * h * 3072) * 228 + 12 * 12 * h * pairs
   head = 6 * 38 * (h * h + h * 30522) + 6 * 2 * (h * h + 2 * h)
   assert mlm.make(config).flops(batch) == layers + head
+  config.model.update(sharing='all', inner_groups=2)  # what is shared is computed every time
+  assert mlm.make(config).flops(batch) == 2 * layers + head

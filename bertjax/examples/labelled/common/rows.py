@@ -193,7 +193,7 @@ class Rows:
 
   @functools.cached_property
   def _choices(self) -> list[tuple[list[int], float]]:
-    """Of at most 1, 2, .. LENGTHS lengths the best ones, and the tokens of an epoch in them."""
+    """Returns the best of at most 1, 2, .. lengths, and the tokens of an epoch in them."""
     unit_n = -(-self.size_n // UNIT)
     units = int(unit_n.max())
     below_u = np.searchsorted(np.sort(unit_n), np.arange(units + 1), 'right')  # examples that fit
