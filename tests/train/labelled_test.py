@@ -28,7 +28,7 @@ def straight(files, tmp_path_factory):
   return workdir, finetune_runs.run(command(files, workdir))
 
 
-@mutation('return tuple(sorted({name for', 'return tuple(({name for')
+@mutation('return tuple(sorted({name for', 'return tuple(sorted({name * 2 for')
 @mutation('sum(config.epochs * n / batch for', 'sum(n / batch for')
 def test_a_run_lasts_its_epochs_and_learns(straight):
   workdir, said = straight
