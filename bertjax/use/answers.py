@@ -81,11 +81,9 @@ def label(logits_C: np.ndarray, classes: Sequence[str], several: bool = False) -
   number."""
   if not classes:
     return Label(float(logits_C[0]), {})
-  if several:
-    p_C = np.exp(-np.logaddexp(0, -logits_C.astype(np.float64)))
-    return _likely(dict(zip(classes, p_C.tolist(), strict=True)))
-  p_C = _softmax(logits_C)
-  return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))
+  sigmoid = lambda logits: np.exp(-np.logaddexp(0, -logits.astype(np.float64)))
+  p_C = (sigmoid if several else _softmax)(logits_C)
+  return _likely(dict(zip(classes, p_C.tolist(), strict=True)), several)
 
 
 def check_beside(task: Mapping[str, Any], beside: Iterable[tuple[str, Any]]) -> None:
@@ -106,13 +104,11 @@ def together(found: Sequence[Label]) -> Label:
   if not names:
     return Label(float(np.mean([cast(float, each.label) for each in found])), {})
   mean = {name: float(np.mean([each.probabilities[name] for each in found])) for name in names}
-  if isinstance(found[0].label, list):
-    return _likely(mean)
-  return Label(max(mean, key=mean.__getitem__), mean)
+  return _likely(mean, isinstance(found[0].label, list))
 
 
-def _likely(probabilities: dict[str, float]) -> Label:
-  return Label([name for name, p in probabilities.items() if p > 0.5], probabilities)
+def _likely(p: dict[str, float], several: bool) -> Label:
+  return Label([name for name in p if p[name] > 0.5] if several else max(p, key=p.__getitem__), p)
 
 
 def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:
