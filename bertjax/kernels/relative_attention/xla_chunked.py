@@ -91,10 +91,12 @@ def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Ar
 
 
 def slides(x: Operands) -> bool:
-  """Returns whether a window is so narrow that a run of queries would be longer."""
-  window, queries = x.mask.window, x.q_BTNH.shape[1]
-  by_column = x.mask.sinks and x.relative is not None and x.relative.rows
-  return window is not None and max(window, SPAN) * SPANS < queries and not by_column
+  """Returns whether a window is so narrow that a run of queries, of which there are none beside
+  sinks, would be longer."""
+  window, queries, sinks = x.mask.window, x.q_BTNH.shape[1], x.mask.sinks
+  by_column = sinks and x.relative is not None and x.relative.rows
+  most = 3 if sinks else SPANS
+  return window is not None and max(window, SPAN) * most < queries and not by_column
 
 
 def _slide(x: Operands) -> Array:
