@@ -62,7 +62,7 @@ def train_wordpiece(
 
 
 def extend_wordpiece(
-  sentences: Sequence[str], size: int, base: Vocabulary, directory: pathlib.Path
+  sentences: Iterable[str], size: int, base: Vocabulary, directory: pathlib.Path
 ) -> None:
   """Writes the files of `train_wordpiece` with the pieces of `base`, whose ids stay, and behind
   them the words of the sample that save most tokens, an unknown one counting as one, until there
