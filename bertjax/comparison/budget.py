@@ -62,7 +62,8 @@ def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
   steps_n, flops_n, tokens_n = np.array(found).T
   longest = phases[int(np.argmax(steps_n))].config
   sizes = own_step.footprint(longest, checking.batch_of(longest))
-  flops, tokens = (float(np.average(each_n, weights=steps_n)) for each_n in (flops_n, tokens_n))
+  flops = float(np.average(flops_n, weights=steps_n))
+  tokens = float(np.average(tokens_n, weights=steps_n))
   return Cost(arm.name, sizes['parameters'], sizes['state_bytes'], flops, tokens, None)
 
 
