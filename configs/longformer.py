@@ -1,5 +1,5 @@
-"""Longformer (Beltagy et al. 2020, arXiv 2004.05150; allenai/longformer): RoBERTa, continued on rows
-of 4,096 tokens that each see 256 others on either side.
+"""Longformer (Beltagy et al. 2020, arXiv 2004.05150; allenai/longformer): RoBERTa, continued on
+rows of 4,096 tokens that each see 256 others on either side.
 
   python -m bertjax.main --config=configs/longformer.py:base --workdir=runs/longformer \
       --config.init_from=hf:DIR_OF_ROBERTA --config.data.input='text/*.txt'
@@ -28,7 +28,8 @@ def get_config(arg: str | None = None):
   c.model.update(cited(defaults.NAMES, name='longformer', family='longformer'))
   c.model.update(cited(NOTEBOOK, positions=4098, window=256))
   c.optimizer.update(cited(NOTEBOOK, b2=0.999, weight_decay=0.01, clip=5.0))
-  c.optimizer.schedule.update(cited(NOTEBOOK, peak=3e-5, warmup_steps=500, end_ratio=1.0))
+  warmup = c.get_ref('total_steps') * 500 // 3_000
+  c.optimizer.schedule.update(cited(NOTEBOOK, peak=3e-5, warmup_steps=warmup, end_ratio=1.0))
   if size == 'tiny':
     defaults.laptop(c)
   return c
