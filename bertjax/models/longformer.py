@@ -70,8 +70,8 @@ class Layer(Block):
           dense(x_BTD)
       y_BTNH = attention.attend(q_BTNH, k_BTNH, v_BTNH, context.mask, None, noise, layer)
       return attention.out(y_BTNH)
-    joined = [jnp.concatenate([picked(x, column_BC), x], 1) for x in (k_BTNH, v_BTNH)]
-    y_BTNH = attention.attend(q_BTNH, *joined, context.mask, None, noise, layer)
+    k_BSNH, v_BSNH = (jnp.concatenate([picked(x, column_BC), x], 1) for x in (k_BTNH, v_BTNH))
+    y_BTNH = attention.attend(q_BTNH, k_BSNH, v_BSNH, context.mask, None, noise, layer)
     q_BCNH = own['global_query'](picked(x_BTD, column_BC))
     k_BTNH, v_BTNH = own['global_key'](x_BTD), own['global_value'](x_BTD)
     noise = fork(noise, 'global')
