@@ -17,7 +17,9 @@ objective reads, always in these shapes:
   position_BT      position within the packed example, from 0
   target_pos_BP    column of each predicted token in its row, ascending; 0 in unused slots
   target_BP        the original id there
-  weight_BP        1.0 for a used slot, 0.0 for an unused one
+  weight_BP        1.0 for a used slot, or its weight in the loss; 0.0 for an unused one
+  divisor_B        what the loss at the targets of a row is divided by, where it is not the sum of
+                   weight_BP (masked diffusion: all tokens of the row)
   masked_BP        1.0 where the input shows the mask token at that slot (0.8 of them for BERT), or
                    the target comes later (causal), for any target but [CLS] and [SEP]. Where every
                    position is predicted (objectives/lm.py), P = T and slot t is column t: the

@@ -89,7 +89,7 @@ def test_arms_that_cannot_share_a_vocabulary_are_named_with_their_groups():
 @mutation('np.average(flops_n, weights=steps_n)', 'np.mean(flops_n)')
 def test_steps_are_what_the_budget_buys_by_the_count_of_the_model():
   arm = asked('bert').arms[0]  # two phases: 9 of 10 steps with rows of a fourth
-  found = budget.cost(arm, 600, None, '', False)
+  found = budget.counted(arm, 600, None, '')
   first, second = sorted(checking.phases(_sized(arm), None, None), key=lambda p: p.config.length)
   flops = [own_step.flops(p.config, checking.batch_of(p.config)) for p in (first, second)]
   share = first.steps / (first.steps + second.steps)

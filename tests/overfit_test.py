@@ -53,7 +53,7 @@ def learned(config: ConfigDict, rich_store, steps: int) -> dict[str, float]:
 def test_one_batch_is_learned_by_heart(name, fields, rich_store):
   config = systems.tiny(name, **fields)
   still = [key for key in config.model if key.endswith('dropout') or key in ('ar', 'tar')]
-  config.model.update(dict.fromkeys(still, 0.0))
+  config.model.update({key: type(config.model[key])(0) for key in still})
   config.model.update({key: 0.08 for key in config.model if key == 'init_std'})
   config.optimizer.lr_scale = (('.*', 1.0),)
   schedule = dict(name='constant', peak=PEAKS.get(name, 2e-3))

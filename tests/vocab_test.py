@@ -20,8 +20,9 @@ from mutation import mutation
 from no_room import no_room
 from slow_imports import corpora, registered, seqio, transformers
 
+from bertjax.errors import UserError
 from bertjax.vocab import __main__ as vocab
-from bertjax.vocab.train import TRAINERS
+from bertjax.vocab.train import TRAINERS, extend_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -68,6 +69,30 @@ def test_vocabulary_reads_back_and_fits_its_text(tmp_path, kind, lowercase):
   assert theirs.mask_token_id == special['mask'] and theirs.pad_token_id == special['pad']
   (tmp_path / 'tokenizer.json').unlink()  # the plain files beside it say the same
   assert load_vocabulary(tmp_path).pieces == vocabulary.pieces
+
+
+@mutation('len(ids) - 1 + (unknown in ids)', '1')
+@mutation(' + (unknown in ids)', '')
+def test_words_of_another_text_are_added_behind_the_pieces(tmp_path):
+  """The ids of what was there stay, and each word that is added is one that was cut before."""
+  before = tmp_path / 'before'
+  before.mkdir()
+  TRAINERS['wordpiece'](sentences(), 400, True, before)
+  base, text = load_vocabulary(before), ['kodilo bobe, ba kodilo bo.', 'Kodilo.', 'ba ☀ ☀ ba']
+  for name in ('tokenizer.json', 'tokenizer_config.json'):  # the file alone says as much
+    extend_wordpiece(text, 402, base, tmp_path)
+    more = load_vocabulary(tmp_path)
+    assert [*more.pieces] == [*base.pieces, 'kodilo', '☀'] and (more.lowercase, more.accents) == (
+      1,
+      0,
+    )
+    theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    got = theirs(text, add_special_tokens=False)['input_ids']
+    assert [ids.tolist() for ids in more.encode_batch(text)] == got and got[1][0] == 400
+    (before / name).unlink()
+    base = load_vocabulary(before)
+  with pytest.raises(UserError, match='WordPiece of fewer pieces'):
+    extend_wordpiece(text, 400, base, tmp_path)
 
 
 def test_equal_seeds_give_equal_files(tmp_path):

@@ -2,6 +2,7 @@
 
 import pathlib
 import statistics
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,24 +50,33 @@ class Cost(NamedTuple):
   seconds: float | None  # of a step on this machine; None if it was not timed
 
 
-def cost(arm: Arm, ids: int, store: Store | None, plans: str, times: bool) -> Cost:
+def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
   """Counts an arm on the first batches of its store, None: on made-up text, whose rows are as full;
-  `plans` is where plans go if the store cannot take them; `times` runs its longest phase."""
-  config = arm.config.copy_and_resolve_references()
-  config.model.vocab_size = config.model.vocab_size or ids
+  `plans` is where plans go if the store cannot take them."""
   found: list[tuple[float, float, float]] = []
-  phases = checking.phases(config, None, None)
+  phases = _phases(arm, ids)
   for phase in phases:
     parts = own_step.phases_of(phase.config) or {'': phase.config}
-    counted = [_count(part, store, plans) for part in parts.values()]
-    found.append((float(phase.steps or 1), *map(sum, zip(*counted, strict=True))))  # pyright: ignore
+    each = [_count(part, store, plans) for part in parts.values()]
+    found.append((float(phase.steps or 1), *map(sum, zip(*each, strict=True))))  # pyright: ignore
   steps_n, flops_n, tokens_n = np.array(found).T
   longest = phases[int(np.argmax(steps_n))].config
   sizes = own_step.footprint(longest, checking.batch_of(longest))
   flops = float(np.average(flops_n, weights=steps_n))
-  seconds = flops / _rate(longest) if times else None
   tokens = float(np.average(tokens_n, weights=steps_n))
-  return Cost(arm.name, sizes['parameters'], sizes['state_bytes'], flops, tokens, seconds)
+  return Cost(arm.name, sizes['parameters'], sizes['state_bytes'], flops, tokens, None)
+
+
+def timed(arm: Arm, ids: int, cost: Cost) -> Cost:
+  """Runs steps of the longest phase of an arm that was counted: returns its cost with seconds."""
+  longest = max(_phases(arm, ids), key=lambda phase: phase.steps or 1).config
+  return cost._replace(seconds=cost.flops / _rate(longest))
+
+
+def _phases(arm: Arm, ids: int) -> Sequence[Any]:
+  config = arm.config.copy_and_resolve_references()
+  config.model.vocab_size = config.model.vocab_size or ids
+  return checking.phases(config, None, None)
 
 
 def _count(config: Any, store: Store | None, plans: str) -> tuple[float, float]:

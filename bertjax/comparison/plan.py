@@ -75,38 +75,45 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   known = check_workdir(workdir, asked.same)
   arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
-  times = asked.budget.kind == 'seconds' or not writes
-  if asked.budget.kind != 'seconds' and times:  # a budget is refused before steps are timed
-    _ = [_planned(asked, arm, workdir, known, False) for arm in asked.arms]
-  planned = [_planned(asked, arm, workdir, known, times) for arm in asked.arms]
+  costs = {arm.name: _counted(asked, arm, workdir, known) for arm in asked.arms}
+  if asked.budget.kind != 'seconds':
+    planned = _planned(asked, workdir, known, costs)  # a budget is refused before steps are timed
+  if asked.budget.kind == 'seconds' or not writes:
+    new = [arm for arm in asked.arms if arm.name not in known]
+    costs |= {a.name: budget_lib.timed(a, asked.text.ids, costs[a.name]) for a in new}
+    planned = _planned(asked, workdir, known, costs)
   if not writes:
     return planned
   workdir.mkdir(parents=True, exist_ok=True)
   with locks.in_turn(workdir / 'compare.lock', lambda who: copies.to_stderr(f'waits for {who}')):
     known = check_workdir(workdir, asked.same)
-    for each in planned:
-      _make_store(each.arm, workdir)
-    seconds = {each.arm.name: each.cost.seconds for each in planned}
-    planned = [_planned(asked, arm, workdir, known, False, seconds) for arm in asked.arms]
+    for arm in asked.arms:
+      _make_store(arm, workdir)
+      cost = _counted(asked, arm, workdir, known)
+      costs[arm.name] = cost._replace(seconds=cost.seconds or costs[arm.name].seconds)
+    planned = _planned(asked, workdir, known, costs)
     arms = known | {p.arm.name: dict(cost=p.cost._asdict(), steps=p.steps) for p in planned}
     durable.write_json(workdir / NAME, dict(format=FORMAT, same=dict(asked.same), arms=arms))
   return planned
 
 
-def _planned(
-  asked: Asked, arm: Arm, workdir: pathlib.Path, known: Mapping[str, Any], times: bool,
-  seconds: Mapping[str, float | None] = {},
-) -> Planned:  # fmt: skip
-  """Returns an arm with the steps that it is known to take, or that are counted on its store, or
-  before there is one on made-up text."""
-  home = workdir / 'stores' / arm.store
+def _counted(asked: Asked, arm: Arm, workdir: pathlib.Path, known: Mapping[str, Any]) -> Cost:
+  """Returns the cost that is known, or counted on the arm's store; before there is one on made-up
+  text."""
   if kept := known.get(arm.name):
-    return Planned(arm, Cost(**kept['cost']), kept['steps'], home / 'store')
+    return Cost(**kept['cost'])
+  home = workdir / 'stores' / arm.store
   store = open_store(home / 'store') if (home / 'store' / 'store.json').exists() else None
   ids = store.vocabulary_size if store else asked.text.ids
-  cost = budget_lib.cost(arm, ids, store, str(home / 'plans'), times)
-  cost = cost._replace(seconds=seconds.get(arm.name, cost.seconds))
-  return Planned(arm, cost, asked.budget.steps(cost), home / 'store')
+  return budget_lib.counted(arm, ids, store, str(home / 'plans'))
+
+
+def _planned(
+  asked: Asked, workdir: pathlib.Path, known: Mapping[str, Any], costs: Mapping[str, Cost]
+) -> list[Planned]:
+  of = lambda arm: known[arm]['steps'] if arm in known else asked.budget.steps(costs[arm])
+  home = lambda arm: workdir / 'stores' / arm.store / 'store'
+  return [Planned(arm, costs[arm.name], of(arm.name), home(arm)) for arm in asked.arms]
 
 
 def _make_store(arm: Arm, workdir: pathlib.Path) -> None:

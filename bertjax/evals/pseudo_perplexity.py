@@ -82,7 +82,7 @@ def pseudo_perplexity(
   total = weight = 0.0
   for part in parts:
     sums, _ = eval_step(variables, carry, put(part))
-    nll, count = jax.device_get(sums['mlm'])
+    nll, count = jax.device_get(sums['mlm_masked'])
     total, weight = total + float(nll), weight + float(count)
   return math.exp(total / weight)
 

@@ -208,7 +208,7 @@ class AWDLSTM(StreamModel, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`."""
-    predicted = float(np.sum(batch['weight_BP']))
+    predicted = flops_lib.targets(batch)
     return self._layer_flops(batch) + flops_lib.head_flops(predicted, self.width * self.vocab_size)
 
   @nn.nowrap

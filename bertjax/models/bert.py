@@ -251,7 +251,7 @@ class Bert(Base, AttendingModel):
     size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
     count = self.net_flops(batch, self.table_width, **size)
     if self.words:
-      predicted = float(np.sum(batch['weight_BP']))
+      predicted = flops_lib.targets(batch)
       transform = self.width * self.table_width if self.transform else 0
       count += flops_lib.head_flops(predicted, transform, self.table_width * self.vocab_size)
     between = 0 if self.pooler_activation == 'none' else self.width * self.width

@@ -125,8 +125,8 @@ class Net(nn.Module):
     return query_BTD
 
 
-class Deberta(bert.Bert, kw_only=True):
-  """One net, with BERT's heads.
+class Base(bert.Base, kw_only=True):
+  """The fields of nets whose tokens have distances alone.
 
   Attributes:
     buckets: of the distances on either side of a token; half of them are of one distance each.
@@ -140,12 +140,34 @@ class Deberta(bert.Bert, kw_only=True):
     """Returns the fields of the model's Embeddings, which know no positions."""
     return super().embeddings_fields() | dict(positions=0)
 
+  @nn.nowrap
+  def net_fields(self) -> dict[str, Any]:
+    """Returns the fields of a `Net` without a decoder."""
+    fields = self.encoder_fields(False)
+    scale = score_scale(self.width // self.heads)
+    layer = fields['layer'] | dict(scale=scale, furthest=self.positions)
+    return dict(layers=self.layers, remat=self.remat, layer=layer, buckets=self.buckets)
+
+  @nn.nowrap
+  def net_flops(
+    self, batch: Batch, table_width: int, *, layers: int, width: int, ffn: int
+  ) -> float:
+    """FLOPs of layers: BERT's, two products by distance, and the table's two projections."""
+    count = super().net_flops(batch, table_width, layers=layers, width=width, ffn=ffn)
+    pairs = flops_lib.attended_pairs(batch['example_BT'])
+    table = flops_lib.head_flops(2 * self.buckets, 2 * width * width)
+    return count + layers * (2 * 6.0 * width * pairs + table)
+
+
+class Deberta(Base, bert.Bert):
+  """One net, with BERT's heads."""
+
   def encoded(
     self, batch: Batch, noise: Noise | None, hidden: bool
   ) -> tuple[Array, Array, Array, Array | None]:
     """Runs embeddings and layers, see `Bert.encoded`."""
     x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    net = Net(**net_fields(self), name='encoder')
+    net = Net(**self.net_fields(), name='encoder')
     return x_BTD, word_VE, *net(x_BTD, batch, example_mask(batch, self.attend), noise, hidden)
 
   def relative(self, layer: int, length: int) -> Relative:
@@ -162,33 +184,10 @@ class Deberta(bert.Bert, kw_only=True):
     scale = score_scale(self.width // self.heads)
     return Relative(r_RNH[bucket_R], p_RNH=p_RNH[bucket_R], far=length - 1, scale=scale)
 
-  @nn.nowrap
-  def net_flops(
-    self, batch: Batch, table_width: int, *, layers: int, width: int, ffn: int
-  ) -> float:
-    """FLOPs of layers: BERT's, two products by distance, and the table's two projections."""
-    count = super().net_flops(batch, table_width, layers=layers, width=width, ffn=ffn)
-    return count + layers * by_distance(batch, self.buckets, width)
-
 
 def score_scale(head_size: int) -> float:
   """Returns what the sum of the three products is multiplied with."""
   return (3 * head_size) ** -0.5
-
-
-def net_fields(model: Any) -> dict[str, Any]:
-  """Returns the fields of the `Net` of a `Deberta` or of a discriminator."""
-  fields = model.encoder_fields(False)
-  layer = fields['layer'] | dict(
-    scale=score_scale(model.width // model.heads), furthest=model.positions
-  )
-  return dict(layers=model.layers, remat=model.remat, layer=layer, buckets=model.buckets)
-
-
-def by_distance(batch: Batch, count: int, width: int) -> float:
-  """Returns the FLOPs of a layer's terms by distance, forward and backward."""
-  pairs = flops_lib.attended_pairs(batch['example_BT'])
-  return 2 * 6.0 * width * pairs + flops_lib.head_flops(2 * count, 2 * width * width)
 
 
 def make(config) -> Deberta:

@@ -14,11 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import electra
-from bertjax.models.deberta import PASSES, Net, by_distance, net_fields
+from bertjax.models.deberta import PASSES, Base, Net
 from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
@@ -36,25 +35,24 @@ from bertjax.types import Batch, Factory, Part
 Array = jax.Array
 
 
-class DebertaV3(electra.Electra, kw_only=True):
+class DebertaV3(Base, electra.Electra, kw_only=True):
   """The generator and the discriminator of DeBERTa-v3: the model of `objectives/rtd.py`.
 
   The generator has the discriminator's width and ends in the enhanced mask decoder. Of ELECTRA's
   fields `generator` is 'own'.
 
   Attributes:
-    buckets, positions: as in `Deberta`; the decoder has as many absolute positions.
+    positions: as in `deberta.Base`; the decoder has as many absolute positions.
     tied_embeddings: off, each net has a word table of its own (NES in the paper).
     disentangled: of a tied table; the discriminator's is the generator's, which gets no gradient
       from it, plus a difference of its own that starts at zero (GDES); off: the same table (ES).
   """
 
-  buckets: Count = 256
   disentangled: bool = True
 
   def setup(self):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    tables = dict(self.embeddings_fields(), positions=0)
+    tables = self.embeddings_fields()
     table = lambda name, init: word_table(self, name, self.vocab_size, self.width, init)
     self.word = table('word', init)
     if not self.tied_embeddings:
@@ -62,7 +60,7 @@ class DebertaV3(electra.Electra, kw_only=True):
     elif self.disentangled:
       self.difference = table('difference', jax.nn.initializers.zeros)
     self.embeddings, self.generator_embeddings = Embeddings(**tables), Embeddings(**tables)
-    net: dict[str, Any] = net_fields(self)
+    net = self.net_fields()
     self.discriminator = Net(**net)
     net |= dict(layers=electra.generator_size(self)['layers'], positions=self.positions)
     self.generator_net = Net(**net)
@@ -89,14 +87,6 @@ class DebertaV3(electra.Electra, kw_only=True):
     last_BTD, hidden_LBTD = self.discriminator(x_BTD, batch, mask, noise, hidden)
     out = dict(rtd_BT=self.rtd(last_BTD, batch), last_BTD=last_BTD)
     return dict(out, hidden_LBTD=hidden_LBTD, embedded_BTD=x_BTD) if hidden else out
-
-  @nn.nowrap
-  def net_flops(
-    self, batch: Batch, table_width: int, *, layers: int, width: int, ffn: int
-  ) -> float:
-    """FLOPs of layers, as `Deberta.net_flops`."""
-    count = super().net_flops(batch, table_width, layers=layers, width=width, ffn=ffn)
-    return count + layers * by_distance(batch, self.buckets, width)
 
   @nn.nowrap
   def generator_flops(self, batch: Batch) -> float:

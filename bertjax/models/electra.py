@@ -209,7 +209,7 @@ class Electra(bert.Base, kw_only=True):
     where = np.asarray(batch['example_BT']) > 0 if towers == 2 else batch['weight_BP']
     width = self.generator_table_width
     transform = towers * size['width'] * width if self.transform else 0
-    head = flops_lib.head_flops(float(np.sum(where)), transform, width * self.vocab_size)
+    head = flops_lib.head_flops(float(np.count_nonzero(where)), transform, width * self.vocab_size)
     return towers * self.net_flops(batch, width, **size) + head
 
 

@@ -190,7 +190,7 @@ class GPT(Sized, StreamModel, OneText, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
-    return self._layer_flops(batch) + self.word_flops(float(np.sum(batch['weight_BP'])))
+    return self._layer_flops(batch) + self.word_flops(flops_lib.targets(batch))
 
   @nn.nowrap
   def word_flops(self, predicted: float) -> float:

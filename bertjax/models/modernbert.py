@@ -203,7 +203,7 @@ class ModernBert(Sized, TargetModel, kw_only=True):
     local = sum(self.kinds)
     count = (self.layers - local) * each(None) + local * each(self.window + 1)
     if self.words:
-      predicted = float(np.sum(batch['weight_BP']))
+      predicted = flops_lib.targets(batch)
       count += flops_lib.head_flops(predicted, self.width**2, self.width * self.vocab_size)
     return count + label_flops(self, batch, self.width**2, self.width**2)
 

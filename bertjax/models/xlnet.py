@@ -188,7 +188,7 @@ class XLNet(Sized, Remembering, kw_only=True):
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs with a full memory, see `Model.flops`."""
     real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-    predicted = float(np.sum(batch['weight_BP']))
+    predicted = flops_lib.targets(batch)
     rows, length = np.shape(batch['example_BT'])
     square, ffn = self.width * self.width, 2 * self.width * self.ffn
     content, query = seen_pairs(batch, self.mem_len)

@@ -1,12 +1,15 @@
 """Language modelling at the targets of a batch, with or without labels of whole examples.
 
 BERT: sum(w nll) / (sum(w) + 1e-5) + mean next-sentence cross-entropy (google-research/bert).
-RoBERTa: sum of nll over all masked tokens / their number (fairseq). Both denominators are global
-here. Which tokens are targets is the masking's to say, what a position sees the model's: causal
+RoBERTa: sum of nll over all masked tokens / their number (fairseq). Masked diffusion:
+sum(w nll) / number of all tokens (examples/noise/diffusion.py). All denominators are global here.
+Which tokens are targets is the masking's to say, what a position sees the model's: causal
 language modelling is this objective too.
 """
 
 from typing import NamedTuple
+
+import jax.numpy as jnp
 
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
@@ -31,9 +34,11 @@ def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
   mlm_masked, the loss where the input shows the mask token, which copying cannot lower."""
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
-  masked_BP = weight_BP * batch['masked_BP']
+  masked_BP, mlm = weight_BP * batch['masked_BP'], Term.mean(nll_BP, weight_BP, 1.0, plus)
+  if 'divisor_B' in batch:
+    mlm = mlm._replace(weight=jnp.sum(batch['divisor_B']))
   return dict(
-    mlm=Term.mean(nll_BP, weight_BP, 1.0, plus),
+    mlm=mlm,
     mlm_accuracy=Term.mean(right_BP, weight_BP),
     mlm_masked=Term.mean(nll_BP, masked_BP),
   )
@@ -69,7 +74,7 @@ def make(config) -> Objective:
     return dict(out, logits_BPV=logits(out['word']))
 
   # A causal position does not see the tokens after it, so none is hidden to be completed.
-  of_words = () if model.causal else ('pseudo_perplexity', 'fill_mask')
+  of_words = () if model.causal else ('pseudo_perplexity', 'bound', 'fill_mask')
   evals = ('loss', 'linear_probe', *of_words)
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 

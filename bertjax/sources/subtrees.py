@@ -22,7 +22,9 @@ class Rows(NamedTuple):
   # here, there: ids of the pieces that both vocabularies have
   here: np.ndarray
   there: np.ndarray
-  new: np.ndarray  # ids here of pieces that they lack, which begin as the mean of all rows there
+  new: np.ndarray  # ids here of pieces that the model lacks
+  # of each of them, the ids there whose rows it begins as the mean of; () all
+  cut: Sequence[Sequence[int]]
   size: int  # of the vocabulary there
 
 
@@ -62,7 +64,10 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
     if rows is not None and f'{where}{name}'.endswith(_OF_WORDS):
       moved = np.array(multihost_utils.process_allgather(old, tiled=True))
       theirs = np.asarray(new)[: rows.size]
-      moved[rows.here], moved[rows.new] = theirs[rows.there], theirs.mean(0)
+      moved[rows.here] = theirs[rows.there]
+      whole = theirs.mean(0)
+      for row, ids in zip(rows.new, rows.cut, strict=True):
+        moved[row] = theirs[ids].mean(0) if len(ids) else whole
       own = len(rows.here) + len(rows.new)
       behind = min(len(moved) - own, len(new) - rows.size)  # GPT-1 has its positions there
       moved[own:][:behind] = np.asarray(new)[rows.size :][:behind]
@@ -83,9 +88,11 @@ def moved(
   name: str, theirs: Vocabulary | None, ours: Vocabulary | None, remap: bool, key: str
 ) -> tuple[Rows | None, list[str]]:
   """Returns the rows that move and lines for people; rows None: all stay, or a vocabulary is not
-  known. `key` of the config names the model. A piece that theirs lacks begins as the mean of its
-  rows, as in ULMFiT (fastai 0.7, courses/dl2/imdb_scripts/finetune_lm.py). UserError: the
-  vocabularies differ, and without `remap` rows must not move, or have no piece in common."""
+  known. `key` of the config names the model. A piece that theirs lacks begins as the mean of those
+  that theirs cuts it into (Gee et al. 2022, Fast Vocabulary Transfer); where it cannot cut it, as
+  the mean of all rows, as in ULMFiT (fastai 0.7, courses/dl2/imdb_scripts/finetune_lm.py).
+  UserError: the vocabularies differ, and without `remap` rows must not move, or have no piece in
+  common."""
   if theirs is None or ours is None:
     return None, [f'{name} comes without a vocabulary: that its ids are ours is not checked']
   if same_ids(theirs, ours):
@@ -106,9 +113,21 @@ def moved(
       shared[mine] = other
   here = np.array(sorted(shared), np.int64)
   there = np.array([shared[i] for i in here], np.int64)
-  rows = Rows(here, there, np.setdiff1d(np.arange(ours.size), here), theirs.size)
+  new = np.setdiff1d(np.arange(ours.size), here)
+  rows = Rows(here, there, new, _cut(theirs, ours, new), theirs.size)
   said = f'{len(shared):,} of {ours.size:,} pieces are in the vocabulary of {name}'
-  return rows, [f'{said}; the others begin as the mean of its rows']
+  cut = sum(map(bool, rows.cut))
+  return rows, [
+    f'{said}; {cut:,} begin as the mean of the rows that it cuts them into, {len(new) - cut:,} as '
+    'that of all rows'
+  ]
+
+
+def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int]]:
+  """Returns the ids that `theirs` cuts each of our pieces into; () where one is unknown."""
+  texts = ['' if i in ours.special.values() else ours.decode([i]).removeprefix('##') for i in new]
+  unknown = theirs.special['unk']
+  return [[] if unknown in ids else ids.tolist() for ids in theirs.encode_unended(texts)]
 
 
 def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:

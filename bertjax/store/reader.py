@@ -174,6 +174,25 @@ def open_store(path: str | pathlib.Path) -> Store:
   return store
 
 
+def open_beside(store: Store, path: str | pathlib.Path) -> Store:
+  """Opens a text that a model of another store is judged on, with the ids of its languages. Raises
+  UserError if it was made with another vocabulary, or has a language that the store has not."""
+  found = open_store(path)
+  ours, theirs = (each.meta['vocabulary']['sha256'] for each in (store, found))
+  if ours != theirs:
+    raise UserError(
+      f'{found.path} was made with another vocabulary (sha256 {theirs[:12]}) than {store.path} '
+      f'({ours[:12]}): make it again with --vocab={store.path}/vocab'
+    )
+  unknown = [name for name in found.languages if name not in store.languages]
+  if unknown and store.languages:
+    raise UserError(
+      f'{found.path} has the languages {", ".join(unknown)}, which {store.path} has no ids for: '
+      f'expected some of {", ".join(store.languages)}. Make it again of text in these'
+    )
+  return found.numbered(store.languages) if found.languages else found
+
+
 def column_name(name: str) -> str:
   """Returns the file name of a column, e.g. columns/language.npy."""
   return f'columns/{name}.npy'

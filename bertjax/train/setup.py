@@ -15,7 +15,7 @@ from bertjax.examples import loader, readers
 from bertjax.objectives import labels_of
 from bertjax.objectives.combine import over_all
 from bertjax.optim import optimizer
-from bertjax.store.reader import Store, open_store
+from bertjax.store.reader import Store, open_beside
 from bertjax.train import abstract_state, evaluation, resolve
 from bertjax.train import phase as phase_lib
 from bertjax.train import step as step_lib
@@ -83,7 +83,9 @@ def make_run(
   _check_store(store, config.data, config.model)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
-  held_out, objectives, parts = _held_out(store), {}, {}
+  beside = store.path / 'heldout'
+  held_out = open_beside(store, beside) if beside.exists() else None
+  objectives, parts = {}, {}
   for part in timeline.parts:
     with timeline_lib.named(part):
       _check(part, mesh)
@@ -115,28 +117,6 @@ def make_run(
 
 def _factory(name: str) -> Factory:
   return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
-
-
-def _held_out(store: Store) -> Store | None:
-  """Returns the text that is held out beside a store, with the ids of its languages; None where
-  there is none. Raises UserError if it was made with another vocabulary, or has a language that the
-  store has not."""
-  if not (store.path / 'heldout').exists():
-    return None
-  found = open_store(store.path / 'heldout')
-  ours, theirs = (each.meta['vocabulary']['sha256'] for each in (store, found))
-  if ours != theirs:
-    raise UserError(
-      f'{found.path} was made with another vocabulary (sha256 {theirs[:12]}) than {store.path} '
-      f'({ours[:12]}): make it again with --vocab={store.path}/vocab'
-    )
-  unknown = [name for name in found.languages if name not in store.languages]
-  if unknown and store.languages:
-    raise UserError(
-      f'{found.path} has the languages {", ".join(unknown)}, which {store.path} has no ids for: '
-      f'expected some of {", ".join(store.languages)}. Make it again of text in these'
-    )
-  return found.numbered(store.languages) if found.languages else found
 
 
 def _check_store(store: Store, data: Any, model: Any) -> None:

@@ -36,7 +36,7 @@ from bertjax.metrics.progress import Bar
 from bertjax.text import sentence_split
 from bertjax.text.left_out import LeftOut, Wrong
 from bertjax.vocab import whole_words
-from bertjax.vocab.train import TRAINERS, characters
+from bertjax.vocab.train import TRAINERS, characters, extend_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
@@ -48,6 +48,12 @@ _SAMPLE = flags.DEFINE_integer(
 )
 _KEEP_ACCENTS = flags.DEFINE_bool(
   'keep_accents', False, 'With --lowercase, WordPiece too keeps accents, vowel signs and tones.'
+)
+_EXTEND = flags.DEFINE_string(
+  'extend',
+  '',
+  'A WordPiece vocabulary, its file or directory, whose pieces keep their ids: words of the text '
+  'that it cuts are added until there are --size. Default: a new vocabulary.',
 )
 _SEED = flags.DEFINE_integer('seed', 0, 'Seed of the sample.', 0)
 
@@ -130,15 +136,25 @@ def _train(output: pathlib.Path) -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
     raise UserError(f'{text_flags.OUTPUT.value} exists: remove it, or name another --output')
+  base = load_vocabulary(_EXTEND.value) if _EXTEND.value else None
+  if base and (_TYPE.value != 'wordpiece' or text_flags.LOWERCASE.value is not None):
+    raise UserError(
+      '--extend keeps the kind and the case of its vocabulary: leave out --type and --lowercase'
+    )
   train, shown, which = _text()
   if not train:
     raise UserError(f'{text_flags.INPUT.value} has no text')
-  keep = dict(keep_accents=_KEEP_ACCENTS.value) if _TYPE.value == 'wordpiece' else {}
+  keep = {}
+  if _TYPE.value == 'wordpiece' and not base:
+    keep = dict(keep_accents=_KEEP_ACCENTS.value)
   partial = output.with_name(output.name + '.partial')
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)
   try:
-    TRAINERS[_TYPE.value](train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial, **keep)
+    if base:
+      extend_wordpiece(train, _SIZE.value, base, partial)
+    else:
+      TRAINERS[_TYPE.value](train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial, **keep)
     os.replace(partial, output)
   finally:
     shutil.rmtree(partial, ignore_errors=True)

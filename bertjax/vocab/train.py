@@ -18,6 +18,7 @@ from tokenizers.processors import BertProcessing, RobertaProcessing
 from bertjax.errors import UserError
 from bertjax.vocab import formats, whole_words
 from bertjax.vocab.special import ROLES, SENTINELS
+from bertjax.vocab.vocabulary import Vocabulary
 
 # Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers; but where
 # the text has more, as Chinese has, those that are this share of it do not.
@@ -57,6 +58,46 @@ def train_wordpiece(
   tokenizer.train_from_iterator(sentences, trainer)
   index = tokenizer.get_vocab()
   vocabulary = {piece: i for i, piece in enumerate(sorted(index, key=lambda piece: index[piece]))}
+  _write_wordpiece(vocabulary, tokenizer, lowercase, strips, directory)
+
+
+def extend_wordpiece(
+  sentences: Iterable[str], size: int, base: Vocabulary, directory: pathlib.Path
+) -> None:
+  """Writes the files of `train_wordpiece` with the pieces of `base`, whose ids stay, and behind
+  them the words of the sample that save most tokens, an unknown one counting as one, until there
+  are `size`, or all that occur twice. UserError: `base` is no WordPiece, or has as many pieces."""
+  if base.type != 'wordpiece' or base.size >= size:
+    raise UserError(
+      f'--extend={base.files[0]} is {base.type} of {base.size:,} pieces, --size={size:,}: expected '
+      'WordPiece of fewer pieces. Of another kind take the vocabulary as it is, or train one and '
+      'begin with --remap_vocab'
+    )
+  tokenizer: Any = base.tokenizer
+  counts: collections.Counter[str] = collections.Counter()
+  for sentence in sentences:
+    normal = tokenizer.normalizer.normalize_str(sentence)
+    counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
+  words = sorted(word for word, count in counts.items() if count > 1)
+  unknown = base.special['unk']
+  cut = zip(words, base.encode_batch(words), strict=True)
+  saved = {w: counts[w] * (len(ids) - 1 + (unknown in ids)) for w, ids in cut}
+  new = sorted((word for word in words if saved[word]), key=lambda word: -saved[word])
+  pieces = [*base.pieces, *new[: size - base.size]]
+  vocabulary = {piece: i for i, piece in enumerate(pieces)}
+  strips = not base.accents if base.accents == base.lowercase else None
+  added = list(tokenizer.get_added_tokens_decoder().values())
+  _write_wordpiece(vocabulary, tokenizer, base.lowercase, strips, directory, added)
+
+
+def _write_wordpiece(
+  vocabulary: dict[str, int],
+  tokenizer: Tokenizer,
+  lowercase: bool,
+  strips: bool | None,
+  directory: pathlib.Path,
+  added: Sequence[Any] = (),
+) -> None:
   whole = Tokenizer(models.WordPiece(vocabulary, unk_token='[UNK]', max_input_chars_per_word=100))
   whole.normalizer, whole.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
   whole.decoder = decoders.WordPiece()
@@ -64,6 +105,7 @@ def train_wordpiece(
     ('[SEP]', vocabulary['[SEP]']), ('[CLS]', vocabulary['[CLS]'])
   )
   whole.add_special_tokens(_WORDPIECE)
+  whole.add_tokens([*added])
   files = {'vocab.txt': '\n'.join(vocabulary) + '\n'}
   formats.write(directory, files | _whole(whole, 'BertTokenizer', lowercase, strip_accents=strips))
 

@@ -118,7 +118,7 @@ def test_every_real_token_is_hidden_once_and_no_special_one():
 def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
   def uniform(variables, carry, part):
     weight = float(part['weight_BP'].sum())
-    return dict(mlm=(np.float32(weight * np.log(50)), np.float32(weight))), carry
+    return dict(mlm_masked=(np.float32(weight * np.log(50)), np.float32(weight))), carry
 
   parts = pseudo_perplexity.one_at_a_time(batch(), 2, SPECIAL)
   value = pseudo_perplexity.pseudo_perplexity(uniform, {}, (), parts, lambda b: b)

@@ -34,10 +34,16 @@ REFUSED = {
 }
 TARGETS = {'token_BT', 'target_pos_BP', 'target_BP', 'weight_BP', 'masked_BP', 'dropped_B'}
 MORE_KEYS = dict(
+  diffusion={'divisor_B'},
   spanbert={'left_BP', 'right_BP', 'offset_BP', 'pair_weight_BP'},
   xlnet_permutation={'order_q_BT', 'order_k_BT'},
 )
-SPECIAL_TARGETS = ('bert, as RoBERTa', 'xlm', 'xlm, rare words first')  # predict [SEP] too
+SPECIAL_TARGETS = (
+  'bert, as RoBERTa',
+  'diffusion',
+  'xlm',
+  'xlm, rare words first',
+)  # predict [SEP] too
 
 
 @pytest.fixture(scope='module')
@@ -106,7 +112,7 @@ def check(examples, mask, batch, text):
   for key in set(text) - TARGETS:
     np.testing.assert_array_equal(batch[key], text[key], err_msg=key)
   used_BP, at_BP = batch['weight_BP'] > 0, batch['target_pos_BP']
-  assert used_BP.any() and set(np.unique(batch['weight_BP'])) <= {0.0, 1.0}
+  assert used_BP.any() and (name == 'diffusion' or set(np.unique(batch['weight_BP'])) <= {0.0, 1.0})
   for key in ('target_pos_BP', 'target_BP', 'masked_BP'):
     assert not batch[key][~used_BP].any(), key
   target_BT = np.zeros((ROWS, LENGTH), bool)
@@ -137,7 +143,7 @@ def check_schema(batch, name, keys, size):
   for key, value in batch.items():
     letter = re.fullmatch(r'\w+_B([TPG]?)', key)[1]
     assert value.shape == ((ROWS, size[letter]) if letter else (ROWS,)), key
-    weights = key.endswith(('weight_BP', 'masked_BP', 'weight_BG'))
+    weights = key.endswith(('weight_BP', 'masked_BP', 'weight_BG', 'divisor_B'))
     assert value.dtype == (np.float32 if weights else np.int32), key
     assert key in known | LABELS, key
 

@@ -101,7 +101,7 @@ def tokens(config, batch) -> dict[str, float]:
   return dict(
     real=(batch['example_BT'] > 0).sum(),
     predicted=sum(
-      batch[key].sum() for key in ('weight_BP', 'weight_BT', 'weight_BU') if key in batch
+      (batch[key] > 0).sum() for key in ('weight_BP', 'weight_BT', 'weight_BU') if key in batch
     ),
     written=(batch.get('out_example_BU', np.zeros(1)) > 0).sum(),
     examples=batch.get('example_weight_BG', np.zeros(1)).sum(),

@@ -17,7 +17,7 @@ from bertjax.errors import UserError
 from bertjax.export import parity
 from bertjax.formats import tables
 from bertjax.objectives import mlm
-from bertjax.sources import init_from, model_fields, runs
+from bertjax.sources import init_from, model_fields, runs, subtrees
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, electra, modernbert
 
@@ -124,6 +124,23 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   strange = write_vocabulary(tmp_path / 'strange', [f'neu{i}' for i in range(206)])
   with pytest.raises(UserError, match='knows none of the 211 pieces of this vocabulary'):
     init_from.loader(c, strange)
+
+
+@mutation('if unknown in ids else ids.tolist()', '')
+def test_a_word_begins_as_the_mean_of_what_it_was_cut_into(tmp_path):
+  theirs = write_vocabulary(tmp_path / 'theirs', ['ab', '##cd', '##e', 'e', 'z'])
+  ours = write_vocabulary(tmp_path / 'ours', ['z', 'abcde', '##ecd', 'new'])
+  rows, (said,) = subtrees.moved('it', theirs, ours, True, 'key')
+  table = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+  tree = subtrees.taken(
+    dict(word=table), dict(word=jax.numpy.zeros((9, 3))), (), 'it:embeddings', rows
+  )['word']
+  np.testing.assert_array_equal(tree[:6], table[[0, 1, 2, 3, 4, 9]])
+  means = [table[[5, 6, 7]].mean(0), table[[8, 6]].mean(0), table.mean(0)]
+  np.testing.assert_allclose(tree[6:], means, rtol=1e-6)
+  assert said.endswith(
+    '2 begin as the mean of the rows that it cuts them into, 1 as that of all rows'
+  )
 
 
 def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):

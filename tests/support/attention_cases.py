@@ -29,7 +29,7 @@ class Case(NamedTuple):
   size: int = 32
   order: str = ''  # causal, random
   window: int | None = None
-  globals_: bool = False
+  sinks: int = 0
   see_self: bool = False
   by_keys: bool = False  # keys have a product with distances, too
   table: str = ''  # both: all distances; past: ends at 0; mirror: for rows that run backwards
@@ -59,9 +59,13 @@ CASES = (
   Case('deberta', rows=1, table='both', by_keys=True, scale=96**-0.5, rate=0.1),
   Case('deberta_and_more', memory=7, order='random', table='mirror', by_keys=True, biases=True),
   Case('modernbert', queries=40, rows=1, window=5, rate=0.1),
-  Case('longformer', queries=40, rows=1, window=5, globals_=True),
+  Case('modernbert_long', queries=97, rows=1, window=12, rate=0.1),
+  Case('transformer_xl_long', queries=61, memory=14, rows=1, order='causal', window=5,
+       table='past', biases=True, rate=0.1),
+  Case('longformer', queries=40, memory=4, rows=1, window=5, sinks=4),
+  Case('longformer_long', queries=61, memory=4, window=5, sinks=4, rate=0.1),
   Case(
-    'all', memory=11, order='random', window=17, globals_=True, see_self=True, table='mirror',
+    'all', memory=11, order='random', window=17, sinks=6, see_self=True, table='mirror',
     bias=True, biases=True, segment=True, rate=0.3, size=64,
   ),
   Case(
@@ -94,16 +98,13 @@ def _examples(rng, case: Case) -> tuple[np.ndarray, np.ndarray]:
 def _mask(rng, case: Case) -> Mask:
   example_BT, example_BS = _examples(rng, case)
   causal = case.order == 'causal'
-  fields: dict[str, Any] = dict(window=case.window, see_self=case.see_self, causal=causal)
+  fields: dict[str, Any] = dict(
+    window=case.window, sinks=case.sinks, see_self=case.see_self, causal=causal
+  )
   if case.order == 'random':
     order_BT = rng.integers(0, 9, (case.rows, case.queries)).astype(np.int32)
     before_BM = np.full((case.rows, case.memory), -2, np.int32)
     fields |= dict(order_q_BT=order_BT, order_k_BS=np.concatenate([before_BM, order_BT], 1))
-  if case.globals_:
-    fields |= dict(
-      global_q_BT=rng.random((case.rows, case.queries)) < 0.1,
-      global_k_BS=rng.random((case.rows, case.keys)) < 0.1,
-    )
   return Mask(example_BT, example_BS, **fields)
 
 
@@ -175,9 +176,7 @@ def seen(mask: Mask, near: int | None = None) -> np.ndarray:
     distance = keys - queries + t - s
     example = mask.example_q_BT[b, t] == mask.example_k_BS[b, s] != 0
     order = mask.order_q_BT is None or mask.order_q_BT[b, t] > mask.order_k_BS[b, s]
-    window = mask.window is None or abs(distance) < mask.window
-    if mask.global_q_BT is not None:
-      window = window or mask.global_q_BT[b, t] or mask.global_k_BS[b, s]
+    window = mask.window is None or abs(distance) < mask.window or s < mask.sinks
     own = mask.see_self and distance == 0
     past = (near is None or distance >= near) and not (mask.causal and distance < 0)
     out[b, t, s] = example and (order or own) and window and past

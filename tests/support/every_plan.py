@@ -41,6 +41,7 @@ MASKS = {
   'distilbert': recipes.DISTILBERT_MASK | dict(block=4),
   'electra': recipes.ELECTRA_MASK,
   'deberta_windows': recipes.DEBERTA_MASK,
+  'diffusion': recipes.DIFFUSION_MASK,
   'ernie': recipes.ERNIE_MASK | dict(block=4),
   'spanbert': recipes.SPANBERT_MASK | dict(entity_prob=0.5),
   'xlm': recipes.XLM_MASK,

@@ -142,6 +142,16 @@ def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
     hold_out(('en',), sha256='1' * 64)
 
 
+@mutation('  if options.store:\n', '  if False:\n')
+def test_a_set_may_be_judged_on_another_text(store, tmp_path):
+  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
+  write_store(tmp_path / 'old', [[[42] * 6] * 4] * 8, vocabulary)
+  run = make(store, **{'evals.held_out.store': str(tmp_path / 'old')})
+  batch = held_out(run.phases[0]).rows.batch(np.arange(4), shuffle=False)
+  assert 42 in batch['target_BP'][batch['weight_BP'] > 0]
+  assert set(batch['target_BP'][batch['weight_BP'] > 0]) <= {42, *SPECIAL.values()}
+
+
 def test_ids_of_more_languages_than_the_store_has(spoken):
   run = make(spoken, xlm, 32, **{'data.languages': ('ar', 'de', 'en')})
   assert run.abstract.variables['params']['embeddings']['language'].shape == (3, 64)

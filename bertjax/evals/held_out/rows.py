@@ -17,6 +17,7 @@ from bertjax.examples import loader
 from bertjax.field_types import NONE, Count, Natural, Seed
 from bertjax.metrics.progress import passing
 from bertjax.options import override
+from bertjax.store.reader import open_beside
 from bertjax.types import Batch, Context, Objective, Subject, Variables
 
 
@@ -28,6 +29,7 @@ class Options(NamedTuple):
     batch_size: rows of a batch.
     seed: seed of the masks, which are the same at every evaluation.
     length: tokens per row; 0: config.length.
+    store: store of another text to judge on; '': what the run holds out.
     data: overrides of `config.data`: other masks than in training.
     model: overrides of `config.model` that leave the parameters as they are: a longer memory.
   """
@@ -36,6 +38,7 @@ class Options(NamedTuple):
   batch_size: Count = 64
   seed: Seed = 17
   length: Natural = 0
+  store: str = ''
   data: Mapping[str, Any] = NONE
   model: Mapping[str, Any] = NONE
 
@@ -100,8 +103,9 @@ def _hold_out(subject: Subject, options: Options) -> HeldOut | None:
   rows = _rows(subject, options)
   row = subject.template if rows is None else rows.batch(np.zeros(1, np.int64), shuffle=False)
   template = {
-    k: np.zeros((options.batch_size, *row[k].shape[1:]), v.dtype)
-    for k, v in subject.template.items()
+    k: np.zeros((options.batch_size, *v.shape[1:]), v.dtype)
+    for k, v in row.items()
+    if k != 'dropped_B'
   }
   objective = _objective(subject, options, template)
   if rows is None:
@@ -113,19 +117,22 @@ def _hold_out(subject: Subject, options: Options) -> HeldOut | None:
 def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
   config, length = subject.config, options.length or subject.config.length
   if config.data.reader == 'seqio':
-    changed = [*options.data, *(['length'] if options.length else [])]
+    changed = [*options.data, *(key for key in ('length', 'store') if getattr(options, key))]
     if changed:
       raise UserError(
         f'config.evals changes {", ".join(changed)} of the held-out rows, but a stream has its '
         "rows as they are: leave it as it is, or set config.data.reader='store'"
       )
     return subject.stream
-  if subject.held_out is None:
+  source = subject.held_out
+  if options.store:
+    source = open_beside(subject.store, options.store)
+  if source is None:
     return None
   data = copy.deepcopy(config.data)
   override(data, options.data, 'config.evals: data')
   # Word frequencies come from the training text, not the held-out sample.
-  held_out = dataclasses.replace(subject.held_out, counts=subject.store.counts)
+  held_out = dataclasses.replace(source, counts=subject.store.counts)
   return examples_lib.make_examples(
     examples_lib.read_by(held_out, config.model), held_out_data(data), length,
     options.seed, subject.fallback, options.batch_size, examples_lib.tables_of(config.model),

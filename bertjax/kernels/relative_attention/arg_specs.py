@@ -36,9 +36,9 @@ class Shape(NamedTuple):
   size: int
   # '', 'causal', or 'permuted': XLNet's halves, of which the first does not see the second
   order: str = ''
-  # window, see_self, scale: as in `Mask` and `Relative`; globals_: the first key is global
+  # window, sinks, see_self, scale: as in `Mask` and `Relative`
   window: int | None = None
-  globals_: bool = False
+  sinks: int = 0
   see_self: bool = False
   # '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse
   table: str = ''
@@ -76,7 +76,7 @@ SHAPES = {
   'deberta_base': Shape(16, 512, 0, 12, 64, table='both', by_keys=True, scale=192**-0.5, rate=0.1),
   't5_base': Shape(8, 512, 0, 12, 64, table='both', bias=True, scale=1.0, rate=0.1),
   'alibi_wt103': Shape(4, 3072, 0, 8, 128, 'causal', table='past', bias=True),
-  'longformer_base': Shape(1, 4096, 0, 12, 64, window=257, globals_=True, rate=0.1),
+  'longformer_base': Shape(1, 4096, 1, 12, 64, window=257, sinks=1, rate=0.1),
 }
 
 
@@ -127,10 +127,9 @@ def mask(shape: Shape, key: Array) -> Mask:
     memory_BM = jnp.full((rows, shape.memory), -2, jnp.int32)
     before_BS = jnp.concatenate([memory_BM, before_BT], 1)
     fields = dict(order_q_BT=order_BT, order_k_BS=before_BS)
-  if shape.globals_:
-    first = lambda length: jnp.zeros((rows, length), bool).at[:, 0].set(True)
-    fields |= dict(global_q_BT=first(queries), global_k_BS=first(keys))
-  fields |= dict(window=shape.window, see_self=shape.see_self, causal=shape.order == 'causal')
+  fields |= dict(
+    window=shape.window, sinks=shape.sinks, see_self=shape.see_self, causal=shape.order == 'causal'
+  )
   return Mask(ones(queries), ones(keys), whole=True, **fields)
 
 

@@ -70,11 +70,8 @@ def seen(mask: Mask, memory: int, near: int | None, block_q: int, block_k: int) 
       ahead_BIJ |= ((most_IJ >= 0) & (least_IJ <= 0))[None]
     may_BIJ &= ahead_BIJ
   if mask.window is not None:
-    inside_BIJ = ((most_IJ > -mask.window) & (least_IJ < mask.window))[None]
-    if mask.global_q_BT is not None and mask.global_k_BS is not None:
-      inside_BIJ = inside_BIJ | (of_q(jnp.max, mask.global_q_BT, 0) > 0)
-      inside_BIJ = inside_BIJ | (of_k(jnp.max, mask.global_k_BS, 0) > 0)
-    may_BIJ &= inside_BIJ
+    inside_IJ = (most_IJ > -mask.window) & (least_IJ < mask.window)
+    may_BIJ &= (inside_IJ | (first_k_1J < mask.sinks))[None]
   if near is not None:
     may_BIJ &= (most_IJ >= near)[None]
   return may_BIJ

@@ -26,7 +26,7 @@ class Mask:
     example   `example_q[t] == example_k[s]`, and that id is not 0 (padding)
     causal    the mask is not causal, or the distance is not negative
     order     there are no orders, or `order_q[t] > order_k[s]`, or `see_self` and the distance is 0
-    window    there is none, or `|distance| < window`, or `global_q[t]` or `global_k[s]`
+    window    there is none, or `|distance| < window`, or `s < sinks`
 
   Two packed examples of 2 and 1 tokens and one pad, `example = [1 1 2 0]`:
 
@@ -43,11 +43,9 @@ class Mask:
   # order_q_BT, order_k_BS: int32, or None for both
   order_q_BT: Array | None = None
   order_k_BS: Array | None = None
-  # global_q_BT, global_k_BS: bool, or None for both; needs a window
-  global_q_BT: Array | None = None
-  global_k_BS: Array | None = None
   # static, or None. Transformer-XL's same_length is causal with a window of mem_len.
   window: int | None = _static(None)
+  sinks: int = _static(0)  # static; the window hides none of the first so many keys, of memory
   see_self: bool = _static(False)  # static (XLNet's content stream)
   causal: bool = _static(False)  # static; nothing is computed for later columns
   # static; a promise that nothing checks: each row of queries, and of keys, is one example in its
@@ -170,16 +168,17 @@ def check(x: Operands) -> None:
     )
   expect('example_q_BT', mask.example_q_BT, (batch, queries))
   expect('example_k_BS', mask.example_k_BS, (batch, keys))
-  for name in ('order', 'global'):
-    mine, theirs = getattr(mask, f'{name}_q_BT'), getattr(mask, f'{name}_k_BS')
-    if (mine is None) != (theirs is None):
-      raise ValueError(f'attention: expected both {name}_q_BT and {name}_k_BS or neither, got one')
-    expect(f'{name}_q_BT', mine, (batch, queries))
-    expect(f'{name}_k_BS', theirs, (batch, keys))
+  if (mask.order_q_BT is None) != (mask.order_k_BS is None):
+    raise ValueError('attention: expected both order_q_BT and order_k_BS or neither, got one')
+  expect('order_q_BT', mask.order_q_BT, (batch, queries))
+  expect('order_k_BS', mask.order_k_BS, (batch, keys))
   if mask.window is not None and mask.window < 1:
     raise ValueError(f'attention: expected a window of at least 1 (itself), got {mask.window}')
-  if mask.global_q_BT is not None and mask.window is None:
-    raise ValueError('attention: global tokens lift a window, and there is none: set window')
+  if mask.sinks and (mask.window is None or mask.sinks > keys - queries):
+    raise ValueError(
+      f'attention: {mask.sinks} sinks are keys of memory that a window does not hide: expected a '
+      f'window and as much memory, got window={mask.window} and {keys - queries} keys of memory'
+    )
   if relative is None:
     return
   rows = relative.rows

@@ -13,17 +13,18 @@ Array = jax.Array
 
 
 class Place(NamedTuple):
-  """The place of a block in the operation: its first query, its first key, and T and S of the
-  operation, whose queries are the last of the keys' columns."""
+  """The place of a block in the operation: its first query, what the columns of its keys are ahead
+  of their numbers here, those of sinks apart, and T and S of the operation, whose queries are the
+  last of the keys' columns."""
 
   first: Array | int
-  low: int
+  low: Array | int
   queries: int
   keys: int
 
   @property
   def column(self) -> Array | int:
-    """The first query's column among the block's keys."""
+    """The first query's column, counted as the block's keys are."""
     return self.keys - self.queries + self.first - self.low
 
 
@@ -49,10 +50,8 @@ def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) 
       ahead_BTS |= (distance_TS == 0)[None]
     seen_BTS &= ahead_BTS
   if mask.window is not None:
-    near_BTS = (jnp.abs(distance_TS) < mask.window)[None]
-    if mask.global_q_BT is not None and mask.global_k_BS is not None:
-      near_BTS = near_BTS | mask.global_q_BT[:, :, None] | mask.global_k_BS[:, None, :]
-    seen_BTS &= near_BTS
+    near_TS = (jnp.abs(distance_TS) < mask.window) | (jnp.arange(keys) < mask.sinks)[None]
+    seen_BTS &= near_TS[None]
   if near is not None:
     seen_BTS &= (distance_TS >= near)[None]
   return seen_BTS
@@ -111,17 +110,17 @@ def attend_block(x: Operands, place: Place, near: int | None) -> Array:
   """Attention of a block: operands of its queries and keys alone, `nearest` of the operation."""
   prob_BNTS = probabilities(x, place, near)
   if x.dropout is not None:
-    prob_BNTS = _drop(prob_BNTS, x.dropout, place)
+    prob_BNTS = _drop(prob_BNTS, x.dropout, place, x.mask.sinks)
   return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(x.v_BSNH.dtype), x.v_BSNH)
 
 
-def _drop(prob_BNTS: Array, dropout: Dropout, place: Place) -> Array:
+def _drop(prob_BNTS: Array, dropout: Dropout, place: Place, sinks: int) -> Array:
   """Zeroes probabilities by the hash of (head, query, key), counted over the whole operation."""
   shape = prob_BNTS.shape[1:]
   head, query, key = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in range(3))
   head += jnp.asarray(dropout.head).astype(jnp.uint32)
   query += jnp.asarray(place.first).astype(jnp.uint32)
-  key += jnp.uint32(place.low)
+  key += jnp.where(key < sinks, 0, jnp.asarray(place.low)).astype(jnp.uint32)
   index_NTS = (head * jnp.uint32(place.queries) + query) * jnp.uint32(place.keys) + key
   bits_BNTS = dropout_lib.bits_at(dropout.noise, dropout.site, index_NTS)
   keep_BNTS = bits_BNTS >= dropout_lib.threshold(dropout.rate)

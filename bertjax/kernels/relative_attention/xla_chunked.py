@@ -2,7 +2,8 @@
 
 A block is the reference's own code. Where one block holds all queries, as up to 255 queries of few
 rows, this is the reference to the bit. Queries come in runs, so that keys which a causal mask or a
-window hides from all of a run take no time.
+window hides from all of a run take no time; in long rows under a narrow window each block has keys
+of its own, so that time and memory grow linearly with the row.
 """
 
 import itertools
@@ -37,8 +38,8 @@ def block_size(queries: int, keys: int) -> int:
 
 def spans(mask: Mask, near: int | None, queries: int, keys: int) -> list[tuple[slice, slice]]:
   """Returns runs of queries, and of the keys that one of each run may see: what is beyond is not
-  computed, under a causal mask or a window without global tokens; `near` is `Operands.nearest`."""
-  window = mask.window if mask.global_q_BT is None else None
+  computed, under a causal mask or a window without sinks; `near` is `Operands.nearest`."""
+  window = None if mask.sinks else mask.window
   hides = near is not None or window is not None
   count = min(max(queries // SPAN, 1), SPANS) if hides else 1
   ends = [queries * i // count for i in range(count + 1)]
@@ -54,6 +55,8 @@ def spans(mask: Mask, near: int | None, queries: int, keys: int) -> list[tuple[s
 
 def attend(x: Operands) -> Array:
   """See `relative_attention`."""
+  if slides(x):
+    return _slide(x)
   (rows, queries, heads, _), keys = x.q_BTNH.shape, x.k_BSNH.shape[1]
   runs = spans(x.mask, x.nearest, queries, keys)
   scores = rows * heads * sum(_length(mine) * _length(theirs) for mine, theirs in runs)
@@ -82,9 +85,49 @@ def _axes(path: Any) -> str:
 
 def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Array:
   """Returns a run of queries, `size` of them at a time."""
-  rows, queries, *last = x.q_BTNH.shape
-  if size == queries:
+  if size == x.q_BTNH.shape[1]:
     return reference.attend_block(x, place, near)
+  return _scan(x, place, size, near, lambda path, x_BS: (None, x_BS))
+
+
+def slides(x: Operands) -> bool:
+  """Returns whether a window is so narrow that a run of queries, of which there are none beside
+  sinks, would be longer."""
+  window, queries, sinks = x.mask.window, x.q_BTNH.shape[1], x.mask.sinks
+  by_column = sinks and x.relative is not None and x.relative.rows
+  most = 3 if sinks else SPANS
+  return window is not None and max(window, SPAN) * most < queries and not by_column
+
+
+def _slide(x: Operands) -> Array:
+  """Returns all queries in blocks of half a window, each with sinks and the keys around it."""
+  queries, keys, sinks = x.q_BTNH.shape[1], x.k_BSNH.shape[1], x.mask.sinks
+  reach, near = (x.mask.window or 1) - 1, x.nearest
+  size = max(-(-reach // 2), SPAN // 4)
+  past = -(-reach // size)
+  ahead = past if near is None else -(min(reach, -near) // -size)
+  blocks, begin = -(-queries // size), keys - queries - past * size
+
+  def around(path: Any, x_BS: Array) -> tuple[Array, Array | None]:
+    shared = x_BS[:, :sinks] if sinks else None
+    if path[-1].name == 'example_k_BS':  # the window has no sinks
+      x_BS = jnp.where(jnp.arange(keys) < sinks, 0, x_BS)
+    lacking = (blocks + past + ahead) * size - (keys - begin)
+    pads = [(0, 0), (max(-begin, 0), lacking)] + [(0, 0)] * (x_BS.ndim - 2)
+    padded = jnp.pad(x_BS[:, max(begin, 0) :], pads)  # padding is example 0, which nothing sees
+    parts = padded.reshape(len(padded), -1, size, *padded.shape[2:])
+    near = jnp.concatenate([parts[:, i : i + blocks] for i in range(past + 1 + ahead)], 2)
+    return jnp.moveaxis(near, 1, 0), shared
+
+  return _scan(x, Place(0, begin - sinks, queries, keys), size, near, around, moves=True)
+
+
+def _scan(
+  x: Operands, place: Place, size: int, near: int | None, keys_of: Any, moves: bool = False
+) -> Array:
+  """Returns blocks of queries one after the other. `keys_of` gives those of each block, or None,
+  and those that all blocks share, or None; `moves`: the former begin as far on as the queries."""
+  rows, queries, *last = x.q_BTNH.shape
   blocks = -(-queries // size)
 
   def split(x: Array) -> Array:
@@ -93,18 +136,25 @@ def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Ar
     return jnp.moveaxis(x.reshape(x.shape[0], blocks, size, *x.shape[2:]), 1, 0)
 
   named, tree = jax.tree_util.tree_flatten_with_path(x)
-  of_queries = [_axes(path) in ('BT', 'BTNH') for path, _ in named]
-  mine, theirs = (
-    [leaf for (_, leaf), q in zip(named, of_queries, strict=True) if q == want]
-    for want in (True, False)
-  )
+  own, shared = [], []
+  for path, leaf in named:
+    axes, mine, theirs = _axes(path), None, leaf
+    if axes in ('BT', 'BTNH'):
+      mine, theirs = split(leaf), None
+    elif axes in ('BS', 'BSNH'):
+      mine, theirs = keys_of(path, leaf)
+    own.append(mine)
+    shared.append(theirs)
 
   @jax.checkpoint
-  def block(first: Array, mine: list[Array], theirs: list[Array]) -> Array:
-    parts = iter(theirs), iter(mine)
-    x = tree.unflatten([next(parts[q]) for q in of_queries])
-    return reference.attend_block(x, place._replace(first=first), near)
+  def block(begin: Array, own: list[Any], shared: list[Any]) -> Array:
+    both = [[x for x in pair if x is not None] for pair in zip(shared, own, strict=True)]
+    x = tree.unflatten(
+      [parts[0] if len(parts) == 1 else jnp.concatenate(parts, 1) for parts in both]
+    )
+    here = place._replace(first=place.first + begin, low=place.low + begin * moves)
+    return reference.attend_block(x, here, near)
 
-  inputs = (place.first + jnp.arange(blocks) * size, [split(leaf) for leaf in mine])
-  y = jax.lax.scan(lambda _, inputs: ((), block(*inputs, theirs)), (), inputs)[1]
+  inputs = jnp.arange(blocks) * size, own
+  y = jax.lax.scan(lambda _, inputs: ((), block(*inputs, shared)), (), inputs)[1]
   return jnp.moveaxis(y, 0, 1).reshape(rows, blocks * size, *last)[:, :queries]

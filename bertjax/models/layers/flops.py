@@ -58,6 +58,11 @@ def lstm_flops(positions: float, inputs: int, width: int) -> float:
   return head_flops(positions, 4 * width * (inputs + width))
 
 
+def targets(batch: Any) -> float:
+  """Returns the number of predicted tokens of a batch, whatever they weigh."""
+  return float(np.count_nonzero(batch['weight_BP']))
+
+
 def head_flops(positions: float, *weights: int) -> float:
   """Returns the FLOPs of forward and backward through matrices of so many entries at so many
   places."""

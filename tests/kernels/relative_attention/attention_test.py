@@ -43,7 +43,17 @@ mutation(
   'query += jnp.asarray(place.first).astype(jnp.uint32)',
   'query += jnp.asarray(0).astype(jnp.uint32)',
 )
-mutation('key += jnp.uint32(place.low)', 'key += jnp.uint32(0)')
+mutation(
+  'jnp.where(key < sinks, 0, jnp.asarray(place.low))',
+  'jnp.where(key < 0, 0, jnp.asarray(place.low))',
+)
+mutation('low=place.low + begin * moves', 'low=place.low')
+mutation('jnp.where(jnp.arange(keys) < sinks, 0, x_BS)', 'x_BS')
+mutation('-(min(reach, -near) // -size)', '0 * -(min(reach, -near) // -size)')
+mutation(
+  '(jnp.abs(distance_bb) < shape.window) | (s_bb < shape.sinks)',
+  'jnp.abs(distance_bb) < shape.window',
+)
 mutation('* jnp.uint32(place.keys) + key', '* jnp.uint32(shape[2]) + key')
 mutation('found, relative = [0] if self.mask.causal', 'found, relative = [1] if self.mask.causal')
 mutation('min(high, last - near + 1)', 'min(high, last - near)')

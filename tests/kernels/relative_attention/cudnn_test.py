@@ -148,7 +148,7 @@ VECTOR = np.ones((1, 8), np.int32)
   (dict(relative=ra.Relative(bias_NR=jnp.ones((1, 15)), far=7)), 'got bias_NR'),
   (dict(whole=False), 'rows of one example each'),
   (dict(order_q_BT=VECTOR, order_k_BS=VECTOR), 'no orders'),
-  (dict(window=3, causal=True, global_q_BT=VECTOR, global_k_BS=VECTOR), 'no global tokens'),
+  (dict(window=3, causal=True, sinks=1), 'a window that hides every key beyond it, got 1'),
   (dict(window=3), 'got 3 to both sides'),
   (dict(causal=True, memory=4), 'no memory under a causal mask, got 8 queries and 12 keys'),
 ])  # fmt: skip

@@ -32,7 +32,7 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
   if rng.random() < 0.6:
     fields['window'] = int(rng.integers(1, 8))
     if rng.random() < 0.5:
-      fields |= {key: x > 0 for key, x in vectors('global', 0, 2).items()}
+      fields['sinks'] = min(memory, 3)
   fields['causal'] = bool(rng.random() < 0.2)
   near = int(rng.integers(-3, 2)) if rng.random() < 0.4 else None
   return Mask(**fields), near
@@ -40,8 +40,8 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
 
 @pytest.mark.parametrize('queries, memory', [(11, 0), (8, 7), (1, 5)])
 @mutation(
-  'near_BTS | mask.global_q_BT[:, :, None] | mask.global_k_BS[:, None, :]',
-  'near_BTS | mask.global_q_BT[:, :, None]',
+  '(jnp.arange(keys) < mask.sinks)[None]',
+  '(jnp.arange(keys) <= mask.sinks)[None]',
 )
 @mutation('    near = 0 if near is None else max(near, 0)', '    pass')
 @mutation('mask.order_q_BT[:, :, None] > mask', 'mask.order_q_BT[:, :, None] >= mask')

@@ -48,8 +48,8 @@ def _unsaid(mask: Mask) -> str | None:
     return 'expected rows of one example each, and a mask that says so (Mask.whole)'
   if mask.order_q_BT is not None:
     return 'expected no orders but a causal one, got order_q_BT'
-  if mask.global_q_BT is not None:
-    return 'expected no global tokens, got global_q_BT'
+  if mask.sinks:
+    return f'expected a window that hides every key beyond it, got {mask.sinks} sinks'
   if mask.window is not None and not mask.causal:
     return f'expected a window into the past alone (Mask.causal), got {mask.window} to both sides'
   queries, keys = mask.example_q_BT.shape[1], mask.example_k_BS.shape[1]

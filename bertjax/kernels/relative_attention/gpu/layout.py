@@ -38,15 +38,13 @@ class Folded(NamedTuple):
 class Vectors(NamedTuple):
   """The operands without gradients; None where the feature is absent. int32, the words uint32.
 
-  The first six are those of `Mask`, in its order.
+  The first four are those of `Mask`, in its order.
   """
 
   example_q_BT: Array
   example_k_BS: Array
   order_q_BT: Array | None = None
   order_k_BS: Array | None = None
-  global_q_BT: Array | None = None
-  global_k_BS: Array | None = None
   segment_q_BT: Array | None = None
   segment_k_BS: Array | None = None
   direction_B: Array | None = None
@@ -59,6 +57,7 @@ class Rules:
   """Static values of `Mask`, `Relative`, `Operands` and `Dropout`."""
 
   window: int | None
+  sinks: int
   see_self: bool
   far: int
   near: int | None
@@ -84,7 +83,7 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
 
   vectors = Vectors(
     whole(mask.example_q_BT), whole(mask.example_k_BS), whole(mask.order_q_BT),
-    whole(mask.order_k_BS), whole(mask.global_q_BT), whole(mask.global_k_BS),
+    whole(mask.order_k_BS),
   )  # fmt: skip
   if segment is not None:
     embedding_2NH = segment.embedding_2NH.astype(dtype)
@@ -104,7 +103,11 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
     )
     vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=head_N)
   rate = 0.0 if dropout is None else dropout.rate
-  return folded, vectors, Rules(mask.window, mask.see_self, relative.far, x.nearest, rate)
+  return (
+    folded,
+    vectors,
+    Rules(mask.window, mask.sinks, mask.see_self, relative.far, x.nearest, rate),
+  )
 
 
 def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, keys: int) -> Array:
@@ -125,6 +128,6 @@ def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, keys: int) -> Array:
 
 def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:
   """Returns the blocks that may hold a visible pair, see `block_sparsity.seen`: bool [B, I, J]."""
-  mask = Mask(*vectors[:6], window=rules.window, see_self=rules.see_self)
+  mask = Mask(*vectors[:4], window=rules.window, sinks=rules.sinks, see_self=rules.see_self)
   memory = vectors.example_k_BS.shape[1] - vectors.example_q_BT.shape[1]
   return block_sparsity.seen(mask, memory, rules.near, block_q, block_k)

@@ -197,8 +197,8 @@ def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
     out = out & ahead
   if rules.window is not None:
     near = (distance < rules.window) & (distance > -rules.window)
-    if 'global_q_BT' in x:
-      near = near | (mine('global') > 0) | (theirs('global') > 0)
+    if rules.sinks:
+      near = near | (plan.across(s0 + jnp.arange(plan.tile.keys)) < rules.sinks)
     out = out & near
   if rules.near is not None:
     out = out & (distance >= rules.near)

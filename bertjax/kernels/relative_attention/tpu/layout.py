@@ -17,7 +17,7 @@ Array = jax.Array
 
 # Rows of `vectors` and columns of `info`.
 U, W, Z, SAME, OTHER = range(5)
-EXAMPLE, ORDER, GLOBAL, SEGMENT = range(4)
+EXAMPLE, ORDER, SEGMENT = range(3)
 LANES = 128  # of a register, and of a tile of memory
 
 
@@ -34,14 +34,14 @@ class Shape(NamedTuple):
   # wide, group: H, padded to a multiple of 64; heads of a block, to multiples of which N is padded
   wide: int
   group: int
-  # scale, near, window, see_self: of `Operands` and its mask
+  # scale, near, window, sinks, see_self: of `Operands` and its mask
   scale: float
   near: int | None
   window: int | None
+  sinks: int
   see_self: bool
-  # order, globals_, position, by_keys, bias, segment: True if the operation has them
+  # order, position, by_keys, bias, segment: True if the operation has them
   order: bool
-  globals_: bool
   position: bool
   by_keys: bool
   bias: bool
@@ -89,7 +89,7 @@ class Floats(NamedTuple):
 
 
 class Integers(NamedTuple):
-  """The operands that have no gradient: int32 vectors EXAMPLE, ORDER, GLOBAL and SEGMENT of queries
+  """The operands that have no gradient: int32 vectors EXAMPLE, ORDER and SEGMENT of queries
   and keys, the blocks to visit, and of each row the two words of the dropout, the index of its
   table and the number of the first head."""
 
@@ -107,8 +107,8 @@ def pack(x: Operands, block: int) -> tuple[Shape, Floats, Integers]:
   shape = Shape(
     rows=rows, heads=heads, queries=queries, keys=x.k_BSNH.shape[1], size=size,
     block=block, wide=wide, group=group, scale=x.scale, near=x.nearest, window=mask.window,
-    see_self=mask.see_self, order=mask.order_q_BT is not None,
-    globals_=mask.global_q_BT is not None, position=relative.r_RNH is not None,
+    sinks=mask.sinks, see_self=mask.see_self, order=mask.order_q_BT is not None,
+    position=relative.r_RNH is not None,
     by_keys=relative.p_RNH is not None, bias=relative.bias_NR is not None,
     segment=relative.segment is not None, rate=0.0 if dropout is None else dropout.rate,
   )  # fmt: skip
@@ -179,8 +179,8 @@ def _table(table: Array | None, relative: Relative, shape: Shape, layout: Any) -
 def _integers(shape: Shape, mask: Mask, relative: Relative, dropout: Dropout | None) -> Integers:
   def info(side: str, segment: Array | None) -> list[Array]:
     example = getattr(mask, f'example_{side}')
-    columns = [example, getattr(mask, f'order_{side}'), getattr(mask, f'global_{side}'), segment]
-    columns = [jnp.zeros_like(example) if x is None else x for x in columns + [None] * 4]
+    columns = [example, getattr(mask, f'order_{side}'), segment]
+    columns = [jnp.zeros_like(example) if x is None else x for x in columns + [None] * 5]
     return [whole(x.astype(jnp.int32), shape.block, 1) for x in columns]
 
   segment = relative.segment
@@ -189,8 +189,6 @@ def _integers(shape: Shape, mask: Mask, relative: Relative, dropout: Dropout | N
   padded = dataclasses.replace(
     mask, example_q_BT=q[EXAMPLE], example_k_BS=k[EXAMPLE],
     order_q_BT=q[ORDER] if shape.order else None, order_k_BS=k[ORDER] if shape.order else None,
-    global_q_BT=q[GLOBAL] > 0 if shape.globals_ else None,
-    global_k_BS=k[GLOBAL] > 0 if shape.globals_ else None,
   )  # fmt: skip
   words = [jnp.zeros(shape.rows, jnp.uint32)] * 2
   head = 0

@@ -113,11 +113,7 @@ class Tile:
         ahead |= distance_bb == 0
       seen &= ahead
     if shape.window is not None:
-      inside = jnp.abs(distance_bb) < shape.window
-      if shape.globals_:
-        query, key = self._pair(layout.GLOBAL)
-        inside |= query + key > 0
-      seen &= inside
+      seen &= (jnp.abs(distance_bb) < shape.window) | (s_bb < shape.sinks)
     if shape.near is not None:
       seen &= distance_bb >= shape.near
     return seen

@@ -1,0 +1,73 @@
+"""Masked diffusion's noise: a row hides each token with its own probability t, and weighs it 1/t.
+
+MDLM (Sahoo et al. 2024; kuleshov-group/mdlm, diffusion.py), MD4 (google-deepmind/md4, md4.py) and
+LLaDA (ML-GSAI/LLaDA, GUIDELINES.md). Every real token, special ones too, shows [MASK] by a coin
+of its own, and no other id. What is hidden is predicted with weight 1/t, and the loss of a row is
+divided by all of its tokens (`divisor_B`): its mean over t bounds -log p of a token from above.
+
+t is spread evenly over (least, 1]. MDLM draws it in the strata of a batch, MD4 as one offset and
+steps of 1/B; here row after row steps by the golden section from an offset of the seed, so that
+any rows that follow each other are spread, whatever the batch, the microbatches and the hosts.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Masking
+from bertjax.examples import targets
+from bertjax.examples.layout import Rows
+from bertjax.field_types import PositiveShare
+
+_PICK = targets.FREE
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Fields of `config.data.mask`.
+
+  Attributes:
+    least: the smallest t, so that no weight exceeds 1 / least; .001 of MDLM and LLaDA.
+    static: a token draws the same coin in every epoch; the t that it is compared with is its row's.
+  """
+
+  least: PositiveShare = 1e-3
+  static: bool = False
+
+
+def slots(options: Options, length: int) -> int:
+  """Returns P: all tokens of a row may be hidden."""
+  del options
+  return length
+
+
+def times(number_B: np.ndarray, seed: int, least: float) -> np.ndarray:
+  """Returns t of the rows of these numbers, float64 [B]."""
+  offset = counter_rng.root(seed, 'diffusion')
+  u_B = counter_rng.uniform(offset + number_B.astype(np.uint64) * counter_rng.GOLDEN)
+  return least + (1 - least) * (1 - u_B)
+
+
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
+  """Masks a batch; see `Masking.corrupt`."""
+  t_B = times(rows.number_B, rows.seed, options.least)
+  every_n = np.arange(len(rows.token_n))
+  coin_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, every_n))
+  index_n = every_n[coin_n < t_B[rows.row_E[rows.example_n]]]
+  shown = np.full(len(index_n), store.special['mask']), np.ones(len(index_n), bool)
+  none_E = np.zeros(len(rows.row_E), np.int64)
+  batch = targets.emit(rows, rows.shape[1], store, index_n, shown, none_E)
+  tokens_B = np.bincount(rows.row_E, rows.length_E, rows.shape[0])
+  return batch | dict(
+    weight_BP=(batch['weight_BP'] / t_B[:, None]).astype(np.float32),
+    divisor_B=tokens_B.astype(np.float32),
+  )
+
+
+def _check(options: Options, store, length: int) -> None:
+  del options, store
+  targets.check_length(length)
+
+
+MASKING = Masking(Options, ('pad', 'mask'), _check, corrupt, slots)
