@@ -65,7 +65,7 @@ def hidden(batch: Batch, number_B: np.ndarray, seed: int, mask: int) -> dict[str
   )
 
 
-def scores(nll_ND: np.ndarray, length_N: np.ndarray) -> dict[str, float]:
+def summed(nll_ND: np.ndarray, length_N: np.ndarray) -> dict[str, float]:
   """Returns the scores of rows: their -log p at each draw, and their tokens. The standard error is
   that of the bound over rows and draws together, as of a ratio of means."""
   nll_N, tokens = nll_ND.mean(1), float(length_N.sum())
@@ -90,7 +90,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
   predict, rows = held_out.objective.predict, min(options.rows, held_out.rows.rows)
 
   def row_nll(variables: Variables, carry: Any, batch: Batch) -> jax.Array:
-    nll_BP, _ = lm.score(predict(variables, carry, batch)['word'], batch['target_BP'])
+    scores: Any = predict(variables, carry, batch)['word']
+    nll_BP, _ = lm.score(scores, batch['target_BP'])
     return jnp.sum(nll_BP * batch['weight_BP'], 1)
 
   compiled, size = subject.compile(row_nll), held_out.batch_size
@@ -107,7 +108,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       found = [np.asarray(compiled(variables, carry, held_out.put(part))) for part in parts]
       nll.append(np.stack(found, 1)[:count])
       length.append((batch['example_BT'] > 0).sum(1)[:count])
-    return Report(scores(np.concatenate(nll), np.concatenate(length)))
+    return Report(summed(np.concatenate(nll), np.concatenate(length)))
 
   return Evaluation(NAMES, run)
 

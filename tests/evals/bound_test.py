@@ -27,6 +27,7 @@ def test_exactly_k_tokens_are_hidden_and_weigh_as_all():
   found = bound.hidden(rows_of(token_BT), np.arange(rows), 3, MASK)
   used_BP = found['weight_BP'] > 0
   k_B = used_BP.sum(1)
+  assert (np.diff(used_BP.astype(int), axis=1) <= 0).all()  # used slots come first
   assert np.bincount(k_B, minlength=7)[1:] / rows == pytest.approx(np.full(6, 1 / 6), abs=0.002)
   np.testing.assert_allclose(found['weight_BP'].sum(1), 6, rtol=1e-6)
   shown_BP = np.take_along_axis(found['token_BT'], found['target_pos_BP'], 1)
@@ -54,7 +55,7 @@ def bound_of(law, length, draws=2000):
       if weight:
         nll_B[row] -= weight * math.log(sum(law(t) for t in seen if t[column] == word) / whole)
   entropy = -sum(law(t) * math.log(law(t)) for t in texts)
-  return bound.scores(nll_B[:, None], np.full(draws, length)), entropy / length
+  return bound.summed(nll_B[:, None], np.full(draws, length)), entropy / length
 
 
 def markov(text):
@@ -84,6 +85,6 @@ def test_the_standard_error_is_that_of_many_samples_of_rows():
   for _ in range(2000):
     length_N = rng.integers(5, 20, 40)
     noise_ND = rng.normal(0, 4, (40, 2)) + rng.normal(0, 3, (40, 1))
-    found.append(bound.scores(3.0 * length_N[:, None] + noise_ND, length_N))
+    found.append(bound.summed(3.0 * length_N[:, None] + noise_ND, length_N))
   error = np.sqrt(np.mean([each['standard_error'] ** 2 for each in found]))
   assert np.std([each['bound'] for each in found]) == pytest.approx(error, rel=0.06)
