@@ -3,14 +3,16 @@
 Each text goes on from its prompt, --text or a line of --input, and is printed behind it; a model
 with a decoder, as T5, reads it and writes another one, which is printed alone. Without more the
 likeliest token is taken each time; --temperature, --top_k and --top_p draw, --beams searches.
---shots=FILE puts the text of a file, examples of what is asked for, before each prompt. --json
-prints a JSON object a text: text, tokens, score.
+A model of masked words, as of configs/diffusion.py, writes all tokens of a text in --steps passes,
+by --order, in blocks of --block. --shots=FILE puts the text of a file, examples of what is asked
+for, before each prompt. --json prints a JSON object a text: text, tokens, score.
 """
 
 import json
 import pathlib
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from absl import flags
 
@@ -30,6 +32,16 @@ _TEMPERATURE = flags.DEFINE_float(
 _TOP_K = flags.DEFINE_integer('top_k', 0, 'Draw from the k likeliest tokens. Default: all.', 0)
 _TOP_P = flags.DEFINE_float(
   'top_p', 1.0, 'Draw from the likeliest tokens of that probability together.', 0.0, 1.0
+)
+_STEPS = flags.DEFINE_integer(
+  'steps', 0, 'Of a model of masked words: passes over a text. Default: one for each token.', 0
+)
+_ORDER = flags.DEFINE_enum(
+  'order', 'confidence', ['confidence', 'random'],
+  'Of a model of masked words: which tokens are written first. Default: the most certain.',
+)  # fmt: skip
+_BLOCK = flags.DEFINE_integer(
+  'block', 0, 'Of a model of masked words: tokens that are written before all behind them.', 0
 )
 _SEED = flags.DEFINE_integer('seed', 0, 'Seed of the draws. Default: 0.', 0, (1 << 31) - 1)
 _SHOTS = flags.DEFINE_string('shots', None, 'File whose text stands before each prompt.')
@@ -61,6 +73,7 @@ def main() -> None:
   # jax comes after the flags, so that --help is quick
   from bertjax.models.layers.contracts import PairModel
   from bertjax.models.layers.decoding import Beams, Sampling
+  from bertjax.models.layers.unmasking import Unmasking
 
   draws = _TOP_K.value or _TOP_P.value < 1
   temperature = float(bool(draws)) if _TEMPERATURE.value is None else _TEMPERATURE.value
@@ -68,13 +81,18 @@ def main() -> None:
     raise UserError('--beams searches, --temperature, --top_k and --top_p draw: expected one way')
   beams = Beams(_BEAMS.value, _ALPHA.value) if _BEAMS.value else None
   sampling = None if beams else Sampling(temperature, _TOP_K.value, _TOP_P.value)
+  order: Any = _ORDER.value
+  how = Unmasking(_STEPS.value, order, _BLOCK.value)
+  unmasking = None if how == Unmasking() else how
   parts, before = _prompts(), _shots()
   model = use_flags.load()
   alone = isinstance(model.net.model, PairModel)
   with Bar('generate') as bar:
     for part in parts:
       prompts = [before + text for text in part.texts]
-      found = model.generate(prompts, _NEW.value, sampling, beams, _SEED.value, first=part.first)
+      found = model.generate(
+        prompts, _NEW.value, sampling, beams, _SEED.value, first=part.first, unmasking=unmasking
+      )
       for prompt, each in zip(part.texts, found, strict=True):
         text = each.text if alone else prompt + each.text
         print(json.dumps(each._asdict(), ensure_ascii=False) if _JSON.value else text)

@@ -41,6 +41,7 @@ def get_config(arg: str | None = None):
     )
   )
   c.update(cited(defaults.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.evals.bound = cited('ours: bounds the likelihood', type='bound')
   c.best.update(cited('ours: the bound, of the loss', metric='eval/mlm'))
 
   c.model = net.model(size)

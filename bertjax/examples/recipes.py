@@ -130,9 +130,7 @@ XLNET_PLAN = cited('xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', r
 XLNET_MASK = cited(
   'xlnet/README.md:perm_size', name='xlnet_permutation', reuse_len=256, perm_size=256
 )
-DIFFUSION_MASK = cited('mdlm/diffusion.py:q_xt, _sample_t', name='diffusion') | cited(
-  'mdlm/configs/config.yaml:sampling_eps', least=1e-3
-)
+DIFFUSION_MASK = cited('mdlm/diffusion.py:q_xt, _sample_t', name='diffusion')
 CAUSAL_MASK = cited('ours: every token is a target', name='causal')
 
 _TEXT: dict[str, Any] = dict(

@@ -74,7 +74,7 @@ def make(config) -> Objective:
     return dict(out, logits_BPV=logits(out['word']))
 
   # A causal position does not see the tokens after it, so none is hidden to be completed.
-  of_words = () if model.causal else ('pseudo_perplexity', 'fill_mask')
+  of_words = () if model.causal else ('pseudo_perplexity', 'bound', 'fill_mask')
   evals = ('loss', 'linear_probe', *of_words)
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 

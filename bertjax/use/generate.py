@@ -44,7 +44,7 @@ def texts(
   """`Model.generate`, whose arguments and errors these are; `how` chooses the tokens."""
   _check(model, new_tokens, how, seed)
   rows = _rows(model, listed(prompts, first), new_tokens, first)
-  end = _end(model) if ends else None
+  end = end_of(model) if ends else None
   found: list[Any] = [None] * len(rows)
   length_n = np.array([len(ids) for ids in rows], np.int64)
   ways = model.runner.devices.ways
@@ -65,23 +65,30 @@ def _check(model: Any, new_tokens: int, how: Sampling | Beams, seed: int) -> Non
     raise UserError(
       f'{model.source}, of config.model.name={model.net.name!r}, writes no text: expected one that '
       'writes from a cache, as of configs/gpt.py, transformer_xl.py, t5.py, bart.py, and '
-      "xlm.py where it or one of its phases has config.model.attend='causal'"
+      "xlm.py where it or one of its phases has config.model.attend='causal', or one with a head "
+      'for masked words, as of configs/diffusion.py'
     )
+  check_numbers(new_tokens, how, seed, model.vocabulary.size)
+
+
+def check_numbers(new_tokens: int, how: Sampling | Beams, seed: int, words: int) -> None:
+  """Refuses numbers that make no sense for texts of so many words."""
   if new_tokens < 1:
     raise UserError(f'new_tokens: expected 1 at least, got {new_tokens}')
   if not 0 <= seed < 1 << 31:
     raise UserError(f'seed: expected from 0 to 2^31 - 1, got {seed}')
-  decoding.check(how, model.vocabulary.size)
+  decoding.check(how, words)
 
 
-def _end(model: Any) -> int | None:
+def end_of(model: Any) -> int | None:
+  """Returns the id that ends a text, or None."""
   special = model.vocabulary.special
   return special.get('sep') if special.get('sep') is not None else special.get('eos')
 
 
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
   """Returns the ids of the prompts: at least one each."""
-  pair, end = isinstance(model.net.writer, PairModel), _end(model)
+  pair, end = isinstance(model.net.writer, PairModel), end_of(model)
   rows = model.vocabulary.encode_unended(list(prompts))
   if pair:
     frame = _frame(model)

@@ -23,8 +23,9 @@ from bertjax.errors import UserError, choose
 from bertjax.examples.spelling import Speller
 from bertjax.machine import compiled, copies
 from bertjax.models.layers.decoding import Beams, Sampling
+from bertjax.models.layers.unmasking import Unmasking
 from bertjax.text.sentences import Row
-from bertjax.use import generate, nets
+from bertjax.use import generate, nets, unmask
 from bertjax.use import load as load_lib
 from bertjax.use import vectors as vectors_lib
 from bertjax.use.answers import Pool
@@ -126,10 +127,11 @@ class Model(Words, FineTuned):
     seed: int = 0,
     ends: bool = True,
     first: int = 1,
+    unmasking: Unmasking | None = None,
   ) -> list[generate.Text]:
-    """Writes a text behind each prompt, or for each text that a model with a decoder reads. Raises
-    UserError: a model that writes nothing, a prompt that leaves no room for the tokens, or numbers
-    that make no sense.
+    """Writes a text behind each prompt, or for each text that a model with a decoder reads. A model
+    of masked words writes all tokens of a text in several passes. Raises UserError: a model that
+    writes nothing, a prompt that leaves no room for the tokens, or numbers that make no sense.
 
     Args:
       new_tokens: at most.
@@ -138,9 +140,18 @@ class Model(Words, FineTuned):
       seed: of the draws, from 0 to 2^31 - 1; a text depends on it, its number and its prompt alone.
       ends: whether a text ends with the vocabulary's end; else it has all the tokens.
       first: number of the first prompt, for messages.
+      unmasking: the passes of a model of masked words; None: one for each token, the most certain
+        first.
     """
     if sampling is not None and beams is not None:
       raise UserError('tokens are drawn or searched: expected one of sampling and beams, got both')
+    if self.net.unmasks and (unmasking or not self.net.writer):
+      if beams is not None:
+        raise UserError(f'{self.source} writes in the place of masks: expected no beams')
+      how, drawn = unmasking or Unmasking(), sampling or Sampling()
+      return unmask.texts(self, prompts, new_tokens, how, drawn, seed, ends, first)
+    if unmasking is not None:
+      raise UserError(f'{self.source} has no masked words to write: expected no unmasking')
     return generate.texts(
       self, prompts, new_tokens, beams or sampling or Sampling(), seed, ends, first
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from bertjax import models
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import AttendingModel, Model, WritingModel
+from bertjax.models.layers.contracts import AttendingModel, Model, TargetModel, WritingModel
 from bertjax.models.layers.heads import Head, gather_positions
 from bertjax.text.sentences import Frame, bert_frame
 from bertjax.types import Array, Batch, Variables
@@ -37,6 +37,11 @@ class Net:
   def can(self, *kinds: str) -> bool:
     """Returns whether it has a head of one of these kinds; see `Head`."""
     return any(head.kind in kinds for head in self.heads)
+
+  @property
+  def unmasks(self) -> bool:
+    """True if it predicts masked words from both sides, so that it may write in their place."""
+    return isinstance(self.model, TargetModel) and not self.model.causal and self.can('word')
 
   @property
   def answers(self) -> bool:

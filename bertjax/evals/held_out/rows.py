@@ -103,8 +103,9 @@ def _hold_out(subject: Subject, options: Options) -> HeldOut | None:
   rows = _rows(subject, options)
   row = subject.template if rows is None else rows.batch(np.zeros(1, np.int64), shuffle=False)
   template = {
-    k: np.zeros((options.batch_size, *row[k].shape[1:]), v.dtype)
-    for k, v in subject.template.items()
+    k: np.zeros((options.batch_size, *v.shape[1:]), v.dtype)
+    for k, v in row.items()
+    if k != 'dropped_B'
   }
   objective = _objective(subject, options, template)
   if rows is None:

@@ -28,7 +28,7 @@ class Options:
   """Fields of `config.data.mask`.
 
   Attributes:
-    least: the smallest t: no weight exceeds 1 / least.
+    least: the smallest t, so that no weight exceeds 1 / least; .001 of MDLM and LLaDA.
     static: a token draws the same coin in every epoch; the t that it is compared with is its row's.
   """
 

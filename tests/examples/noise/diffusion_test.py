@@ -21,8 +21,16 @@ def times(rows, seed=0):
 
 @mutation('coin_n < t_B', 'coin_n > t_B')
 @mutation("batch['weight_BP'] / t_B[:, None]", "batch['weight_BP'] * t_B[:, None]")
-@mutation('every_n = np.arange(len(rows.token_n))', 'every_n = targets.not_special(rows, store)')
-@mutation('rows.row_E, rows.length_E, rows.shape[0]', 'rows.row_E, None, rows.shape[0]')
+@mutation(
+  'every_n = np.arange(len(rows.token_n))',
+  'every_n = targets.not_special(rows, store)',
+  file='bertjax/examples/noise/diffusion.py',
+)
+@mutation(
+  'np.bincount(rows.row_E, rows.length_E',
+  'np.bincount(rows.row_E, None',
+  file='bertjax/examples/noise/diffusion.py',
+)
 def test_a_row_hides_each_token_by_its_t_and_weighs_it_by_one_over_t():
   lengths = [64, 20] * (ROWS // 2)
   row_E = np.arange(ROWS) // 2
