@@ -15,6 +15,16 @@ tokenizer = AutoTokenizer.from_pretrained('DIR')
 model = {name}.from_pretrained('DIR')
 ```
 """
+ONNX = """```python
+import onnxruntime
+from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained('DIR')
+session = onnxruntime.InferenceSession('DIR/model.onnx')
+texts = dict(tokenizer(['A text.', 'And a longer one.'], padding=True, return_tensors='np'))
+outputs = session.run(None, {{each.name: texts[each.name] for each in session.get_inputs()}})
+```
+"""
 ORIGINAL = '    python -m bertjax.embed --workdir={original}:DIR --input=FILE --output=OUT.npy\n'
 
 
@@ -27,9 +37,12 @@ _TASKS = dict(
 )  # fmt: skip
 
 
-def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> str:
+def card(
+  run: Run, model: Any, said: Mapping[str, Any], original: str = '', onnx: bool = False
+) -> str:
   """Returns the text of the model card of a run whose exported part has this `config.model` and
-  receipt; `original` is the format that it has in place of one of transformers."""
+  receipt; `original` is the format that it has in place of one of transformers, `onnx` whether it
+  is model.onnx of such a one."""
   config, name, tensors = run.config, said['model_class'], said['tensors']
   parameters = sum(math.prod(tensor['shape']) for tensor in tensors)
   rows = [
@@ -57,14 +70,17 @@ def card(run: Run, model: Any, said: Mapping[str, Any], original: str = '') -> s
   library, target, use = '', f'the names of {name}', ORIGINAL.format(original=original)
   if not original:
     library, target, use = 'library_name: transformers\n', 'PyTorch `transformers`', USE
+    if onnx:
+      library, target, use = '', f'`model.onnx`, a graph of {name}', ONNX
     library += _task(name)
   if base := _base(meta['source'] if read else init_from.whole(config.init_from)):
     library += f'base_model: {base}\n'
   if data.languages:
     library += f'language: [{", ".join(map(repr, data.languages))}]\n'
+  tag = '\n- onnx' if onnx else ''
   return f"""---
 {library}tags:
-- bertjax
+- bertjax{tag}
 ---
 
 # {config.name or model.family}

@@ -210,6 +210,10 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
       '--from takes no --task, --tokenizer: they are of --to',
     ),
     (('--to=hf', '--workdir=x', '--output=y', '--input=z'), '--to takes no --input: they are of'),
+    (
+      ('--to=onnx', '--workdir=x', '--output=y', '--dtype=bfloat16', '--shard_mb=9'),
+      '--to=onnx takes no --dtype, --shard_mb: they are of --to=hf',
+    ),
     (('--table=bert', '--output=y'), '--table takes no --output: they are of'),
   ],
   ids=str,
