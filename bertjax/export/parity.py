@@ -12,6 +12,7 @@ from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
 from bertjax.kernels.cross_entropy import logits
+from bertjax.models.longformer import Longformer
 
 # Of a hidden state and of logits in float32: of the largest value there, and of at least 1.
 HIDDEN, LOGITS = 2e-5, 1e-4
@@ -72,21 +73,7 @@ def rounded(params: Any, dtype: str) -> Any:
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   """Runs our model on the inputs."""
-  module = models.build(model)
-  rows, length = inputs.token_BT.shape
-  place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
-  first_B1 = np.zeros((rows, 1), np.int32)
-  if models.build(model).frame in ('cls_last', 'end'):
-    first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
-  batch = dict(
-    token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
-    language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
-    first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
-    out_position_BU=place_BT,
-  )  # fmt: skip
-  if module.spells:
-    shape = (rows, length, module.spells)
-    batch['character_BTW'] = np.random.default_rng(17).integers(256, size=shape, dtype=np.int32)
+  module, batch = models.build(model), _batch(model, inputs)
   real_BT = inputs.example_BT > 0
 
   def run(params):
@@ -111,6 +98,26 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
     found['replaced'] = out['rtd_BT'][real_BT][:, None]
   states = [*out['hidden_LBTD'], *out.get('out_hidden_LBUD', ())]
   return Outputs([h_BTD[real_BT] for h_BTD in states], found)
+
+
+def _batch(model: Any, inputs: Inputs) -> dict[str, np.ndarray]:
+  """Returns the inputs as our model reads them."""
+  module = models.build(model)
+  rows, length = inputs.token_BT.shape
+  place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  first_B1 = np.zeros((rows, 1), np.int32)
+  if module.frame in ('cls_last', 'end'):
+    first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
+  batch = dict(
+    token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
+    language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
+    first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
+    out_position_BU=place_BT,
+  )  # fmt: skip
+  if module.spells:
+    shape = (rows, length, module.spells)
+    batch['character_BTW'] = np.random.default_rng(17).integers(256, size=shape, dtype=np.int32)
+  return batch
 
 
 def _second(inputs: Inputs) -> np.ndarray:
@@ -190,6 +197,9 @@ def arguments(net: Any, model: Any, inputs: Inputs) -> dict[str, Any]:
     given['decoder_input_ids'] = tensor(_second(inputs))
   if 'language' in models.build(model).tables:
     given['langs'] = tensor(inputs.language_BT)
+  if isinstance(module := models.build(model), Longformer):
+    global_BT = module.global_of(_batch(model, inputs))
+    given |= {} if global_BT is None else dict(global_attention_mask=tensor(global_BT))
   if any(head.kind == 'answers' for head in models.heads_of(model)):
     given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
   if 'pad_token_id' in net.config and net.config.pad_token_id is None:
