@@ -1,6 +1,7 @@
 """Models out and in: python -m bertjax.convert --to=hf --workdir=RUN --output=DIR
 
   --to=hf --workdir=RUN --output=DIR               a run, for `transformers`
+  --to=onnx --workdir=RUN --output=DIR             a run, for onnxruntime
   --to=original --workdir=RUN --output=DIR         an ELMo by bilm-tf's names, a
                                                    language model of ULMFiT by fastai's
   --from=FORMAT --input=PATH --output=RUN          a model from elsewhere, as a run: hf, tf1 (BERT,
@@ -26,7 +27,7 @@ from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
 from bertjax.machine import remote
 
-_TO = flags.DEFINE_enum('to', None, ['hf', 'original'], 'Format to write.')
+_TO = flags.DEFINE_enum('to', None, ['hf', 'onnx', 'original'], 'Format to write.')
 _FROM = flags.DEFINE_string(
   'from', None, 'Format to read: hf, tf1, fairseq, transformer_xl, fastai or bilm.'
 )
@@ -61,11 +62,12 @@ def _export() -> dict:
   if _TO.value == 'original':
     _refuse('--to=original', 'to=hf', ['dtype', 'shard_mb', 'sentence-transformers', 'task'])
     return originals.export(workdir, output, step)
+  onnx = _TO.value == 'onnx'
+  if onnx:
+    _refuse('--to=onnx', 'to=hf', ['dtype', 'shard_mb', 'sentence-transformers'])
   pooling = flags.FLAGS['sentence-transformers'].value or ''
-  return exporting.export(
-    workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value,
-    _TASK.value,
-  )  # fmt: skip
+  form = exporting.Form(_DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value, onnx)
+  return exporting.export(workdir, output, step, form, _TASK.value)
 
 
 def _import() -> dict:
@@ -118,8 +120,8 @@ def main() -> None:
     return
   if bool(_TO.value) == bool(_FROM.value):
     raise UserError(
-      'expected --to=hf or original, or --from=hf, tf1, fairseq, transformer_xl, fastai or bilm: '
-      'see --help'
+      'expected --to=hf, onnx or original, or --from=hf, tf1, fairseq, transformer_xl, fastai or '
+      'bilm: see --help'
     )
   from bertjax.export import receipt
 

@@ -56,6 +56,7 @@ if __name__ == 'types':  # of `python bertjax/main.py`: that folder's file hides
   sys.exit(f'{sys.argv[0]}: expected python -m bertjax.{module}')
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -88,6 +89,9 @@ class Factory(NamedTuple):
   # of a model, the part without what serves pretraining alone: what a student learns from
   encoder: Part = Part()
   tuned: Part | None = None  # of a model, what fine-tuning begins with; None: the encoder
+  # name of a model that this one may begin as, its own or another -> (`config.model` of the run,
+  # and of the other) -> what it takes of it
+  begins: Mapping[str, Callable[[Any, Mapping[str, Any]], Part]] = MappingProxyType({})
 
 
 class Beam(NamedTuple):

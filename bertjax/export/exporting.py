@@ -1,4 +1,5 @@
-"""A run as a directory of transformers: what `python -m bertjax.convert --to=hf` does."""
+"""A run as a directory of transformers, or model.onnx: what `python -m bertjax.convert --to=hf` and
+`--to=onnx` do."""
 
 import pathlib
 import shutil
@@ -11,11 +12,24 @@ from ml_collections import ConfigDict
 
 from bertjax import models
 from bertjax.errors import UserError, writing
-from bertjax.export import card, parity, receipt
+from bertjax.export import card, onnx_model, parity, receipt
 from bertjax.formats import config_json, directory, sentence_modules, tables
 from bertjax.formats import family as family_lib
 from bertjax.formats.families import electra_net
 from bertjax.sources import head_classes, runs
+
+
+class Form(NamedTuple):
+  """The files of a model."""
+
+  dtype: str = 'float32'  # of the tensors, or bfloat16
+  shard_bytes: int = 5 * 10**9  # of a file of tensors
+  sentence_transformers: str = ''  # pooling of the modules of that library; '': none
+  tokenizer: bool = True
+  onnx: bool = False  # whether model.onnx takes the place of the tensors
+
+
+HF = Form()
 
 
 class Net(NamedTuple):
@@ -61,20 +75,32 @@ def behind_pad(part: Net, pad: int | None) -> Net:
   return part._replace(model=model, select=select) if move else part
 
 
+def words_alone(part: Net) -> Net:
+  """Returns a part with words without its other heads, for which no pipeline has a class."""
+  heads = models.heads_of(part.model)
+  others = [head.name for head in heads if head.kind in ('text', 'boundary')]
+  if not others or not any(head.kind == 'word' for head in heads):
+    return part
+  model = part.model.copy_and_resolve_references()
+  model.labels = ()
+
+  def select(params):
+    return {key: x for key, x in part.select(params).items() if key not in (*others, 'pooler')}
+
+  return Net(part.folder, model, select, (*part.left_out, *(f'the head {name}' for name in others)))
+
+
 def export(
   workdir: pathlib.Path | str,
   output: pathlib.Path | str,
   step: int | str | None = None,
-  dtype: str = 'float32',
-  shard_bytes: int = 5 * 10**9,
-  sentence_transformers: str = '',
-  tokenizer: bool = True,
+  form: Form = HF,
   task: str = '',
 ) -> dict[str, Any]:
-  """Writes a run's model, as `runs.open_run` finds it, for `transformers`, with its tokenizer, card
-  and receipt, in tensors of float32 or bfloat16. Returns the receipt. UserError: no run, or what
-  transformers cannot express, and nothing is written; or the two sides say something else, and what
-  was written is at OUTPUT.failed."""
+  """Writes a run's model, as `runs.open_run` finds it, for `transformers` or onnxruntime, with its
+  tokenizer, card and receipt. Returns the receipt. UserError: no run, or what the other side cannot
+  express, and nothing is written; or the two sides say something else, and what was written is at
+  OUTPUT.failed."""
   started = time.perf_counter()
   target = runs.require_free(output)
   run = runs.open_run(workdir, step, task)
@@ -82,12 +108,16 @@ def export(
     raise UserError(
       f'{workdir} has heads for several tasks: expected --task, one of {", ".join(run.tasks)}'
     )
-  if not tokenizer:
+  if not form.tokenizer:
     run = run._replace(vocabulary=None)
   pad = run.vocabulary.special['pad'] if run.vocabulary else None
   parts = [behind_pad(part, pad) for part in parts_of(run.config.model)]
+  if form.onnx:
+    parts = [words_alone(part) for part in parts]
   for part in parts:
     directory.check(part.model, run.vocabulary)
+    if form.onnx:
+      onnx_model.check(part.model)
   whole = run.params()
   if run.task:  # without what other tasks alone read: the pooler, of tags
     rows = family_lib.find(run.config.model.family).layout(run.config.model).rows
@@ -101,22 +131,23 @@ def export(
       folder = partial / part.folder
       folder.mkdir(exist_ok=True)
       params = part.select(whole)
-      said = _write_part(folder, run, part.model, params, dtype, shard_bytes)
+      said = _write_part(folder, run, part.model, params, form)
       receipts[part.folder] = said
       with writing('the model card', folder / 'README.md'):
-        (folder / 'README.md').write_text(card.card(run, part.model, said))
+        (folder / 'README.md').write_text(card.card(run, part.model, said, onnx=form.onnx))
     del whole, params
     for part in parts:
       said, folder = receipts[part.folder], partial / part.folder
-      said['outputs'] = receipt.compared(folder, part.model, *said['outputs'])
+      compared = onnx_model.compared if form.onnx else receipt.compared
+      said['outputs'] = compared(folder, part.model, *said['outputs'])
       said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary)
     said = receipts.pop('')
     said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
     said['parts'] = receipts
     said['left_out'] = list(parts[0].left_out)
-    if sentence_transformers:
+    if form.sentence_transformers:
       length = directory.max_length(parts[0].model)
-      sentence_modules.write(partial, parts[0].model, sentence_transformers, length)
+      sentence_modules.write(partial, parts[0].model, form.sentence_transformers, length)
     said['resources'] = receipt.resources(started, size)
     receipt.write(partial / receipt.NAME, said)
     wrong = receipt.faults(said)
@@ -125,17 +156,17 @@ def export(
       shutil.rmtree(kept, ignore_errors=True)
       partial.rename(kept)
       raise UserError(
-        f'transformers does not say what the run says: {"; ".join(wrong)}. What was written is at '
-        f'{kept}, with its {receipt.NAME}'
+        f'{"onnxruntime" if form.onnx else "transformers"} does not say what the run says: '
+        f'{"; ".join(wrong)}. What was written is at {kept}, with its {receipt.NAME}'
       )
   return said
 
 
 def _write_part(
-  folder: pathlib.Path, run: runs.Run, model: Any, params: Mapping[str, Any], dtype, shard_bytes
+  folder: pathlib.Path, run: runs.Run, model: Any, params: Mapping[str, Any], form: Form
 ) -> dict[str, Any]:
   """Writes the directory; the outputs of our side are kept for the comparison."""
-  params = parity.rounded(params, dtype)
+  params = parity.rounded(params, form.dtype)
   pad = run.vocabulary.special['pad'] if run.vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
   name = family_lib.class_of(model)
@@ -144,13 +175,13 @@ def _write_part(
   task = run.config.data.get('task', {})
   problem = config_json.SEVERAL if task.get('several') else run.meta.get('problem_type')
   tensors = directory.write(
-    folder, params, model, run.vocabulary, dtype, shard_bytes, classes, languages,
+    folder, params, model, run.vocabulary, form.dtype, form.shard_bytes, classes, languages,
     problem,
   )  # fmt: skip
   said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {name}',
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
-    model_class=name, dtype=dtype, tensors=tensors,
+    model_class=name, dtype=form.dtype, tensors=tensors,
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))
   return said

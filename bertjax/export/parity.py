@@ -1,6 +1,7 @@
 """Outputs of our model and of the class of transformers for equal inputs, layer by layer."""
 
 import pathlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
 from bertjax.kernels.cross_entropy import logits
+from bertjax.models.longformer import Longformer
 
 # Of a hidden state and of logits in float32: of the largest value there, and of at least 1.
 HIDDEN, LOGITS = 2e-5, 1e-4
@@ -71,21 +73,7 @@ def rounded(params: Any, dtype: str) -> Any:
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   """Runs our model on the inputs."""
-  module = models.build(model)
-  rows, length = inputs.token_BT.shape
-  place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
-  first_B1 = np.zeros((rows, 1), np.int32)
-  if models.build(model).frame in ('cls_last', 'end'):
-    first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
-  batch = dict(
-    token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
-    language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
-    first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
-    out_position_BU=place_BT,
-  )  # fmt: skip
-  if module.spells:
-    shape = (rows, length, module.spells)
-    batch['character_BTW'] = np.random.default_rng(17).integers(256, size=shape, dtype=np.int32)
+  module, batch = models.build(model), _batch(model, inputs)
   real_BT = inputs.example_BT > 0
 
   def run(params):
@@ -112,6 +100,26 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   return Outputs([h_BTD[real_BT] for h_BTD in states], found)
 
 
+def _batch(model: Any, inputs: Inputs) -> dict[str, np.ndarray]:
+  """Returns the inputs as our model reads them."""
+  module = models.build(model)
+  rows, length = inputs.token_BT.shape
+  place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  first_B1 = np.zeros((rows, 1), np.int32)
+  if module.frame in ('cls_last', 'end'):
+    first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
+  batch = dict(
+    token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
+    language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
+    first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
+    out_position_BU=place_BT,
+  )  # fmt: skip
+  if module.spells:
+    shape = (rows, length, module.spells)
+    batch['character_BTW'] = np.random.default_rng(17).integers(256, size=shape, dtype=np.int32)
+  return batch
+
+
 def _second(inputs: Inputs) -> np.ndarray:
   """Returns the second text of a model that writes one: the first, a token later."""
   return np.pad(inputs.token_BT[:, :-1], ((0, 0), (1, 0)))
@@ -132,10 +140,33 @@ def _reads_last(model: Any) -> bool:
 def theirs(
   directory: pathlib.Path, model: Any, inputs: Inputs, state: Any = None
 ) -> tuple[Outputs, dict[str, Any]]:
-  """Runs the class that the directory holds; returns also the keys it missed or did not expect.
-  `state` is what `weights.read` found in a directory from elsewhere, whose names may be wrapped: it
-  takes the place of files that transformers would not read. Raises ImportError if torch or
-  transformers is not installed."""
+  """Runs the class that the directory holds, see `load`; returns also the keys it missed or did not
+  expect."""
+  import torch
+
+  net, keys = load(directory, model, state)
+  given = arguments(net, model, inputs)
+  with torch.no_grad():
+    if model.name == 'transformer_xl':  # a causal XLNet takes no mask of several rows
+      rows = zip(given['input_ids'], inputs.example_BT.sum(1), strict=True)
+      found = [outputs(net(row[None, :n], output_hidden_states=True), model) for row, n in rows]
+      return joined(found), keys
+    real_BT = _placed(model, inputs, inputs.example_BT) > 0
+    return outputs(net(**given, output_hidden_states=True), model, real_BT), keys
+
+
+def joined(found: Sequence[Outputs]) -> Outputs:
+  """Returns the outputs of texts that were run one by one, as those of all."""
+  each = zip(*(x.hidden for x in found), strict=True)
+  logits = {name: np.concatenate([x.logits[name] for x in found]) for name in found[0].logits}
+  return Outputs([np.concatenate(x) for x in each], logits)
+
+
+def load(directory: pathlib.Path, model: Any, state: Any = None) -> tuple[Any, dict[str, Any]]:
+  """Returns the net of the class that a directory holds, in float32, and the keys it missed or did
+  not expect. `state` is what `weights.read` found in a directory from elsewhere, whose names may be
+  wrapped: it takes the place of files that transformers would not read. Raises ImportError if torch
+  or transformers is not installed."""
   import torch
   import transformers
 
@@ -150,11 +181,15 @@ def theirs(
   net, info = getattr(transformers, name).from_pretrained(
     **own, output_loading_info=True, dtype=torch.float32, attn_implementation='eager'
   )
-  net.eval()
-  left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
-  left_B *= _reads_last(model)  # padding stands before such a row
-  place = lambda x: np.stack([np.roll(x_T, left) for x_T, left in zip(x, left_B, strict=True)])
-  tensor = lambda x: torch.tensor(place(x), dtype=torch.long)
+  keys = {key: sorted(map(str, info.get(key) or ())) for key in ('missing_keys', 'unexpected_keys')}
+  return net.eval(), keys
+
+
+def arguments(net: Any, model: Any, inputs: Inputs) -> dict[str, Any]:
+  """Returns what a class takes for the inputs, by its own names."""
+  import torch
+
+  tensor = lambda x_BT: torch.tensor(_placed(model, inputs, x_BT), dtype=torch.long)
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
   if models.build(model).has_segments:
     given['token_type_ids'] = tensor(inputs.type_BT)
@@ -162,29 +197,27 @@ def theirs(
     given['decoder_input_ids'] = tensor(_second(inputs))
   if 'language' in models.build(model).tables:
     given['langs'] = tensor(inputs.language_BT)
+  if isinstance(module := models.build(model), Longformer):
+    global_BT = module.global_of(_batch(model, inputs))
+    given |= {} if global_BT is None else dict(global_attention_mask=tensor(global_BT))
   if any(head.kind == 'answers' for head in models.heads_of(model)):
     given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
   if 'pad_token_id' in net.config and net.config.pad_token_id is None:
     net.config.pad_token_id = inputs.pad  # without one GPT-2 takes one text at a time
+  name = type(net).__name__
   if name.endswith(('ForMultipleChoice', 'DoubleHeadsModel')):  # it takes [texts, choices, tokens]
     given = {key: value[:, None] for key, value in given.items()}
   if name.endswith('DoubleHeadsModel'):
-    del given[
-      'attention_mask'
-    ]  # OpenAIGPT's takes none of choices; no token sees what is behind it
+    # OpenAIGPT's takes no mask of choices; no token sees what is behind it.
+    del given['attention_mask']
     given['mc_token_ids'] = torch.tensor(inputs.example_BT.sum(1, keepdims=True) - 1)
-  with torch.no_grad():
-    if model.name == 'transformer_xl':  # a causal XLNet takes no mask of several rows
-      rows = zip(given['input_ids'], inputs.example_BT.sum(1), strict=True)
-      found = [_outputs(net(row[None, :n], output_hidden_states=True), model) for row, n in rows]
-      each = zip(*(x.hidden for x in found), strict=True)
-      words = np.concatenate([x.logits['word'] for x in found])
-      outputs = Outputs([np.concatenate(x) for x in each], dict(word=words))
-    else:
-      out = net(**given, output_hidden_states=True)
-      outputs = _outputs(out, model, place(inputs.example_BT) > 0)
-  keys = {key: sorted(map(str, info.get(key) or ())) for key in ('missing_keys', 'unexpected_keys')}
-  return outputs, keys
+  return given
+
+
+def _placed(model: Any, inputs: Inputs, x_BT: np.ndarray) -> np.ndarray:
+  """Returns columns as a class has them: before a row whose last token it reads stands padding."""
+  left_B = (inputs.example_BT.shape[1] - inputs.example_BT.sum(1)) * _reads_last(model)
+  return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
 
 
 def _asked(real_BT: Any, type_BT: Any, last: bool) -> dict[str, Any]:
@@ -209,7 +242,7 @@ _LOGITS = dict(
 )
 
 
-def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs:
+def outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs:
   """Returns the outputs of a class under our names; None: of one text without padding."""
   number = lambda x: x.float().numpy()
   rows = lambda x: number(x.flatten(0, -3) if x.dim() == 4 else x)  # of choices

@@ -17,7 +17,10 @@ from bertjax.machine import checksums
 from bertjax.vocab.vocabulary import Vocabulary
 
 NAME = 'parity.json'
-LIBRARIES = 'bertjax jax numpy orbax-checkpoint safetensors tokenizers torch transformers'.split()
+LIBRARIES = """
+  bertjax jax numpy onnx onnxruntime onnxscript orbax-checkpoint safetensors tokenizers torch
+  transformers
+""".split()
 
 
 def versions() -> dict[str, str]:

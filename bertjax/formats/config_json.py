@@ -206,7 +206,7 @@ def _marks(family: Family, name: str) -> set[str]:
   """Names of the heads' tensors of a class."""
   blank = {field.ours: 1 for field in family.fields} | dict(family.fixed)
   blank |= dict(layers=1, heads=1, width=1, head_size=1, groups=1, inner_groups=1, untie_r=True)
-  blank |= dict(gated=False, tied=True) | family_lib.head_fields(family, name, 2)
+  blank |= dict(gated=False, tied=True, global_tokens=1) | family_lib.head_fields(family, name, 2)
   return {row.theirs for row in family.layout(ConfigDict(blank)).rows if row.head}
 
 

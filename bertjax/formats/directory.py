@@ -14,6 +14,7 @@ from bertjax.formats import config_json, huggingface, sentence_modules, tokenize
 from bertjax.formats import family as family_lib
 from bertjax.formats.originals.original import Opening
 from bertjax.models.layers import pad_id
+from bertjax.models.layers.basic import METADATA
 from bertjax.vocab import formats
 from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
 
@@ -135,11 +136,13 @@ def max_length(model: Any) -> int:
 def whole_model(opened: Opening, recipe: Any) -> Any:
   """Returns `config.model` of an opened model: its fields, and the recipe's where it says nothing.
   Raises UserError: a field of another type, or a vocabulary that has more ids."""
-  model: Any = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
   fields = dict(opened.model)
+  known = options.fields_of(models.factory({**recipe, **fields}).options)
+  own = recipe.copy_and_resolve_references().items()
+  # A recipe of two nets has keys that one of them lacks.
+  model: Any = ConfigDict({key: x for key, x in own if key in known or key in METADATA})
   if 'generator' in model:
     fields['generator'] = fields.get('generator', 'uniform')  # a discriminator alone
-  known = options.fields_of(models.factory({**model, **fields}).options)
   for key, value in fields.items():
     kind = known[key].kind if key in known else str
     model[key] = options.convert(kind, value, f'{opened.path}: config.model.{key}')

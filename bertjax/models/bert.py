@@ -17,7 +17,7 @@ from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import Relative, weights
+from bertjax.kernels.relative_attention import Mask, Relative, weights
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
@@ -156,6 +156,11 @@ class Base(Sized, kw_only=True):
     return self.attend == 'causal'
 
   @property
+  def reach(self) -> int | None:
+    """The distance from which on a token sees no other; None: it sees all of its example."""
+    return None
+
+  @property
   def tables(self) -> tuple[str, ...]:
     """Names of the further tables, and of the languages where they decide who sees whom."""
     return named_tables(self.extra, self.attend)
@@ -171,7 +176,7 @@ class Base(Sized, kw_only=True):
   ) -> float:
     """FLOPs of layers, and of what projects the tables to their width."""
     visits = layers * self.inner_groups  # what is shared is computed every time
-    count = visits * flops_lib.block_flops(batch['example_BT'], width, ffn)
+    count = visits * flops_lib.block_flops(batch['example_BT'], width, ffn, window=self.reach)
     if table_width != width:
       real = float(np.sum(np.asarray(batch['example_BT']) > 0))
       count += flops_lib.head_flops(real, table_width * width)
@@ -216,8 +221,11 @@ class Bert(Base, AttendingModel):
     what leaves the last, and every layer's output or None."""
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     encoder = Encoder(**self.encoder_fields(hidden), name='encoder')
-    mask = example_mask(batch, self.attend)
-    return embedded_BTD, word_VE, *encoder(embedded_BTD, Context(mask), noise)
+    return embedded_BTD, word_VE, *encoder(embedded_BTD, Context(self.mask(batch)), noise)
+
+  def mask(self, batch: Batch) -> Mask:
+    """Returns the keys that each token sees."""
+    return example_mask(batch, self.attend).within(self.reach)
 
   def _scores(self, x_BPD: Array, word_VE: Array) -> Scores:
     """Returns the scores of the words at these places."""
@@ -238,8 +246,8 @@ class Bert(Base, AttendingModel):
   def attends(self, out: Mapping[str, Any], batch: Batch, layer: int) -> Array:
     """Computes the weights of a layer, see `AttendingModel`."""
     found = self.projections(out, (layer,))
-    mask, relative = example_mask(batch, self.attend), self.relative(layer, len(out['last_BTD'][0]))
-    return weights(found['query'][0], found['key'][0], mask, relative)
+    relative = self.relative(layer, len(out['last_BTD'][0]))
+    return weights(found['query'][0], found['key'][0], self.mask(batch), relative)
 
   def relative(self, layer: int, length: int) -> Relative | None:
     """Returns the terms by distance of a layer in rows of a length, of made parameters."""

@@ -150,10 +150,13 @@ def _heads_of_parts(origins: Mapping[str, Source], config: Any) -> list[str]:
 
 
 def _for_run(name: str, config: Any) -> Source:
-  """Opens a whole model as a run takes it: where that learns labels of examples, its encoder."""
+  """Opens a whole model as a run takes it: where that learns labels of examples, its encoder;
+  else, if the run's own model says how it begins as one of that kind, that way."""
   source = open_source(name)
-  labelled = config.data.reader == 'labelled' and from_config.has_labels(config.data.task)
-  return encoder_of(source) if labelled else source
+  if config.data.reader == 'labelled' and from_config.has_labels(config.data.task):
+    return encoder_of(source)
+  way = models.factory(config.model).begins.get(source.model['name'])
+  return source.part(way(config.model, source.model)) if way else source
 
 
 def encoder_of(source: Source) -> Source:

@@ -23,7 +23,7 @@ from bertjax.sources import runs
 # In the quick tier: what differs most in tables, fields and outputs.
 QUICK = (
   'BertForPreTraining', 'RobertaModel', 'XLNetLMHeadModel to the left', 'GPT2LMHeadModel',
-  'T5ForConditionalGeneration', 'T5ForConditionalGeneration 1.1',
+  'T5ForConditionalGeneration', 'T5ForConditionalGeneration 1.1', 'DebertaV2ForMaskedLM',
 )  # fmt: skip
 
 

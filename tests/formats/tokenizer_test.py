@@ -22,6 +22,7 @@ REAL = (
   ('bert-base-multilingual-cased', 'distilbert'),
   ('ernie-1.0', 'ernie'),
   ('roberta', 'roberta'),
+  ('roberta', 'longformer'),
   ('gpt2', 'transformer_xl'),
   ('t5', 'transformer_xl'),
   ('xlnet/spiece.model', 'xlnet'),

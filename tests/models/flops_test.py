@@ -178,7 +178,7 @@ def by_pairs(config, batch, model) -> float:
     query = seen_BTT[row_S, batch['target_pos_BP'][row_S, slot_S]].sum()
     queries = order_BT.size + len(row_S)
     return 18 * m.layers * m.width * (content + query + queries * m.mem_len)
-  mask = example_mask(batch, 'example')
+  mask = example_mask(batch, 'example').within(getattr(model, 'reach', None))
   if hasattr(model, 'kinds'):
     windows = [model.window + 1 if kind else None for kind in model.kinds]
     return 12 * m.width * sum(sees(mask.within(window)) for window in windows)

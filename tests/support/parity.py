@@ -41,7 +41,7 @@ def torch_run(model, batch, pad: int, label: str | None):
     token_type_ids=tensor(batch['type_BT']), output_hidden_states=True, **keys,
   )  # fmt: skip
   out.loss.backward()
-  grads = {k: p.grad.numpy() for k, p in model.named_parameters()}
+  grads = {k: p.grad.numpy() for k, p in model.named_parameters() if p.grad is not None}
   logits = out.prediction_logits if label else out.logits
   result = dict(
     hidden=np.stack([h.detach().numpy() for h in out.hidden_states[1:]]),
@@ -117,7 +117,7 @@ def close_gradients(grads, expected) -> None:
   wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
   for (name, want), got in zip(wanted.items(), jax.tree.leaves(grads), strict=True):
     # The softmax does not see the key bias: both gradients are rounding errors of zero.
-    like = name.replace("['key']['bias']", "['query']['bias']")
+    like = name.replace("key']['bias']", "query']['bias']")
     signal = float(np.abs(wanted[like]).max())
     assert signal > 0, f'{name} gets no gradient'
     worst = float(np.abs(np.asarray(got) - want).max()) / signal

@@ -30,6 +30,10 @@ DEBERTA = SHAPES | dict(
   type_vocab_size=0, relative_attention=True, position_buckets=8, norm_rel_ebd='layer_norm',
   share_att_key=True, pos_att_type=['c2p', 'p2c'], position_biased_input=False, legacy=False,
 )  # fmt: skip
+LONG = SHAPES | dict(
+  attention_window=8, pad_token_id=1, bos_token_id=0, eos_token_id=2, sep_token_id=2,
+  max_position_embeddings=47,
+)  # fmt: skip
 NARROW = dict(embedding_size=20, **SHAPES)
 # Name of a case, a class and perhaps a remark behind it -> the fields of its config.
 CASES = {
@@ -96,6 +100,11 @@ CASES = {
   'DebertaV2ForTokenClassification': dict(num_labels=7, **DEBERTA),
   'DebertaV2ForMultipleChoice': DEBERTA,
   'DebertaV2ForQuestionAnswering': DEBERTA,
+  'LongformerForMaskedLM': LONG,
+  'LongformerModel': LONG | dict(attention_window=[6, 6, 6]),
+  'LongformerForSequenceClassification': dict(num_labels=3, **LONG),
+  'LongformerForTokenClassification': dict(num_labels=7, **LONG),
+  'LongformerForQuestionAnswering': LONG,
   'ErnieForPreTraining': dict(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': DISTIL,
   'DistilBertModel': DISTIL,

@@ -186,7 +186,7 @@ def test_another_pooling_than_the_declared_one_is_named(path, caplog):
 def test_the_modules_of_an_export_are_read_again(tmp_path):
   model = dict(words=False, labels=(), pooler=True, activation='gelu_erf')
   run = used_models.make(tmp_path, 'bert', **model).workdir
-  exporting.export(run, tmp_path / 'out', sentence_transformers='first')
+  exporting.export(run, tmp_path / 'out', form=exporting.Form(sentence_transformers='first'))
   found = bertjax.Model.load(tmp_path / 'out').embed(['w9 w10', 'w7'])
   want = bertjax.Model.load(run).embed(['w9 w10', 'w7'], 'first', normalize=True)
   np.testing.assert_allclose(found, want, atol=1e-5)

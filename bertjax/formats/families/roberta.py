@@ -7,18 +7,18 @@ from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import dense
 
 
-def layout(model: Any) -> Layout:
-  """Returns the encoder and the heads. A class for sequences has no pooler but a head of two
-  layers, which does what our pooler and label do."""
+def layout(model: Any, base: str = 'roberta') -> Layout:
+  """Returns the encoder, whose names begin with `base`, and the heads. A class for sequences has no
+  pooler but a head of two layers, which does what our pooler and label do."""
   words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
   tied = {
-    'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
+    'lm_head.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
     'lm_head.decoder.bias': 'lm_head.bias',
   }
   # Some published files hold a pooler that was never trained.
-  spare = tuple(row.theirs for row in dense('pooler', 'roberta.pooler.dense', 'O', 'D'))
-  labels = bert.dense_heads(model, 'roberta.pooler.dense')
-  return bert.whole(model, bert.encoder('roberta'), words, tied, labels, spare)
+  spare = tuple(row.theirs for row in dense('pooler', f'{base}.pooler.dense', 'O', 'D'))
+  labels = bert.dense_heads(model, f'{base}.pooler.dense')
+  return bert.whole(model, bert.encoder(base), words, tied, labels, spare)
 
 
 # The vector of the pad token is zero and stays out of training there; positions begin behind it.

@@ -15,10 +15,11 @@ _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
 _LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert deberta_v2'
 _GPT = ('gpt2', 'openai_gpt')
+_LIKE_ROBERTA = ('roberta', 'xlm_roberta', 'bart', 'longformer')
 TUNED = '_tuned'  # behind the name of a family that has other tokens around a text with labels
 LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys(_LIKE_BERT.split(), _BERT),
-  **dict.fromkeys(('roberta', 'xlm_roberta', 'bart'), _ROBERTA),
+  **dict.fromkeys(_LIKE_ROBERTA, _ROBERTA),
   'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
   'xlm': ('cls A sep', 'cls A sep B sep'),
   't5': ('A sep', 'A sep B sep'),
@@ -26,8 +27,7 @@ LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys([name + TUNED for name in _GPT], ('cls A sep', 'cls A sep B sep')),
 }
 _WITHOUT_TYPES = (
-  'roberta', 'xlm_roberta', 'distilbert', 'modernbert', 'xlm', 'transformer_xl', 't5', 'bart',
-  *_GPT,
+  *_LIKE_ROBERTA, 'distilbert', 'modernbert', 'xlm', 'transformer_xl', 't5', *_GPT,
 )  # fmt: skip
 PADDED_LEFT = ('xlnet', 'transformer_xl')
 
@@ -99,7 +99,7 @@ def names(vocabulary: Vocabulary, family: str) -> dict[str, str]:
   if family == 'xlm':
     # XLM trains with </s> at both ends, where XLMTokenizer puts its bos_token.
     found['bos_token'] = found['cls_token']
-  elif family in ('roberta', 'xlm_roberta', 'bart', 'albert') and cls and sep:
+  elif family in (*_LIKE_ROBERTA, 'albert') and cls and sep:
     found |= dict(bos_token=cls, eos_token=sep)
   elif family == 'xlnet' and {'<s>', '</s>'} <= {*vocabulary.pieces}:
     found |= dict(bos_token='<s>', eos_token='</s>')

@@ -11,10 +11,10 @@ from bertjax.kernels.relative_attention import block_sparsity
 from bertjax.kernels.relative_attention.operands import Mask
 
 mutation('of_k(jnp.min, mask.order_k_BS, _FAR)\n', 'of_k(jnp.min, mask.order_k_BS, _FAR) + 1\n')
-mutation('(least_IJ < mask.window))[None]', '(least_IJ < 2 * mask.window))[None]')
-mutation('(least_IJ < mask.window))[None]', '(least_IJ < mask.window - block_k))[None]')
+mutation('& (least_IJ < mask.window)', '& (least_IJ < 2 * mask.window)')
+mutation('& (least_IJ < mask.window)', '& (least_IJ < mask.window - block_k)')
 
-mutation('may_BIJ &= inside_BIJ', 'pass')
+mutation('may_BIJ &= (inside_IJ | (first_k_1J < mask.sinks))[None]', 'pass')
 mutation('may_BIJ &= (most_IJ >= near)[None]', 'pass')
 
 TIDY = ('bert', 'transformer_xl', 'alibi')

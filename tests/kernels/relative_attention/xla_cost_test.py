@@ -9,7 +9,7 @@ from mutation import mutation
 
 from bertjax.kernels.relative_attention import Mask, relative_attention, xla_chunked
 
-SIDE = 256  # tokens seen on each side, Longformer's
+SIDE = 256  # tokens seen on each side, Longformer's (docs/long.md)
 
 
 def flops(monkeypatch, length: int, window: int | None, sinks: int = 0) -> float:

@@ -139,6 +139,8 @@ def fill_labels(model: Any, given: Any) -> None:
           'leave it at 0 to take those of the task'
         )
     model[key] = labels
+  if 'question' in given and model.get('global_tokens'):  # [CLS] and what a question has at most
+    model.global_tokens = given.question + 1
 
 
 def ensure_vocabulary(data: Any, workdir: str) -> str:

@@ -1,0 +1,100 @@
+"""model.onnx of a class of transformers, by PyTorch's exporter, to be served without PyTorch; batch
+and length are free. optimum-onnx 0.1.0 exports too, and asks for transformers below 4.58."""
+
+import importlib
+import logging
+import pathlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.export import parity
+from bertjax.formats import family as family_lib
+from bertjax.formats import weights
+
+NAME = 'model.onnx'
+LIBRARIES = ('torch', 'transformers', 'onnxscript', 'onnxruntime')
+AXES = ('batch_size', 'sequence_length')
+OF_CHOICES = ('batch_size', 'num_choices', 'sequence_length')
+
+
+def check(model: Any) -> None:
+  """Refuses a model that writes text, keeps a memory or searches for answers, and a machine without
+  the libraries."""
+  writes = models.build(model).causal or family_lib.find(model.family).pair
+  wrong = {
+    'it writes text': writes,
+    'it has a memory': 'mem_len' in model,
+    'it searches for answers': model.get('answers', 'none') != 'none',
+  }
+  if said := [why for why, is_so in wrong.items() if is_so]:
+    raise UserError(
+      f'--to=onnx takes encoders, alone or with words, labels, tags or answers, and no '
+      f'{family_lib.class_of(model)}, because {" and ".join(said)}: expected --to=hf'
+    )
+  for name in LIBRARIES:
+    try:
+      importlib.import_module(name)
+    except ImportError as error:
+      raise UserError(
+        f'--to=onnx needs {error.name}, which is not installed: pip install -r '
+        'requirements-onnx.txt'
+      ) from error
+
+
+def compared(
+  directory: pathlib.Path, model: Any, inputs: parity.Inputs, mine: parity.Outputs
+) -> dict[str, Any]:
+  """Writes model.onnx in place of the tensors of a directory. Returns the parity block, our outputs
+  beside those of onnxruntime, for all texts at once, padded, and for each alone."""
+  import torch
+
+  net, keys = parity.load(directory, model)
+  given = parity.arguments(net, model, inputs)
+  with torch.no_grad():
+    names = list(net(**given))
+  _write(directory / NAME, net, given, names)
+  for path in weights.files_of(directory):
+    path.unlink()
+  ort: Any = importlib.import_module('onnxruntime')
+  session = ort.InferenceSession(directory / NAME, providers=['CPUExecutionProvider'])
+
+  def run(real_BT: np.ndarray | None = None, **given: Any) -> parity.Outputs:
+    found = session.run(names, {name: x.numpy() for name, x in given.items()})
+    out = dict(zip(names, map(torch.from_numpy, found), strict=True))
+    last = out.get('last_hidden_state')
+    states = {} if last is None else dict(hidden_states=(None, last))
+    return parity.outputs(out | states, model, real_BT)
+
+  lengths = enumerate(inputs.example_BT.sum(1))
+  alone = [run(**{name: x[i : i + 1, ..., :n] for name, x in given.items()}) for i, n in lengths]
+  found = []
+  for how, other in (
+    ('', run(inputs.example_BT > 0, **given)), (' of texts alone', parity.joined(alone)),
+  ):  # fmt: skip
+    here = mine._replace(hidden=mine.hidden[-1:] if other.hidden else [])
+    for each in parity.differences(here, other):
+      name = each['of'].replace('hidden state 1', 'last hidden state')
+      found.append(dict(each, of=name + how))
+  return dict(missing=keys['missing_keys'], unexpected=keys['unexpected_keys'], differences=found)
+
+
+def _write(path: pathlib.Path, net: Any, given: dict[str, Any], names: list[str]) -> None:
+  """Writes the graph, without the places of PyTorch's files on this machine."""
+  import torch
+
+  axes = OF_CHOICES if given['input_ids'].dim() == len(OF_CHOICES) else AXES
+  shapes = {name: dict(enumerate(axes)) for name in given}
+  for name in ('torch.onnx', 'onnxscript'):  # which say what they cannot fold, or have no use for
+    logging.getLogger(name).setLevel(logging.ERROR)
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore')  # PyTorch's of itself, and that inputs share the names of axes
+    program: Any = torch.onnx.export(
+      net, kwargs=given, dynamo=True, dynamic_shapes=shapes, output_names=names, verbose=False
+    )
+  for node in program.model.graph:
+    node.metadata_props.clear()
+  program.save(path)

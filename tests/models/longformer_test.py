@@ -1,0 +1,194 @@
+"""Longformer against PyTorch `transformers` (float32) and its golden states."""
+
+import cases
+import finetuned
+import jax
+import numpy as np
+import parity
+import pytest
+import torch_models
+from adopting import adopt
+from flax.core import meta
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config
+from bertjax.formats import config_json, huggingface
+from bertjax.models import longformer
+from bertjax.objectives import classify, spans
+from bertjax.sources import init_from
+from configs.finetune import squad
+
+ODD = dict(layers=3, width=36, heads=3, ffn=52, positions=47, window=4)
+
+
+@mutation('return self.window + 1', 'return self.window')
+def test_masked_words_are_those_of_transformers():
+  """Hidden states, logits, loss and every gradient, in rows that windows do not divide. There are
+  no global tokens, so what is exported for them are copies, and they get no gradient."""
+  c = cases.config('longformer', **ODD)
+  theirs = torch_models.like(c.model, 'LongformerForMaskedLM')
+  for layer in theirs.longformer.encoder.layer:
+    attention = layer.attention.self
+    for name in ('query', 'key', 'value'):
+      getattr(attention, f'{name}_global').load_state_dict(getattr(attention, name).state_dict())
+  state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
+  parity.compare(c, state, cases.batch([[17], [37], [9]], 37, types=1), theirs)
+  given = huggingface.take(state, c.model, lambda row, shape: pytest.fail(row.theirs))
+  found = {name: array for name, _, array in huggingface.tensors(given.params, c.model)}
+  copies = [name for name in found if '_global' in name]
+  assert len(copies) == 18 and all(np.array_equal(found[k], state[k]) for k in copies)
+
+
+@pytest.mark.parametrize('kind', ['local', 'global'])
+@mutation('jnp.where(global_BT, 0, example_BT)', 'example_BT', case='global')
+@mutation("own['global_query'](picked", 'attention.query(picked', case='global')
+@mutation('.set(y_BCNH, mode=', '.add(y_BCNH, mode=', case='global')
+def test_states_are_the_golden_ones(shared, kind):
+  """Each layer from the states before it, with windows of 8 and 4 tokens on both sides together."""
+  golden = np.load(shared / 'golden/family/longformer_bigbird.npz')
+  read = lambda name: golden[f'longformer/{name}']
+  real_BT = read('attention_mask') > 0
+  names = [k.removeprefix('longformer/param/') for k in golden if k.startswith('longformer/param/')]
+  state = {name: read(f'param/{name}') for name in names}
+  c = cases.config(
+    'longformer', layers=2, width=24, heads=3, ffn=40, positions=60, vocab_size=50, words=False,
+    global_tokens=8,
+  )  # fmt: skip
+  params = huggingface.take(state, c.model, lambda row, shape: pytest.fail(row.theirs)).params
+  batch = dict(example_BT=real_BT.astype(np.int32), token_BT=read('input_ids'))
+  batch |= dict(global_BT=read('global')) if kind == 'global' else {}
+  for number, window in enumerate((4, 2)):
+    c.model.window = window
+    model = models.build(c.model)
+    fields = model.encoder_fields(False)['layer'] | dict(global_=True)
+    p = jax.tree.map(lambda leaf, n=number: leaf[n], params['encoder']['layers'])
+    x_BTD, wanted = (read(f'{kind}/hidden/{n}') for n in (number, number + 1))
+    found, _ = longformer.Layer(**fields).apply(
+      dict(params=p), x_BTD, model._seen(batch), None, None, number
+    )
+    parity.close(np.asarray(found)[real_BT], wanted[real_BT], parity.HIDDEN, f'layer {number}')
+
+
+def test_the_first_token_of_a_label_sees_all():
+  """Logits, loss and every gradient, those of the projections of global tokens among them."""
+  c = finetuned.config('longformer', **ODD, labels=(('label', 5),), global_tokens=1)
+  c.objective = ConfigDict(dict(name='classify', smoothing=0.0, lm=0.0, class_weights=()))
+  theirs = torch_models.like(c.model, 'LongformerForSequenceClassification', num_labels=5)
+  batch = cases.batch([[17], [37], [9]], 37, types=1, label='label')
+  found = finetuned.run(theirs, **as_theirs(batch), labels=batch['label_BG'][:, 0].astype(np.int64))
+  pairs = finetuned.compared(
+    classify.make(c), c, batch, found, lambda out, x: (out['label_BGC']['label'][:, 0], x)
+  )
+  parity.close_gradients(*pairs)
+
+
+@mutation('jnp.cumsum(sep_BT, 1) == 0', 'jnp.cumsum(sep_BT, 1) < 2')
+def test_all_tokens_of_a_question_see_all():
+  """As LongformerForQuestionAnswering finds them by the first [SEP], of rows with three."""
+  c = finetuned.config('longformer', **ODD, token_labels=(('span', 2),), global_tokens=8)
+  theirs = torch_models.like(c.model, 'LongformerForQuestionAnswering', sep_token_id=2)
+  batch = cases.batch([[17], [37], [29]], 37, types=1)
+  for row, count in enumerate((17, 37, 29)):
+    batch['token_BT'][row, [4 + row, 5 + row, count - 1]] = 2
+  start, end = np.array([8, 20, 11]), np.array([9, 25, 11])
+  batch |= dict(span_start_BG=start[:, None].astype(np.int32), span_end_BG=end[:, None])
+  real_BT = batch['example_BT'] > 0
+  found = finetuned.run_spans(theirs, start, end, **as_theirs(batch))
+  real = lambda out, x: (out['token_label_BTC']['span'][real_BT], x[real_BT])
+  pairs = finetuned.compared(spans.make(c), c, batch, found, real)
+  finetuned.close_but_for_the_bias('span', *pairs)
+
+
+def as_theirs(batch):
+  pad_BT = np.where(batch['example_BT'] > 0, batch['token_BT'], 1)
+  return dict(input_ids=pad_BT.astype(np.int64), attention_mask=(batch['example_BT'] > 0) * 1)
+
+
+@mutation(', width, ffn, window=self.reach)', ', width, ffn)')
+@mutation('(real_BT.sum(1) * global_BT.sum(1)).sum()', 'global_BT.sum()')
+def test_flops_are_those_of_the_window_and_of_global_tokens():
+  """Pair by pair; a text of 17 tokens whose first is global, and one of 9."""
+  batch = cases.batch([[17], [9]], 20, types=1, label='label')
+  sizes = dict(ODD, words=False, labels=(('label', 2),))
+  local, both = (
+    models.build(cases.config('longformer', **sizes, global_tokens=n).model).flops(batch)
+    for n in (0, 1)
+  )
+  near = sum(abs(t - s) <= 4 for n in (17, 9) for t in range(n) for s in range(n))
+  weights = 6 * 26 * (4 * 36**2 + 2 * 36 * 52)
+  assert local == 3 * (weights + 12 * 36 * near) + 2 * 6 * (36 * 36 + 36 * 2)
+  assert both - local == 3 * (6 * (2 * 26 + 2) * 36**2 + 12 * 36 * 2 * 26)
+
+
+def roberta(tmp_path, **fields):
+  """A RoBERTa of transformers in a directory."""
+  torch_models.save('RobertaForMaskedLM', tmp_path / 'hf')
+  c = cases.config('longformer', positions=100, window=6, **fields)
+  c.init_from = f'hf:{tmp_path / "hf"}'
+  return c
+
+
+@mutation('% (len(table_TE) - offset)', '% len(table_TE)')
+def test_a_roberta_begins_a_longformer(tmp_path):
+  """It brings its shape; its positions behind the first two are repeated, the last time in part."""
+  c, _, source = adopt(roberta(tmp_path), tmp_path)
+  assert (c.model.name, c.model.family, c.model.layers) == ('longformer', 'longformer', 3)
+  assert (c.model.positions, c.model.window, c.model.position_offset) == (100, 6, 2)
+  batch = cases.batch([[90]], 90, types=1)
+  variables = meta.unbox(jax.jit(models.build(c.model).init)(jax.random.key(0), batch))
+  new, _ = init_from.loader(c, None, source)(variables)
+  theirs = torch_models.build('RobertaForMaskedLM').roberta.embeddings.position_embeddings
+  table_TE = theirs.weight.detach().numpy()
+  own = [0, 1, *range(2, 45), *range(2, 45), *range(2, 14)]
+  np.testing.assert_array_equal(new['params']['embeddings']['position'], table_TE[own])
+  again, _ = init_from.loader(c, None)(variables)
+  jax.tree.map(np.testing.assert_array_equal, again, new)
+
+
+def test_fine_tuning_begins_global_projections_as_copies():
+  """A model without them gets them; one that has them keeps them; masked words go on without."""
+  c = cases.config('longformer', **ODD)
+  batch = cases.batch([[9]], 9, types=1)
+  shapes = jax.eval_shape(models.build(c.model).init, jax.random.key(0), batch)
+  plain = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  tuned = longformer.MODEL.tuned
+  assert tuned.model(dict(c.model))['global_tokens'] == 1
+  layers = tuned.select(plain)['encoder']['layers']
+  for ours, local in longformer.GLOBAL.items():
+    jax.tree.map(np.testing.assert_array_equal, layers[ours], layers['attention'][local])
+  other = jax.tree.map(lambda x: x + 1, tuned.select(plain))
+  jax.tree.map(np.testing.assert_array_equal, tuned.select(other), other)
+  back = longformer.MODEL.begins['longformer'](c.model, c.model).select(other)
+  assert jax.tree.structure(back) == jax.tree.structure(plain)
+
+
+@mutation('model.global_tokens = given.question + 1', 'pass')
+def test_a_task_says_how_long_its_questions_are():
+  c = squad.get_config('v1')
+  c.model = cases.config('longformer', global_tokens=1).model
+  c.model.token_labels = (('span', 0),)
+  c.data.task.question = 30
+  from_config.fill_labels(c.model, c.data.task)
+  assert (c.model.global_tokens, c.model.token_labels) == (31, (('span', 2),))
+
+
+@pytest.mark.parametrize(
+  'fields, said',
+  [
+    (dict(sharing='all'), "sharing: Longformer has 'none', got 'all'"),
+    (dict(attend='causal'), "attend: Longformer has 'example', got 'causal'"),
+  ],
+)
+def test_what_has_no_window_is_refused(fields, said):
+  with pytest.raises(UserError, match=said):
+    models.build(cases.config('longformer', **fields).model)
+
+
+@pytest.mark.parametrize('given', [[8, 4, 8], 7, 'wide'])
+def test_windows_that_differ_or_are_odd_are_refused(given):
+  config = dict(model_type='longformer', architectures=['LongformerModel'], attention_window=given)
+  with pytest.raises(UserError, match='one even number, the same in all layers'):
+    config_json.read(config, set())
