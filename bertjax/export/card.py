@@ -1,11 +1,12 @@
 """README.md of an exported model, from the run's own facts."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.sources import foreign, init_from
+from bertjax.sources import foreign, init_from, runs
 from bertjax.sources.runs import Run
 
 USE = """```python
@@ -37,6 +38,13 @@ _TASKS = dict(
 )  # fmt: skip
 
 
+# Our name of a score -> the hub's.
+METRICS = dict(
+  accuracy='accuracy', f1='f1', mcc='matthews_correlation', exact='exact_match',
+  pearson='pearsonr', spearman='spearmanr', perplexity='perplexity',
+)  # fmt: skip
+
+
 def card(
   run: Run, model: Any, said: Mapping[str, Any], original: str = '', onnx: bool = False
 ) -> str:
@@ -61,27 +69,25 @@ def card(
     rows += [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
     if ledger := meta.get('ledger'):
       rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
-    if text := data.mixture or data.input or data.store:
+    if text := data.mixture or data.input or data.train or data.store:
       rows.append(('data', f'`{_name(text)}`'))
   scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))
   facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
   made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
   held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
-  library, target, use = '', f'the names of {name}', ORIGINAL.format(original=original)
-  if not original:
-    library, target, use = 'library_name: transformers\n', 'PyTorch `transformers`', USE
-    if onnx:
-      library, target, use = '', f'`model.onnx`, a graph of {name}', ONNX
-    library += _task(name)
-  if base := _base(meta['source'] if read else init_from.whole(config.init_from)):
-    library += f'base_model: {base}\n'
-  if data.languages:
-    library += f'language: [{", ".join(map(repr, data.languages))}]\n'
-  tag = '\n- onnx' if onnx else ''
+  hub: dict[str, Any] = dict(tags=['bertjax'])
+  target, use = f'the names of {name}', ORIGINAL.format(original=original)
+  if onnx:
+    hub = dict(pipeline_tag=_task(name), tags=['bertjax', 'onnx'])
+    target, use = f'`model.onnx`, a graph of {name}', ONNX
+  elif not original:
+    hub |= dict(library_name='transformers', pipeline_tag=_task(name))
+    target, use = 'PyTorch `transformers`', USE
+  hub['base_model'] = _base(meta['source'] if read else init_from.whole(config.init_from))
+  hub |= _facts(run, hub.get('pipeline_tag', ''))
+  head = ''.join(f'{key}: {json.dumps(value)}\n' for key, value in hub.items() if value)
   return f"""---
-{library}tags:
-- bertjax{tag}
----
+{head}---
 
 # {config.name or model.family}
 
@@ -97,17 +103,51 @@ Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].i
 {use.format(name=name)}"""
 
 
+def _facts(run: Run, task: str) -> dict[str, Any]:
+  """Returns what the hub reads of a run, by its names."""
+  data, store = run.config.data, runs.store_of(run.workdir, run.config)
+  texts = f'{data.input} {data.mixture} {data.train} {store.get("source", "")}'
+  languages = runs.languages_of(run.workdir, run.config)
+  return {
+    'language': languages,
+    'datasets': _hub('datasets', texts),
+    'model-index': _index(run, task),
+  }
+
+
+def _index(run: Run, task: str) -> list[dict[str, Any]]:
+  """Returns the scores that the hub has names for, by the set that they are of. Its `.eval_results`
+  are for data sets that it keeps a leaderboard of, which no run says of its files."""
+  sets: dict[str, list[dict[str, Any]]] = {}
+  for name, value in sorted(run.scores.items()):
+    *_, part, metric = name.split('/')
+    if metric in METRICS and (part == 'eval' or run.config.data.task):  # a probe is of no task
+      sets.setdefault(part, []).append(dict(type=METRICS[metric], value=round(value, 4)))
+  title, results = run.config.name or run.config.model.family, []
+  for part, metrics in sets.items():
+    file = run.config.evals.get(part, {}).get('file') or run.config.data.dev
+    kind = ''.join(_hub('datasets', file)[:1]) or title
+    results.append(
+      dict(task=dict(type=task), dataset=dict(type=kind, name=f'{title}: {part}'), metrics=metrics)
+    )
+  return [dict(name=title, results=results)] if task and results else []
+
+
 def _task(name: str) -> str:
-  found = [task for end, task in _TASKS.items() if name.endswith(end)]
-  return f'pipeline_tag: {found[0]}\n' if found else ''
+  """Returns the hub's task of a class; '' of one without."""
+  return next((task for end, task in _TASKS.items() if name.endswith(end)), '')
 
 
 def _base(source: str) -> str:
   """Returns the hub's name of a model, which its cache tells; '' of any other folder."""
-  if not foreign.is_source(source):
-    return ''
-  cached = re.search(r'models--([^/]+)/snapshots/', source)
-  return cached[1].replace('--', '/') if cached else ''
+  return ''.join(_hub('models', source)[:1]) if foreign.is_source(source) else ''
+
+
+def _hub(kind: str, text: str) -> list[str]:
+  """Returns the hub's names of models or datasets in sources: its cache and its URLs tell them."""
+  cached = re.findall(rf'{kind}--([^/]+)/snapshots/', text)
+  named = re.findall(rf'(?:https://huggingface\.co|hf:/)/{kind}/([^/]+/[^/@]+)', text)
+  return sorted({*(name.replace('--', '/') for name in cached), *named})
 
 
 def _name(text: str) -> str:

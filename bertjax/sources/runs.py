@@ -127,10 +127,13 @@ def model_at(config: Any, step: int) -> ConfigDict:
 def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
   """Returns the languages of a run in the order of their ids: the config's, or its store's where
   that is at hand; () where nothing says them."""
+  return tuple(config.data.languages or store_of(workdir, config).get('languages') or ())
+
+
+def store_of(workdir: pathlib.Path, config: Any) -> dict[str, Any]:
+  """Returns the store.json of a run's store; {} where that is not at hand."""
   meta = pathlib.Path(config.data.store or workdir / 'store', 'store.json')
-  if config.data.languages or not meta.is_file():
-    return tuple(config.data.languages)
-  return tuple(json_files.read(meta).get('languages') or ())
+  return json_files.read(meta) if meta.is_file() else {}
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:

@@ -13,6 +13,7 @@ import jax
 from bertjax.machine import hosts
 from bertjax.metrics.progress import passing
 from bertjax.train import first_state, setup
+from bertjax.train.phase import Phase
 
 STEPS = 30
 WARMUP = 3
@@ -23,17 +24,23 @@ def measure(run: setup.Run, say: Callable[[str], None]) -> int:
   used afterwards: its batches have begun."""
   minutes = run.config.minutes
   say(f'Timing {STEPS} steps, to see how many {minutes:g} minutes have room for')
-  slowest = max(map(float, hosts.gather('pace', repr(_seconds(run)))))
+  share = lambda steps: steps / sum(run.timeline.lengths)
+  mine = sum(
+    share(steps) * _seconds(run, phase)
+    for phase, steps in zip(run.phases, run.timeline.lengths, strict=True)
+  )
+  slowest = max(map(float, hosts.gather('pace', repr(mine))))
   steps = max(round(60 * minutes / slowest), 1)
   say(f'{1000 * slowest:.3g} ms a step: config.total_steps={steps}')
   return steps
 
 
-def _seconds(run: setup.Run) -> float:
-  """Returns the median time of a step, its batch included, on a state that is thrown away."""
-  phase, state = run.phases[0], first_state.seeded_state(run)
+def _seconds(run: setup.Run, phase: Phase) -> float:
+  """Returns the median time of a step of a phase, its batch included, on a state that is thrown
+  away."""
+  state = first_state.seeded_state(run)
   phase.compile(run.abstract)
-  hosts.barrier('pace/compiled', math.inf)
+  hosts.barrier(f'pace/{phase.name}', math.inf)
   took = []
   for index in passing('Timing', range(WARMUP + STEPS), WARMUP + STEPS):
     begin = time.perf_counter()

@@ -158,12 +158,13 @@ def _steps(config: Any, facts: Facts) -> list[str]:
     return [f'config.total_steps={facts.steps}, as this run found when it began']
   if given is None:
     return []
-  if config.minutes and (config.phases or config.epochs):
-    key = 'phases' if config.phases else 'epochs'
-    raise UserError(
-      f'config.minutes={config.minutes:g} sets the steps of a run whose steps are all alike, and '
-      f'there are config.{key}: leave it at 0 and set config.total_steps'
-    )
+  if config.minutes:
+    other = [f'phases.{name}' for name, phase in config.phases.items() if 'share' not in phase]
+    for key in ['epochs'] if config.epochs else other[:1]:
+      raise UserError(
+        f'config.minutes={config.minutes:g} sets the steps of a run, or of phases by their share, '
+        f'and there are config.{key}: leave it at 0 and set config.total_steps'
+      )
   if not config.epochs:
     return []
   if config.data.reader != 'labelled':

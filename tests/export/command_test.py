@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 
 import cases
 import forks
@@ -41,6 +42,7 @@ def run(theirs, tmp_path_factory):
 @mutation('_name(meta["source"])', 'meta["source"]')
 def test_what_went_in_comes_out(run, theirs, tmp_path):
   import safetensors.numpy
+  from huggingface_hub import ModelCard
 
   said = exporting.export(run, tmp_path / 'out')
   assert said['step'] == 0 and json.loads((tmp_path / 'out' / 'parity.json').read_text()) == said
@@ -51,7 +53,8 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
   card = (tmp_path / 'out' / 'README.md').read_text()
   assert '| class | `BertForPreTraining` |' in card and 'pipeline_tag' not in card
   assert f'| converted from | `hf:{theirs.name}` |' in card and str(theirs) not in card
-  assert 'base_model' not in card  # no folder's name is a name of the hub
+  hub = dict(library_name='transformers', tags=['bertjax'])
+  assert ModelCard(card).data.to_dict() == hub  # no folder's name is a name of the hub
 
 
 @mutation(
@@ -84,10 +87,10 @@ def test_a_file_that_transformers_does_not_read_is_no_export(tmp_path, monkeypat
   ],
 )  # fmt: skip
 def test_the_hub_is_told_the_task_of_a_class(name, task):
-  assert card_lib._task(name) == f'pipeline_tag: {task}\n'
+  assert card_lib._task(name) == task
 
 
-@mutation("cached[1].replace('--', '/') if cached", 'cached[1] if cached')
+@mutation("name.replace('--', '/') for name in cached", 'name for name in cached')
 @pytest.mark.parametrize(
   'source, base',
   [
@@ -98,6 +101,40 @@ def test_the_hub_is_told_the_task_of_a_class(name, task):
 )  # fmt: skip
 def test_a_card_names_the_model_that_a_run_began_from(source, base):
   assert card_lib._base(source) == base
+
+
+@mutation("(part == 'eval' or run.config.data.task)", 'True', case='of a probe')
+@mutation('/[^/@]+)', '/[^/]+)', case='of a task')
+@pytest.mark.parametrize(
+  ('task', 'scores', 'metrics'),
+  [
+    (dict(name='text'), {'eval/dev/mcc': 0.93456, 'eval/dev/cut': 8.0},
+     [('matthews_correlation', 0.9346)]),
+    ({}, {'eval/perplexity': 9.5, 'eval/mlm': 2.25}, [('perplexity', 9.5)]),
+    ({}, {'eval/linear_probe/accuracy': 0.5}, None),
+  ],
+  ids=['of a task', 'of a language model', 'of a probe'],
+)  # fmt: skip
+def test_the_hub_reads_the_scores_and_datasets_of_a_card(task, scores, metrics, tmp_path):
+  """By the hub's own reader of cards; the metadata names what paths and URLs tell."""
+  from huggingface_hub.repocard_data import model_index_to_eval_results
+  from ml_collections import ConfigDict
+
+  data = dict(
+    input='https://huggingface.co/datasets/wiki/small/resolve/main/a.txt', mixture='', store='',
+    languages=('en',), task=task, train='hf://datasets/me/set@main/a.tsv',
+    dev='/c/datasets--stanfordnlp--sst2/snapshots/1/dev.tsv',
+  )  # fmt: skip
+  config = ConfigDict(dict(name='mine', data=data, evals=dict(dev=dict(file=''))))
+  run = types.SimpleNamespace(workdir=tmp_path, config=config, scores=scores)
+  facts = card_lib._facts(run, 'text-classification')
+  assert facts['language'] == ('en',) and facts['datasets'] == ['me/set', 'wiki/small']
+  if metrics is None:
+    assert not facts['model-index']
+    return
+  name, found = model_index_to_eval_results(facts['model-index'])
+  assert name == 'mine' and [(x.metric_type, x.metric_value) for x in found] == metrics
+  assert found[0].dataset_type == 'stanfordnlp/sst2'
 
 
 @pytest.mark.parametrize('offset', [0, 1, 3])

@@ -60,7 +60,7 @@ def test_onnxruntime_says_what_the_run_says(made):
   assert [each['of'] for each in said['outputs']['differences']] == ['word', 'word of texts alone']
   assert b'site-packages' not in (out / 'model.onnx').read_bytes()
   card = (out / 'README.md').read_text()
-  assert 'pipeline_tag: fill-mask\n' in card and '\n- onnx\n' in card
+  assert 'pipeline_tag: "fill-mask"\n' in card and 'tags: ["bertjax", "onnx"]\n' in card
   tokenizer = transformers.AutoTokenizer.from_pretrained(out)
   session = onnxruntime.InferenceSession(out / 'model.onnx')
   texts = ['piece7 [MASK] piece9 piece30.', '[MASK] piece12']

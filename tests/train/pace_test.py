@@ -29,10 +29,11 @@ def test_total_steps_of_the_command_line_stand():
   assert resolved(c, 'batch_size') == ((), 100, 3.0) and c.minutes == 3
 
 
+@mutation("if 'share' not in phase", 'if False', case='xlm-more0-phases.clm')
 @pytest.mark.parametrize(
-  ('name', 'more', 'key'), [('bert', {}, 'phases'), ('roberta', {'epochs': 2.0}, 'epochs')]
+  ('name', 'more', 'key'), [('xlm', {}, 'phases.clm'), ('roberta', {'epochs': 2.0}, 'epochs')]
 )
-def test_minutes_of_steps_that_are_not_alike_are_refused(name, more, key):
+def test_minutes_of_steps_that_have_no_share_are_refused(name, more, key):
   with pytest.raises(UserError, match=f'config.minutes=1 .* there are config.{key}: leave it at 0'):
     resolved(tiny(name, minutes=1.0, **more))
 
@@ -49,7 +50,8 @@ def test_a_run_that_has_begun_keeps_its_steps(tmp_path):
 
 
 @mutation('60 * minutes', 'minutes')
-@mutation("max(map(float, hosts.gather('pace', repr(_seconds(run)))))", '_seconds(run)')
+@mutation('share(steps) * _seconds', '_seconds')
+@mutation("max(map(float, hosts.gather('pace', repr(mine))))", 'mine')
 def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
   clock, slow = [0.0], [9.0] * pace.WARMUP
 
@@ -58,18 +60,27 @@ def test_the_slowest_host_says_how_many_steps_there_is_room_for(monkeypatch):
     return state + batch, {}
 
   phase = types.SimpleNamespace(
-    compile=lambda abstract: None, next_batch=lambda index: (1, {}), train=train
+    name='main', compile=lambda abstract: None, next_batch=lambda index: (1, {}), train=train
   )
   monkeypatch.setattr(first_state, 'seeded_state', lambda run: 0)
   monkeypatch.setattr(pace.time, 'perf_counter', lambda: clock[0])
   minutes = types.SimpleNamespace(minutes=2.0)
-  opened: Any = types.SimpleNamespace(phases=[phase], abstract=None, config=minutes)
+  opened: Any = types.SimpleNamespace(
+    phases=[phase], timeline=types.SimpleNamespace(lengths=(7,)), abstract=None, config=minutes
+  )
   said = []
   assert pace.measure(opened, said.append) == 480
   assert said[1] == '250 ms a step: config.total_steps=480'
   monkeypatch.setattr(hosts, 'gather', lambda name, mine, *rest: [mine, '0.5'])
   slow += [9.0] * pace.WARMUP
   assert pace.measure(opened, said.append) == 240
+  long = types.SimpleNamespace(
+    **vars(phase) | dict(train=lambda *given: train(*train(*given)[:1], 0))
+  )
+  opened.phases.append(long)
+  opened.timeline.lengths = (3, 1)
+  monkeypatch.setattr(hosts, 'gather', lambda name, mine, *rest: [mine])
+  assert pace.measure(opened, said.append) == round(120 / (0.75 * 0.25 + 0.25 * 0.5))
 
 
 @pytest.mark.full
