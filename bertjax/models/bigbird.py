@@ -58,11 +58,14 @@ class Layer(Block):
   ) -> Array:
     """Returns the output of attention, before its dropout and the residual; by blocks probabilities
     have no dropout, as in the original."""
-    heads = [project(x_BTD) for project in (attention.query, attention.key, attention.value)]
+    projections = attention.query, attention.key, attention.value
+    q_BTNH, k_BTNH, v_BTNH = (project(x_BTD) for project in projections)
     if context.plan is None:
-      return attention.out(attention.attend(*heads, context.mask, None, noise, layer))
+      y_BTNH = attention.attend(q_BTNH, k_BTNH, v_BTNH, context.mask, None, noise, layer)
+      return attention.out(y_BTNH)
     length, lacking = x_BTD.shape[1], -x_BTD.shape[1] % self.block
-    q_BTNH, k_BTNH, v_BTNH = (jnp.pad(x, ((0, 0), (0, lacking), (0, 0), (0, 0))) for x in heads)
+    longer = lambda x: jnp.pad(x, ((0, 0), (0, lacking), (0, 0), (0, 0)))
+    q_BTNH, k_BTNH, v_BTNH = map(longer, (q_BTNH, k_BTNH, v_BTNH))
     example_BT = jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))
     between_BTNH = _between(q_BTNH, k_BTNH, v_BTNH, example_BT, context.plan[layer], self.block)
     ends = lambda x: jnp.concatenate([x[:, : self.block], x[:, -self.block :]], 1)

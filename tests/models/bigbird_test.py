@@ -91,7 +91,7 @@ def random_of_two(plan_IK):
 
 
 @mutation(
-  'lacking = -x_BTD.shape[1] % self.block', 'lacking = self.block - x_BTD.shape[1] % self.block'
+  'jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))', 'jnp.ones(k_BTNH.shape[:2], int)'
 )
 def test_rows_that_blocks_do_not_divide_are_padded():
   """43 tokens are as 44 of which one is padding; a text of a packed row does not see the other."""
