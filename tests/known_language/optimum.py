@@ -70,6 +70,16 @@ def masked(
   return sums
 
 
+def diffused(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  size: int, alone: bool = False,
+) -> Sums:  # fmt: skip
+  """mlm: of masked diffusion's hidden words, by their weights, over all tokens. Coins tell nothing,
+  whatever their share, and all that is not hidden is as it was."""
+  del mask
+  return masked(language, batches, readings, dict(rate=0.5, mask_share=1.0), size, alone)
+
+
 def detected(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
   size: int, alone: bool = False,
@@ -263,7 +273,8 @@ def _word_loss(language, word_BPW, batch) -> tuple[float, float]:
   word_BP = (target_BP - _FIRST) % language.words
   share_BP = np.take_along_axis(word_BPW, word_BP[..., None], 2)[..., 0]
   counted_BP = (weight_BP > 0) & (target_BP >= _FIRST)
-  return -float(np.log(share_BP[counted_BP]).sum()), float(weight_BP.sum())
+  loss = -float((weight_BP * np.log(np.where(counted_BP, share_BP, 1.0))).sum())
+  return loss, float(batch.get('divisor_B', weight_BP).sum())
 
 
 def _label_loss(share_RN, batch, label) -> tuple[float, float]:

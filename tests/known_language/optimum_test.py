@@ -311,3 +311,27 @@ def test_spans_and_their_ends(name):
   batch = dict(token_BT=token_BT, target_BU=target_BU, weight_BU=weight_BU)
   found = optimum.spans(language, [batch], readings.one_text, {}, IDS)
   assert mean(found, 'seq2seq') == pytest.approx(-np.log(shares).mean(), rel=1e-9)
+
+
+@mutation(
+  '(weight_BP * np.log(',
+  '(1.0 * np.log(',
+  file='tests/known_language/optimum.py',
+  case='lag1 noise0.0',
+)
+@pytest.mark.parametrize('name', LANGUAGES)
+def test_the_least_loss_of_masked_diffusion_is_the_likelihood_of_a_text(name):
+  """Over all sets of hidden words, each k of L as often and weighed L / k: the chain rule in every
+  order of reading."""
+  language = LANGUAGES[name]
+  text_BT = drawn(language, 1, 4)
+  token_BT, type_BT = laid_out(text_BT)
+  total = 0.0
+  for count in range(1, 5):
+    sets = list(itertools.combinations(range(1, 5), count))
+    for columns in sets:
+      batch = hidden(token_BT, type_BT, list(columns), divisor_B=np.float32([4.0]))
+      batch['weight_BP'] = batch['weight_BP'] * 4 / count
+      found = optimum.diffused(language, [batch], readings.one_text, {}, IDS)
+      total += mean(found, 'mlm') / len(sets) / 4
+  assert 4 * total == pytest.approx(-np.log(chance(language, text_BT[0])), rel=1e-6)

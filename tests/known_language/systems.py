@@ -83,6 +83,11 @@ SYSTEMS = dict(
     'roberta', 'documents', PAIR, dict(main=_TEXT),
     ALL_HIDDEN | {'data.plan.break_mode': 'complete_doc'}, steps=1000,
   ),
+  diffusion=System(
+    'diffusion', 'documents', PAIR,
+    dict(main=Task(readings.one_text, optimum.diffused, dict(mlm=0.95))),
+    {'data.plan.break_mode': 'complete_doc', 'evals.bound.rows': 0}, steps=1500,
+  ),
   albert=System(
     'albert', 'documents', PAIR, dict(main=_masked(readings.ordered_pairs, 'order')),
     ALL_HIDDEN | NEVER_SHORT | {'data.plan.random_b': False, 'model.embedding_width': 64},

@@ -71,6 +71,7 @@ QUICK = dict(
   bert=Quick(500, 0.6, 0.25),
   roberta=Quick(250, 0.5),
   albert=Quick(400, 0.6, 0.6),
+  diffusion=Quick(400, 0.4),
   spanbert=Quick(250, 0.5),
   ernie=Quick(400, 0.5, 0.25),
   ernie_dialogues=Quick(800, 0.5, 0.25, GENTLE),

@@ -37,7 +37,6 @@ def equals(token_BT):
   return jnp.where(fits, 0.0, FAR)
 
 
-@mutation('jax.random.fold_in(key, number))(key_B)', 'key)(key_B)')
 @mutation('jax.random.fold_in(key, place))(place_P)', 'key)(place_P)')
 def test_words_of_several_passes_are_drawn_from_the_law():
   rows = 2000
@@ -50,6 +49,15 @@ def test_words_of_several_passes_are_drawn_from_the_law():
   assert (once_BP[:, 0] == once_BP[:, 1]).mean() == pytest.approx(0.25, abs=0.05)
   again_BP, _ = written(equals, rows, 2, Unmasking(1, 'random'), drawn, seed=1)
   assert (again_BP != once_BP).any(1).mean() > 0.8
+
+
+@mutation('jax.random.fold_in(key, number))(key_B)', 'key)(key_B)')
+def test_a_pass_draws_anew_what_the_passes_before_it_left():
+  """Of two words, .9 and .1, the more certain one is written first; the other place draws again."""
+  logits_V = jnp.array([FAR, np.log(0.9), np.log(0.1), FAR, FAR])
+  scored = lambda token_BT: jnp.broadcast_to(logits_V, (len(token_BT), 2, WORDS))
+  token_BP, _ = written(scored, 4000, 2, Unmasking(2), Sampling(1.0))
+  assert (token_BP == 1).all(1).mean() == pytest.approx(0.99 * 0.9, abs=0.02)
 
 
 def passes(token_BT):
@@ -106,7 +114,6 @@ DRAWN: dict = dict(sampling=Sampling(1.0, 50), unmasking=Unmasking(2, 'random', 
 
 @pytest.mark.parametrize('how', [{}, DRAWN], ids=['likeliest', 'drawn'])
 @mutation('row_B=(index_n + first - 1)', 'row_B=(index_n * first)', case='drawn')
-@mutation('range(begin, begin + new_tokens)', 'range(begin - 1, begin + new_tokens - 1)')
 def test_a_text_is_what_its_prompt_gives_alone(model, how):
   found = model.generate(PROMPTS, 4, ends=False, **how)
   for number, text in enumerate(found, 1):
@@ -117,6 +124,18 @@ def test_a_text_is_what_its_prompt_gives_alone(model, how):
     assert not set(text.tokens) & {'[PAD]', '[CLS]', '[SEP]', '[MASK]'}
     assert text.text.split() == [word for word in text.tokens if word != '[UNK]']
   assert model.generate([]) == []
+
+
+@mutation('range(begin, begin + new_tokens)', 'range(begin - 1, begin + new_tokens - 1)')
+@mutation('*frame.after], np.int32)', '], np.int32)', file='bertjax/use/unmask.py')
+def test_one_token_is_what_fills_a_blank_before_the_end(model):
+  (text,) = model.generate(PROMPTS[:1], 1, ends=False)
+  ((candidates,),) = model.fill([f'{PROMPTS[0]} [MASK]'], top=10_000)
+  never = {'[PAD]', '[CLS]', '[SEP]', '[MASK]'}
+  allowed = [each for each in candidates if each.token not in never]
+  assert text.tokens == [allowed[0].token]
+  share = allowed[0].probability / sum(each.probability for each in allowed)
+  assert text.score == pytest.approx(np.log(share), abs=1e-4)
 
 
 @pytest.mark.full
