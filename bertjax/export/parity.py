@@ -40,7 +40,7 @@ class Inputs(NamedTuple):
 def inputs_of(model: Any, pad: int | None) -> Inputs:
   """Returns random ids of all lengths, both segments and, where there are any, all languages; `pad`
   is the vocabulary's id of it, None the one that positions begin behind."""
-  pad = max(model.get('position_offset', 0) - 1, 0) if pad is None else pad
+  pad = int(max(model.get('position_offset', 0) - 1, 0)) if pad is None else pad
   rng = np.random.default_rng(17)
   module = models.build(model)
   lengths = np.minimum(LENGTHS, module.room or max(LENGTHS))
