@@ -27,6 +27,8 @@ def get_config(arg: str | None = None):
   c.update(cited(defaults.EVERY, log_steps=100, eval_steps=500, checkpoint_steps=500))
   c.model.update(cited(defaults.NAMES, name='longformer', family='longformer'))
   c.model.update(cited(NOTEBOOK, positions=4098, window=256))
+  if size == 'test':
+    c.model.update(cited('ours: rows of tests are longer', window=4))
   c.optimizer.update(cited(NOTEBOOK, b2=0.999, weight_decay=0.01, clip=5.0))
   warmup = c.get_ref('total_steps') * 500 // 3_000
   c.optimizer.schedule.update(cited(NOTEBOOK, peak=3e-5, warmup_steps=warmup, end_ratio=1.0))

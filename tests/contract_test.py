@@ -19,7 +19,7 @@ from bertjax.train import loop as train_loop
 
 # Of systems that have a row of their own, or whose masks alone are theirs: in the full tier.
 VARIANTS = (
-  'bert_lamb', 'diffusion', 'electra_two_stage', 'ernie', 'longformer', 'mass', 'mbert',
+  'bert_lamb', 'bigbird', 'diffusion', 'electra_two_stage', 'ernie', 'longformer', 'mass', 'mbert',
   'quickstart', 'roberta', 'xlm_e', 'xlm_r',
 )  # fmt: skip
 CONFIGS = in_tiers(NAMES, VARIANTS)

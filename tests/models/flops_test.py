@@ -179,6 +179,14 @@ def by_pairs(config, batch, model) -> float:
     queries = order_BT.size + len(row_S)
     return 18 * m.layers * m.width * (content + query + queries * m.mem_len)
   mask = example_mask(batch, 'example').within(getattr(model, 'reach', None))
+  if m.name == 'bigbird':
+    length = batch['example_BT'].shape[1]
+    sees_LNbb = np.ones((m.layers, m.heads, *[-(-length // m.block)] * 2), bool)
+    plan = model.plan(length)
+    sees_LNbb[:, :, 1:-1] = (plan[..., None] == np.arange(sees_LNbb.shape[-1])).any(-2)
+    sees_LNTS = sees_LNbb.repeat(m.block, 2).repeat(m.block, 3)[:, :, :length, :length]
+    pairs = np.einsum('lnts,bts->', sees_LNTS, np.asarray(visible(mask)), dtype=np.float64)
+    return 12 * m.width / m.heads * pairs
   if hasattr(model, 'kinds'):
     windows = [model.window + 1 if kind else None for kind in model.kinds]
     return 12 * m.width * sum(sees(mask.within(window)) for window in windows)

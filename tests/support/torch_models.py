@@ -100,6 +100,8 @@ CASES = {
   'DebertaV2ForTokenClassification': dict(num_labels=7, **DEBERTA),
   'DebertaV2ForMultipleChoice': DEBERTA,
   'DebertaV2ForQuestionAnswering': DEBERTA,
+  'BigBirdForMaskedLM': SHAPES,
+  'BigBirdForTokenClassification': dict(num_labels=7, **SHAPES),
   'LongformerForMaskedLM': LONG,
   'LongformerModel': LONG | dict(attention_window=[6, 6, 6]),
   'LongformerForSequenceClassification': dict(num_labels=3, **LONG),
@@ -156,6 +158,9 @@ def build(case: str, std: float = 0.1):
   with torch.no_grad():
     if case.endswith('1.1'):  # which transformers ties
       model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+    if case.startswith('BigBird'):  # whose classes for tokens have a pooler that nothing reads
+      for leaf in (model.bert.pooler.weight, model.bert.pooler.bias):
+        leaf.zero_()
     if case.endswith('to the left'):  # what a Transformer-XL is as an XLNet
       head = model.lm_loss.weight
       model.transformer.word_embedding.weight.copy_(head * np.float32(head.shape[1] ** 0.5))

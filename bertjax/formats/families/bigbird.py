@@ -1,0 +1,45 @@
+"""BigBirdForMaskedLM and BigBirdForTokenClassification.
+
+In evaluation transformers has no random blocks: it meets the first block again in their place, so
+its keys count 1 + num_random_blocks times (modeling_big_bird.py). Rows that see all, of at most
+5 + 2 num_random_blocks blocks, are computed alike.
+"""
+
+from typing import Any
+
+from bertjax.formats.families import bert
+from bertjax.formats.family import Derived, Family, Layout, named
+
+
+def layout(model: Any) -> Layout:
+  """Returns the encoder and the heads; the classes have a pooler that nothing reads."""
+  head = 'cls.predictions'
+  words = bert.word_head(f'{head}.transform.dense', f'{head}.transform.LayerNorm', f'{head}.bias')
+  tied = {
+    f'{head}.decoder.weight': 'bert.embeddings.word_embeddings.weight',
+    f'{head}.decoder.bias': f'{head}.bias',
+  }
+  found = bert.whole(model, bert.encoder('bert'), words, tied, bert.label_heads(model, '', {}))
+  pooler = {
+    'bert.pooler.weight': Derived((model.width, model.width)),
+    'bert.pooler.bias': Derived((model.width,)),
+  }
+  return found._replace(derived=pooler)
+
+
+FAMILY = Family(
+  model='bigbird',
+  recipe='bigbird',
+  model_type='big_bird',
+  base='bert',
+  classes=dict(BigBirdForMaskedLM='word', BigBirdForTokenClassification='token:*'),
+  layout=layout,
+  fields=(
+    *bert.with_defaults(vocab_size=50_358, activation='gelu_new', positions=4096),
+    *named(block=('block_size', 64), random_blocks=('num_random_blocks', 3)),
+  ),
+  fixed=bert.PLAIN,
+  theirs=bert.THEIRS
+  | dict(attention_type=('block_sparse',), use_bias=(True,), rescale_embeddings=(False,)),
+  vocab_size=50_358,
+)

@@ -1,0 +1,126 @@
+"""BigBird against PyTorch `transformers` with our random blocks, and its own rules."""
+
+import cases
+import jax
+import numpy as np
+import parity
+import pytest
+import torch_models
+from flax.core import meta
+from mutation import mutation
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.formats import huggingface
+from bertjax.models import bigbird
+
+ODD = dict(layers=2, width=36, heads=3, ffn=52, positions=60, block=4, random_blocks=1)
+
+
+def built(**fields):
+  c = cases.config('bigbird', **(ODD | fields))
+  return c, models.build(c.model)
+
+
+@pytest.mark.parametrize('length', [44, 28])
+@mutation('jnp.where((plan_NIK >= 0)', 'jnp.where((plan_NIK >= -1)')
+@mutation('ends(q_BTNH), k_BTNH', 'ends(q_BTNH), ends(k_BTNH)')
+@mutation('length <= few * self.block', 'length < few * self.block')
+def test_masked_words_are_those_of_transformers(length):
+  """In training without dropout: hidden states, logits, loss and every gradient, by blocks and of
+  rows so short that all is seen. In evaluation theirs has no random blocks."""
+  c, model = built()
+  quiet = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+  theirs = torch_models.like(c.model, 'BigBirdForMaskedLM', **quiet).train()
+  plan = model.plan(length)
+  assert (plan is None) == (length == 28)
+  for number, layer in enumerate(theirs.bert.encoder.layer if plan is not None else ()):
+    own = [random_of(plan[number, n]) for n in range(3)]
+    layer.attention.self._bigbird_block_rand_mask_with_head = lambda own=own, **_: own
+  state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
+  for leaf in ('weight', 'bias'):
+    state[f'bert.pooler.{leaf}'] *= 0
+  parity.compare(c, state, cases.batch([[17], [length], [25]], length, types=2), theirs)
+
+
+def random_of(plan_IK):
+  """The random block of each, int [I, 1]: the one that is neither an end nor a neighbour."""
+  last = len(plan_IK) + 1
+  own = [
+    [j for j in seen if j > 0 and j < last and abs(i - j) > 1]
+    for i, seen in enumerate(plan_IK.tolist(), 1)
+  ]
+  return np.array(own)
+
+
+def test_states_are_the_golden_ones_where_all_is_seen(shared):
+  golden = np.load(shared / 'golden/family/longformer_bigbird.npz')
+  read = lambda name: golden[f'bigbird/{name}']
+  state = {k.removeprefix('bigbird/param/'): golden[k] for k in golden if 'bigbird/param/' in k}
+  c, model = built(width=24, heads=2, ffn=40, positions=80, vocab_size=50, words=False, block=8)
+  params = huggingface.take(state, c.model, lambda row, shape: pytest.fail(row.theirs)).params
+  real_BT = read('attention_mask') > 0
+  place_BT = np.broadcast_to(np.arange(40), real_BT.shape)
+  batch = dict(token_BT=read('input_ids'), type_BT=0 * place_BT, position_BT=place_BT)
+  out = model.apply(dict(params=params), batch | dict(example_BT=real_BT.astype(np.int32)))
+  found = np.asarray(out['last_BTD'])
+  parity.close(found[real_BT], read('full/last')[real_BT], parity.HIDDEN, 'last state')
+
+
+@mutation('rank < random_blocks', 'rank <= random_blocks')
+@mutation('rng = np.random.default_rng(seed)', 'rng = np.random.default_rng()')
+def test_each_block_sees_its_own():
+  """Ends, neighbours and as many others as are asked for, the same at each call, others for each
+  layer and head, of all the row alike."""
+  plan = bigbird.drawn(3, 4, 6, 20, 2)
+  again = bigbird.drawn.__wrapped__(3, 4, 6, 20, 2)
+  np.testing.assert_array_equal(plan, again)
+  for i, block in enumerate(np.moveaxis(plan, 2, 0).reshape(18, -1, 7), 1):
+    for seen in block:
+      found = seen[seen >= 0]
+      fixed = {0, i - 1, i, i + 1, 19}
+      assert fixed <= {*found} and len(found) == len({*found}) == len(fixed) + 2
+  assert len({tuple(x.ravel()) for x in plan.reshape(24, -1)}) == 24
+  random = np.bincount(np.concatenate([random_of_two(x) for x in plan.reshape(24, 18, 7)]))
+  assert random[2:-2].min() > 24 and len(random) == 19
+
+
+def random_of_two(plan_IK):
+  rows = enumerate(plan_IK.tolist(), 1)
+  return [j for i, seen in rows for j in seen if 0 < j < 19 and abs(i - j) > 1]
+
+
+@mutation(
+  'jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))', 'jnp.ones(k_BTNH.shape[:2], int)'
+)
+def test_rows_that_blocks_do_not_divide_are_padded():
+  """43 tokens are as 44 of which one is padding; a text of a packed row does not see the other."""
+  _, model = built()
+  batch, long = (cases.batch([[23, 20]], n) for n in (43, 44))
+  shapes = jax.eval_shape(model.init, jax.random.key(0), batch)
+  variables = jax.tree.map(jax.numpy.asarray, cases.random_params(meta.unbox(shapes), 0.1))
+  run = jax.jit(lambda batch: model.apply(variables, batch)['last_BTD'])
+  whole = np.asarray(run(batch))
+  np.testing.assert_allclose(whole, np.asarray(run(long))[:, :43], atol=1e-5)
+  other = dict(batch, token_BT=np.where(batch['example_BT'] == 2, 7, batch['token_BT']))
+  np.testing.assert_array_equal(np.asarray(run(other))[:, :23], whole[:, :23])
+
+
+@mutation('- 12.0 * width * float(hidden)', '')
+def test_flops_count_the_pairs_that_blocks_see():
+  c, model = built(words=False)
+  batch = cases.batch([[17], [43], [30]], 43)
+  plan, count = model.plan(43), 0
+  for tokens in (17, 43, 30):
+    for layer, head, t in np.ndindex(2, 3, tokens):
+      i = t // 4
+      blocks = range(11) if i in (0, 10) else plan[layer, head, i - 1]
+      count += sum(s // 4 in {*blocks} for s in range(tokens))
+  weights = 6 * 90 * 2 * (4 * 36**2 + 2 * 36 * 52)
+  assert model.flops(batch) == pytest.approx(weights + 12 * 12 * count)
+
+
+@pytest.mark.parametrize('field, value', [('sharing', 'all'), ('attend', 'causal')])
+def test_what_has_no_blocks_is_refused(field, value):
+  with pytest.raises(UserError, match=f'{field}: BigBird has '):
+    built(**{field: value})
