@@ -168,7 +168,7 @@ def _write_part(
   """Writes the directory; the outputs of our side are kept for the comparison."""
   params = parity.rounded(params, form.dtype)
   pad = run.vocabulary.special['pad'] if run.vocabulary else None
-  inputs = parity.inputs_of(model, parity.pad_of(model, pad))
+  inputs = parity.inputs_of(model, pad)
   name = family_lib.class_of(model)
   classes = head_classes.of_task(run.config) or next(iter(run.imported_classes.values()), ())
   languages = runs.languages_of(run.workdir, run.config)

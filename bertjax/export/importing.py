@@ -36,7 +36,7 @@ def _import(source: str, target: pathlib.Path, opened: Opening, started: float) 
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
   taken = opened.take(model, huggingface.fresh_heads(model))
   pad = vocabulary.special['pad'] if vocabulary else None
-  inputs = parity.inputs_of(model, parity.pad_of(model, pad))
+  inputs = parity.inputs_of(model, pad)
   mine = parity.ours(model, taken.params, inputs)
   arrays = [
     dict(ours=path, shape=list(x.shape), sha256=tables.digest(x))

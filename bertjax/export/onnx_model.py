@@ -1,7 +1,9 @@
 """model.onnx of a class of transformers, by PyTorch's exporter, to be served without PyTorch; batch
 and length are free. optimum-onnx 0.1.0 exports too, and asks for transformers below 4.58."""
 
+import contextlib
 import importlib
+import io
 import logging
 import pathlib
 import warnings
@@ -83,18 +85,27 @@ def compared(
 
 
 def _write(path: pathlib.Path, net: Any, given: dict[str, Any], names: list[str]) -> None:
-  """Writes the graph, without the places of PyTorch's files on this machine."""
+  """Writes the graph, without the places of PyTorch's files on this machine. Raises UserError: a
+  class that PyTorch cannot write so, such as Longformer's, whose windows depend on the length."""
   import torch
 
   axes = OF_CHOICES if given['input_ids'].dim() == len(OF_CHOICES) else AXES
   shapes = {name: dict(enumerate(axes)) for name in given}
-  for name in ('torch.onnx', 'onnxscript'):  # which say what they cannot fold, or have no use for
+  # They say what they cannot fold, that inputs share the names of axes, and print what fails.
+  for name in ('torch.onnx', 'torch.fx.experimental.symbolic_shapes', 'onnxscript'):
     logging.getLogger(name).setLevel(logging.ERROR)
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # PyTorch's of itself, and that inputs share the names of axes
-    program: Any = torch.onnx.export(
-      net, kwargs=given, dynamo=True, dynamic_shapes=shapes, output_names=names, verbose=False
-    )
+  with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+    warnings.simplefilter('ignore')
+    try:
+      program: Any = torch.onnx.export(
+        net, kwargs=given, dynamo=True, dynamic_shapes=shapes, output_names=names, verbose=False
+      )
+    except torch.onnx.OnnxExporterError as error:
+      why = str(error.__cause__ or error).strip().partition('\n')[0]
+      raise UserError(
+        f"PyTorch's exporter makes no graph with free batch and length of {type(net).__name__}: "
+        f'{why}: expected another class, or --to=hf'
+      ) from error
   for node in program.model.graph:
     node.metadata_props.clear()
   program.save(path)

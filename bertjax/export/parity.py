@@ -37,8 +37,10 @@ class Inputs(NamedTuple):
   pad: int  # id of the padding
 
 
-def inputs_of(model: Any, pad: int) -> Inputs:
-  """Random ids of all lengths, both segments and, where there are any, all languages."""
+def inputs_of(model: Any, pad: int | None) -> Inputs:
+  """Returns random ids of all lengths, both segments and, where there are any, all languages; `pad`
+  is the vocabulary's id of it, None the one that positions begin behind."""
+  pad = int(max(model.get('position_offset', 0) - 1, 0)) if pad is None else pad
   rng = np.random.default_rng(17)
   module = models.build(model)
   lengths = np.minimum(LENGTHS, module.room or max(LENGTHS))
@@ -54,14 +56,6 @@ def inputs_of(model: Any, pad: int) -> Inputs:
   return Inputs(
     clean(token_BT, pad), clean(type_BT, 0), real_BT.astype(np.int32), clean(language_BT, 0), pad
   )
-
-
-def pad_of(model: Any, pad: int | None) -> int:
-  """Returns the id that pads the texts: the vocabulary's, or the one that positions begin
-  behind."""
-  if pad is not None:
-    return pad
-  return max(model.get('position_offset', 0) - 1, 0)
 
 
 def rounded(params: Any, dtype: str) -> Any:

@@ -132,3 +132,16 @@ def test_classes_and_heads(case, libraries, tmp_path):
   assert all(each['ok'] for each in said['outputs']['differences'])
   assert weights.files_of(tmp_path / 'out') == []
   assert family_lib.class_of(runs.open_run(tmp_path / 'run').config.model) == case
+
+
+@pytest.mark.full
+def test_a_class_that_pytorch_makes_no_graph_of_is_named(libraries, tmp_path, capsys):
+  torch_models.save('LongformerForMaskedLM', tmp_path / 'theirs')
+  importing.import_model(f'hf:{tmp_path}/theirs', tmp_path / 'run')
+  capsys.readouterr()
+  with pytest.raises(
+    UserError, match='no graph with free batch .* of LongformerForMaskedLM: Could'
+  ):
+    exporting.export(tmp_path / 'run', tmp_path / 'out', form=ONNX)
+  assert 'forward' not in ''.join(capsys.readouterr())
+  assert sorted(path.name for path in tmp_path.iterdir()) == ['run', 'theirs']

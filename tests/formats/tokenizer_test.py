@@ -18,6 +18,7 @@ from bertjax.vocab.vocabulary import load_vocabulary
 REAL = (
   ('bert-base-uncased', 'bert'),
   ('bert-base-cased', 'electra'),
+  ('bert-base-cased', 'bigbird'),
   ('bert-base-chinese', 'albert'),
   ('bert-base-multilingual-cased', 'distilbert'),
   ('ernie-1.0', 'ernie'),

@@ -16,6 +16,7 @@ ROOM = 64  # positions
 SYSTEMS = dict(
   roberta=(dict(heads=4, positions=ROOM + 1), 'RobertaForSequenceClassification'),
   xlm_r=(dict(heads=4, positions=ROOM + 1), 'XLMRobertaForSequenceClassification'),
+  longformer=(dict(heads=4, positions=ROOM + 1, window=3), 'LongformerForSequenceClassification'),
   albert=(dict(heads=4, embedding_width=16, positions=ROOM), 'AlbertForSequenceClassification'),
   ernie=(dict(heads=4, positions=ROOM), 'ErnieForSequenceClassification'),
   spanbert=(dict(heads=4, positions=ROOM), 'BertForSequenceClassification'),

@@ -177,10 +177,12 @@ def score_names(subject: Subject, held_out: HeldOut) -> frozenset[str]:
 
 
 def held_out_data(data: Any) -> Any:
-  """`config.data` for evaluation: every example once, and its masks for good."""
+  """`config.data` for evaluation: every example once, its masks for good, all that is hidden
+  predicted."""
   changed = data.copy_and_resolve_references()
   for part, field, value in (
-    (changed.plan, 'dupe_factor', 1), (changed.plan, 'drawn', 0), (changed.mask, 'static', True)
+    (changed.plan, 'dupe_factor', 1), (changed.plan, 'drawn', 0), (changed.mask, 'static', True),
+    (changed.mask, 'predicted', 0),
   ):  # fmt: skip
     if field in part:
       part[field] = value

@@ -17,8 +17,8 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import targets
-from bertjax.examples.layout import Rows
-from bertjax.field_types import PositiveShare
+from bertjax.examples.layout import Rows, place
+from bertjax.field_types import Natural, PositiveShare
 
 _PICK = targets.FREE
 
@@ -30,16 +30,18 @@ class Options:
   Attributes:
     least: the smallest t, so that no weight exceeds 1 / least; .001 of MDLM and LLaDA.
     static: a token draws the same coin in every epoch; the t that it is compared with is its row's.
+    predicted: slots per row in training; where more tokens are hidden, so many of them, at random,
+      are predicted and weigh as all; 0: all. Evaluation predicts all.
   """
 
   least: PositiveShare = 1e-3
   static: bool = False
+  predicted: Natural = 0
 
 
 def slots(options: Options, length: int) -> int:
-  """Returns P: all tokens of a row may be hidden."""
-  del options
-  return length
+  """Returns P: predicted, or all tokens of a row."""
+  return min(options.predicted or length, length)
 
 
 def times(number_B: np.ndarray, seed: int, least: float) -> np.ndarray:
@@ -51,16 +53,23 @@ def times(number_B: np.ndarray, seed: int, least: float) -> np.ndarray:
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch; see `Masking.corrupt`."""
-  t_B = times(rows.number_B, rows.seed, options.least)
-  every_n = np.arange(len(rows.token_n))
-  coin_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, every_n))
-  index_n = every_n[coin_n < t_B[rows.row_E[rows.example_n]]]
-  shown = np.full(len(index_n), store.special['mask']), np.ones(len(index_n), bool)
+  t_B, limit = times(rows.number_B, rows.seed, options.least), slots(options, rows.shape[1])
+  row_n, mask = rows.row_E[rows.example_n], store.special['mask']
+  coin_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, np.arange(len(row_n))))
+  hidden_n = coin_n < t_B[row_n]
+  index_n = np.flatnonzero(hidden_n)
+  # Below t the coins are uniform, so that the lowest are a random part.
+  kept_n, _ = targets.within(rows, limit, index_n, coin_n[index_n])
+  shown = np.full(len(kept_n), mask), np.ones(len(kept_n), bool)
   none_E = np.zeros(len(rows.row_E), np.int64)
-  batch = targets.emit(rows, rows.shape[1], store, index_n, shown, none_E)
+  batch = targets.emit(rows, limit, store, index_n[kept_n], shown, none_E)
+  hidden_B = np.bincount(row_n[index_n], minlength=rows.shape[0])
+  weight_B = hidden_B / np.clip(hidden_B, 1, limit) / t_B
   tokens_B = np.bincount(rows.row_E, rows.length_E, rows.shape[0])
+  token_n = np.where(hidden_n, mask, rows.token_n)
   return batch | dict(
-    weight_BP=(batch['weight_BP'] / t_B[:, None]).astype(np.float32),
+    token_BT=place(rows, token_n, store.special['pad']),
+    weight_BP=(batch['weight_BP'] * weight_B[:, None]).astype(np.float32),
     divisor_B=tokens_B.astype(np.float32),
   )
 

@@ -176,6 +176,8 @@ def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]
   held_out, split = provider, 'validation'
   if data.heldout:
     recipe, split = dict(data) | dict(documents=0), 'train'
+    if 'predicted' in data.mask:  # all that is hidden, so that the text can be restored
+      recipe['mask'] = dict(data.mask) | dict(predicted=0)
     held_out = example_tasks.example_task(
       'held_out', data.heldout, vocab, recipe, config.length, config.seed
     )

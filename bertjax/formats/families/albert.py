@@ -27,9 +27,8 @@ def layout(model: Any) -> Layout:
     'predictions.decoder.weight': 'albert.embeddings.word_embeddings.weight',
     'predictions.decoder.bias': 'predictions.bias',
   }
-  others = (*dense('order', names['order'], 'C', 'D'), *dense('pooler', 'albert.pooler', 'O', 'D'))
   labels = bert.label_heads(model, 'albert.pooler', names)
-  return bert.whole(model, rows, words, tied, labels, tuple(row.theirs for row in others))
+  return bert.whole(model, rows, words, tied, labels, (names['order'], 'albert.pooler'))
 
 
 def write(model: Any) -> dict[str, Any]:

@@ -37,8 +37,11 @@ def whole(
   spare: tuple[str, ...] = (),
 ) -> Layout:
   """Returns the layout of an encoder with the words' head and the other heads, `labels`. A file may
-  have the words' head, its tied copies and the names in `spare` where the model lacks them."""
-  spare = (*(row.theirs for row in words), *spare)
+  have the words' head, its tied copies and the dense layers `spare` where the model lacks them."""
+  spare = (
+    *(row.theirs for row in words),
+    *(f'{name}.{leaf}' for name in spare for leaf in ('weight', 'bias')),
+  )
   if model.words:
     return Layout(rows + labels + words, tied, spare=spare)
   return Layout(rows + labels, spare=(*spare, *tied))
@@ -84,8 +87,7 @@ def layout_of(base: str):
     'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
     'cls.predictions.decoder.bias': 'cls.predictions.bias',
   }
-  modules = f'{base}.pooler.dense', names['next']
-  spare = tuple(f'{name}.{leaf}' for name in modules for leaf in ('weight', 'bias'))
+  spare = f'{base}.pooler.dense', names['next']
 
   def layout(model: Any) -> Layout:
     labels = label_heads(model, f'{base}.pooler.dense', names)

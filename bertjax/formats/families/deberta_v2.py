@@ -10,9 +10,9 @@ from typing import Any
 
 from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Layout, named, uncomputed
-from bertjax.formats.tables import Row, heads, layer, norm
+from bertjax.formats.tables import Row, layer, norm
 
-_JUDGE = ('dense', 'LayerNorm', 'classifier')
+_JUDGE = tuple(f'mask_predictions.{name}' for name in ('dense', 'LayerNorm', 'classifier'))
 
 
 def layout(model: Any) -> Layout:
@@ -37,8 +37,7 @@ def layout(model: Any) -> Layout:
   head = 'lm_predictions.lm_head'
   words = bert.word_head(f'{head}.dense', f'{head}.LayerNorm', f'{head}.bias')
   labels = bert.label_heads(model, 'pooler.dense', {'span': 'qa_outputs'})
-  spare = (f'mask_predictions.{name}.{leaf}' for name in _JUDGE for leaf in ('weight', 'bias'))
-  found = bert.whole(model, rows, heads(words), {}, labels, tuple(spare))
+  found = bert.whole(model, rows, words, {}, labels, _JUDGE)
   positions = 'deberta.embeddings.position_embeddings.weight'  # of the decoder, in published files
   return found._replace(ignored=(*found.ignored, positions))
 

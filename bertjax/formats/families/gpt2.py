@@ -3,8 +3,9 @@ of fine-tuning, whose class for choices scores words too."""
 
 from typing import Any
 
+from bertjax.formats.families import bert
 from bertjax.formats.family import ACTIVATIONS, Family, Layout, named
-from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.formats.tables import Row, norm
 
 NAMES = dict(word='wte', position='wpe')
 
@@ -44,15 +45,10 @@ def stack(model: Any, names: dict[str, str], last: tuple[Row, ...] = ()) -> Layo
 
 def labels(model: Any) -> tuple[Row, ...]:
   """Returns the heads of labels; that of classes has no bias."""
-  rows: tuple[Row, ...] = ()
-  for name, classes in model.labels:
-    choices = name == 'right'
-    found = dense(name, 'multiple_choice_head.summary' if choices else 'score', 'C', 'D')
-    rows += heads(found if choices else found[:1], C=classes)
-  for name, classes in model.token_labels:
-    theirs = 'qa_outputs' if name == 'span' else 'classifier'
-    rows += heads(dense(name, theirs, 'C', 'D'), C=classes)
-  return rows
+  names = {name: 'score' for name, _ in model.labels}
+  names |= dict(right='multiple_choice_head.summary', span='qa_outputs')
+  rows = bert.label_heads(model, '', names)
+  return tuple(row for row in rows if row.theirs != 'score.bias')
 
 
 def conv(ours: str, theirs: str, into: str, out: str) -> tuple[Row, Row]:

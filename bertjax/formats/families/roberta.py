@@ -4,7 +4,6 @@ from typing import Any
 
 from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Field, Layout
-from bertjax.formats.tables import dense
 
 
 def layout(model: Any, base: str = 'roberta') -> Layout:
@@ -15,10 +14,9 @@ def layout(model: Any, base: str = 'roberta') -> Layout:
     'lm_head.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
     'lm_head.decoder.bias': 'lm_head.bias',
   }
-  # Some published files hold a pooler that was never trained.
-  spare = tuple(row.theirs for row in dense('pooler', f'{base}.pooler.dense', 'O', 'D'))
-  labels = bert.dense_heads(model, f'{base}.pooler.dense')
-  return bert.whole(model, bert.encoder(base), words, tied, labels, spare)
+  pooler = f'{base}.pooler.dense'  # some published files hold one that was never trained
+  labels = bert.dense_heads(model, pooler)
+  return bert.whole(model, bert.encoder(base), words, tied, labels, (pooler,))
 
 
 # The vector of the pad token is zero and stays out of training there; positions begin behind it.

@@ -121,8 +121,9 @@ def parts(model: Any) -> tuple[Part, ...]:
 
 def _spelled(model: Any) -> Iterator[tuple[str, str, str, dict[str, int]]]:
   """Our path, their name, axes and sizes of what makes a vector of characters: E of a character, K
-  of all filters."""
-  all_of = dict(K=sum(count for _, count in model.filters), E=model.character_width)
+  and O of all filters."""
+  outputs = sum(count for _, count in model.filters)
+  all_of = dict(K=outputs, O=outputs, E=model.character_width)
   yield 'characters', 'char_embed', 'X,E->XE', all_of | dict(X=CHARACTERS)
   for number, (length, count) in enumerate(model.filters):
     own = all_of | dict(L=length, F=count)
@@ -130,12 +131,7 @@ def _spelled(model: Any) -> Iterator[tuple[str, str, str, dict[str, int]]]:
     yield f'filter_{number}_bias', f'CNN/b_cnn_{number}', 'F->F', own
   for number in range(model.highways):
     for gate in ('carry', 'transform'):
-      yield (
-        f'{gate}_{number}/kernel',
-        f'CNN_high_{number}/W_{gate}',
-        'K,O->KO',
-        all_of | dict(O=all_of['K']),
-      )
+      yield f'{gate}_{number}/kernel', f'CNN_high_{number}/W_{gate}', 'K,O->KO', all_of
       yield f'{gate}_{number}/bias', f'CNN_high_{number}/b_{gate}', 'K->K', all_of
   yield 'projection/kernel', 'CNN_proj/W_proj', 'K,D->KD', all_of
   yield 'projection/bias', 'CNN_proj/b_proj', 'D->D', all_of

@@ -13,7 +13,9 @@ ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
 # What stands around a text and around a pair, by role; behind a colon the token type, if not 0.
 _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
-_LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert deberta_v2'
+_LIKE_BERT = (
+  'bert albert bigbird electra electra_net ernie distilbert spanbert modernbert deberta_v2'
+)
 _GPT = ('gpt2', 'openai_gpt')
 _LIKE_ROBERTA = ('roberta', 'xlm_roberta', 'bart', 'longformer')
 TUNED = '_tuned'  # behind the name of a family that has other tokens around a text with labels

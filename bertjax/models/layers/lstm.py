@@ -2,8 +2,10 @@
 
 The products with the inputs do not depend on the state, so they are made before the scan as one
 product; each step then has one product with the state, and one more where it is projected (Sak et
-al. 2014, ELMo). Kernels are dropped once a forward pass for all rows and steps (DropConnect:
-Merity et al. 2017). The cell is float32 whatever the dtype of the products.
+al. 2014, ELMo). Within the scan rows are the last axis: the CPU's product of a kernel with a few
+columns takes less than half the time of a few rows with a kernel. Kernels are dropped once a
+forward pass for all rows and steps (DropConnect: Merity et al. 2017). The cell is float32 whatever
+the dtype of the products.
 """
 
 import functools
@@ -15,7 +17,6 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels import mesh
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import Init, param
 from bertjax.types import Batch
@@ -30,6 +31,13 @@ class State(NamedTuple):
 
   cell_BC: Array  # float32
   hidden_BP: Array  # the layer's last output
+
+
+class Turned(NamedTuple):
+  """A `State` within the scan."""
+
+  cell_CB: Array
+  hidden_PB: Array
 
 
 class Rules(NamedTuple):
@@ -83,10 +91,11 @@ class LSTM(nn.Module):
       alone = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
       site = dropout_lib.site((*self.path, 'weight_dropout'))
       state_PGC = dropout_lib.dropout(state_PGC[None], self.weight_dropout, alone, site)[0]
-    gates_BTGC = jnp.einsum('BTI,IGC->BTGC', x_BTI.astype(self.dtype), input_IGC.astype(self.dtype))
+    x_TBI = jnp.swapaxes(x_BTI, 0, 1).astype(self.dtype)  # less to turn than the gates
+    gates_TBGC = jnp.einsum('TBI,IGC->TBGC', x_TBI, input_IGC.astype(self.dtype))
     for name in ('bias', 'state_bias')[: self.biases]:
       bias_GC = declare(name, (None, 'ffn'), (4, self.width), self.bias_initializer)
-      gates_BTGC = gates_BTGC + bias_GC.astype(self.dtype)[None, None]
+      gates_TBGC = gates_TBGC + bias_GC.astype(self.dtype)[None, None]
     project_CP = None
     if self.projection:
       shape = (self.width, self.projection)
@@ -94,11 +103,13 @@ class LSTM(nn.Module):
       project_CP = project_CP.astype(self.dtype)
     rules = Rules(self.forget_bias, self.cell_clip, self.projection_clip, self.backward)
     weights = Weights(state_PGC.astype(self.dtype), project_CP)
-    run = lambda state, columns_TB: columns(rules, weights, state, *columns_TB)
+    run = lambda state, columns_T: columns(rules, weights, state, *columns_T)
     if real_BT is None:
       real_BT = jnp.ones(x_BTI.shape[:2], bool)
     state = State(state.cell_BC.astype(jnp.float32), state.hidden_BP.astype(self.dtype))
-    return scan(run, state, (gates_BTGC, real_BT.astype(bool)), self.backward, self.segment)
+    columns_T = gates_TBGC, real_BT.astype(bool).T
+    state, hidden_TBP = scan(run, state, columns_T, self.backward, self.segment)
+    return jnp.swapaxes(hidden_TBP, 0, 1), state
 
   @nn.nowrap
   def first(self, rows: int) -> State:
@@ -107,12 +118,12 @@ class LSTM(nn.Module):
     return State(jnp.zeros((rows, self.width)), jnp.zeros((rows, out), self.dtype))
 
 
-def activated(rules: Rules, cell_BC: Array, gates_BGC: Array) -> tuple[Array, Array]:
+def activated(rules: Rules, cell_CB: Array, gates_GCB: Array) -> tuple[Array, Array]:
   """Returns the new cell, float32, and what it gives, of gates in the order of GATES."""
-  take, new, forget, give = (gates_BGC[..., gate, :].astype(jnp.float32) for gate in range(4))
-  cell_BC = jax.nn.sigmoid(forget + rules.forget_bias) * cell_BC
-  cell_BC = clipped(cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new), rules.cell_clip)
-  return cell_BC, (jax.nn.sigmoid(give) * jnp.tanh(cell_BC)).astype(gates_BGC.dtype)
+  take, new, forget, give = gates_GCB.astype(jnp.float32)
+  cell_CB = jax.nn.sigmoid(forget + rules.forget_bias) * cell_CB
+  cell_CB = clipped(cell_CB + jax.nn.sigmoid(take) * jnp.tanh(new), rules.cell_clip)
+  return cell_CB, (jax.nn.sigmoid(give) * jnp.tanh(cell_CB)).astype(gates_GCB.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -126,58 +137,57 @@ def columns(
 
 
 def _forward(rules: Rules, weights: Weights, state: State, gates_TBGC: Array, real_TB: Array):
-  product = lambda hidden_BP: jnp.einsum('BP,PGC->BGC', hidden_BP, weights.state_PGC)
-  if mesh.ways(['tensor']) == 1:  # in two thirds of the time on CPUs; a mesh may divide C
-    state_PK = weights.state_PGC.reshape(len(weights.state_PGC), -1)
-    product = lambda hidden_BP: (hidden_BP @ state_PK).reshape(len(hidden_BP), 4, -1)
+  state_GCP = jnp.moveaxis(weights.state_PGC, 0, 2)  # once, not in every column
 
-  def step(state: State, column: tuple[Array, Array]) -> tuple[State, Any]:
+  def step(state: Turned, column: tuple[Array, Array]) -> tuple[Turned, Any]:
     gates_BGC, real_B = column
-    gates_BGC = gates_BGC + product(state.hidden_BP)
-    cell_BC, hidden_BP = activated(rules, state.cell_BC, gates_BGC)
+    product_GCB = jnp.einsum('GCP,PB->GCB', state_GCP, state.hidden_PB)
+    gates_GCB = jnp.moveaxis(gates_BGC, 0, 2) + product_GCB
+    cell_CB, hidden_PB = activated(rules, state.cell_CB, gates_GCB)
     if weights.project_CP is not None:
-      hidden_BP = clipped(hidden_BP @ weights.project_CP, rules.projection_clip)
-    both = zip(State(cell_BC, hidden_BP), state, strict=True)
-    new = State(*(jnp.where(real_B[:, None], a, b) for a, b in both))
-    return new, (new.hidden_BP, (state, gates_BGC))
+      hidden_PB = clipped(weights.project_CP.T @ hidden_PB, rules.projection_clip)
+    both = zip(Turned(cell_CB, hidden_PB), state, strict=True)
+    new = Turned(*(jnp.where(real_B[None], a, b) for a, b in both))
+    return new, (new.hidden_PB.T, (state, gates_GCB))
 
   last, (hidden_TBP, kept) = jax.lax.scan(
-    step, state, (gates_TBGC, real_TB), reverse=rules.backward
+    step, Turned(*(x.T for x in state)), (gates_TBGC, real_TB), reverse=rules.backward
   )
-  return (last, hidden_TBP), (weights, kept, real_TB)
+  return (State(*(x.T for x in last)), hidden_TBP), (weights, kept, real_TB)
 
 
 def _backward(rules: Rules, found: Any, gradient: tuple[State, Array]) -> Any:
-  weights, (state_TB, gates_TBGC), real_TB = found
-  # Once: XLA's CPU backend would turn the kernel in every column (2.3 times as long).
-  turned_CP = [weights.state_PGC[:, gate].T for gate in range(4)]
+  weights, (state_T, gates_TGCB), real_TB = found
+  # One product a gate: XLA's CPU backend would turn the kernel of all in every column.
+  state_PC = [weights.state_PGC[:, gate] for gate in range(4)]
 
-  def step(later: State, column: Any) -> tuple[State, Any]:
-    state, gates_BGC, real_B, hidden_BP = column
-    later = later._replace(hidden_BP=later.hidden_BP + hidden_BP)
-    own = State(*(jnp.where(real_B[:, None], x, 0) for x in later))
-    (_, given_BC), back = jax.vjp(functools.partial(activated, rules), state.cell_BC, gates_BGC)
-    given, product_BP = own.hidden_BP, None
+  def step(later: Turned, column: Any) -> tuple[Turned, Any]:
+    state, gates_GCB, real_B, hidden_BP = column
+    later = later._replace(hidden_PB=later.hidden_PB + hidden_BP.T)
+    own = Turned(*(jnp.where(real_B[None], x, 0) for x in later))
+    (_, given_CB), back = jax.vjp(functools.partial(activated, rules), state.cell_CB, gates_GCB)
+    given, product_PB = own.hidden_PB, None
     if weights.project_CP is not None:
-      clip = lambda x_BP: clipped(x_BP, rules.projection_clip)
-      (product_BP,) = jax.vjp(clip, given_BC @ weights.project_CP)[1](own.hidden_BP)
-      given = product_BP @ weights.project_CP.T
-    cell_BC, gates_BGC = back((own.cell_BC, given))
-    products = (gates_BGC[:, gate] @ turned_CP[gate] for gate in range(4))
-    before = State(cell_BC, functools.reduce(jnp.add, products))
+      clip = lambda x_PB: clipped(x_PB, rules.projection_clip)
+      (product_PB,) = jax.vjp(clip, weights.project_CP.T @ given_CB)[1](own.hidden_PB)
+      given = weights.project_CP @ product_PB
+    cell_CB, gates_GCB = back((own.cell_CB, given))
+    products = (state_PC[gate] @ gates_GCB[gate] for gate in range(4))
+    before = Turned(cell_CB, functools.reduce(jnp.add, products))
     both = zip(before, later, strict=True)
-    passed = State(*(jnp.where(real_B[:, None], a, b) for a, b in both))
-    return passed, (gates_BGC, given_BC, product_BP)
+    passed = Turned(*(jnp.where(real_B[None], a, b) for a, b in both))
+    return passed, (jnp.moveaxis(gates_GCB, 2, 0), given_CB, product_PB)
 
   last, hidden_TBP = gradient
-  first, (wanted_TBGC, given_TBC, product_TBP) = jax.lax.scan(
-    step, last, (state_TB, gates_TBGC, real_TB, hidden_TBP), reverse=not rules.backward
-  )
-  state_PGC = jnp.einsum('TBP,TBGC->PGC', state_TB.hidden_BP, wanted_TBGC)
+  first, (wanted_TBGC, given_TCB, product_TPB) = jax.lax.scan(
+    step, Turned(*(x.T for x in last)), (state_T, gates_TGCB, real_TB, hidden_TBP),
+    reverse=not rules.backward,
+  )  # fmt: skip
+  state_PGC = jnp.einsum('TPB,TBGC->PGC', state_T.hidden_PB, wanted_TBGC)
   project_CP = None
   if weights.project_CP is not None:
-    project_CP = jnp.einsum('TBC,TBP->CP', given_TBC, product_TBP)
-  return Weights(state_PGC, project_CP), first, wanted_TBGC, None
+    project_CP = jnp.einsum('TCB,TPB->CP', given_TCB, product_TPB)
+  return Weights(state_PGC, project_CP), State(*(x.T for x in first)), wanted_TBGC, None
 
 
 columns.defvjp(_forward, _backward)
@@ -200,25 +210,21 @@ def clipped(x: Array, most: float) -> Array:
   return jnp.clip(x, -most, most) if most else x
 
 
-def scan(run: Any, state: Any, columns_BT: Any, backward: bool, segment: int) -> tuple[Array, Any]:
-  """Runs (state, columns with T in front) -> (state, output_TB) over axis 1 of some arrays. Returns
-  output_BT, and the state at the end. Between two states that are kept lie `segment` columns, which
-  are computed again for the gradient."""
-  columns_TB = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), columns_BT)
-  length = len(jax.tree.leaves(columns_TB)[0])
+def scan(run: Any, state: Any, columns_T: Any, backward: bool, segment: int) -> tuple[Any, Array]:
+  """Runs (state, columns) -> (state, output) over axis 0 of some arrays. Between two states that
+  are kept lie `segment` columns, which are computed again for the gradient."""
+  length = len(jax.tree.leaves(columns_T)[0])
   if not segment or segment >= length:
-    state, output_TB = run(state, columns_TB)
-    return jnp.moveaxis(output_TB, 0, 1), state
+    return run(state, columns_T)
   rest = length % segment
   cut = lambda x, first, last: jax.tree.map(lambda leaf: leaf[first:last], x)
   parts = lambda x: jax.tree.map(lambda leaf: leaf.reshape(-1, segment, *leaf.shape[1:]), x)
-  whole = parts(cut(columns_TB, rest if backward else 0, length if backward else length - rest))
-  odd = cut(columns_TB, 0 if backward else length - rest, rest if backward else length)
+  whole = parts(cut(columns_T, rest if backward else 0, length if backward else length - rest))
+  odd = cut(columns_T, 0 if backward else length - rest, rest if backward else length)
   inner = jax.checkpoint(run, prevent_cse=False)
   state, output = jax.lax.scan(inner, state, whole, reverse=backward)
-  output_TB = output.reshape(-1, *output.shape[2:])
+  output_T = output.reshape(-1, *output.shape[2:])
   if rest:
-    state, odd_TB = run(state, odd)
-    both = (odd_TB, output_TB) if backward else (output_TB, odd_TB)
-    output_TB = jnp.concatenate(both)
-  return jnp.moveaxis(output_TB, 0, 1), state
+    state, odd_T = run(state, odd)
+    output_T = jnp.concatenate((odd_T, output_T) if backward else (output_T, odd_T))
+  return state, output_T

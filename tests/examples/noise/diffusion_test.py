@@ -1,15 +1,20 @@
 """Masked diffusion's noise: coins of each row's own t, weights, and how t is spread."""
 
+import jax
 import numpy as np
 import pytest
+import systems
 from masking import corrupted, rows_of
 from mutation import mutation
 from toy_store import MASK, SPECIAL, random_store, recipe
 
+from bertjax import sharding
 from bertjax.examples import recipes
 from bertjax.examples.noise import diffusion
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import mlm
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
 
 RECIPE = recipe(recipes.ROBERTA_PLAN, recipes.DIFFUSION_MASK)
 ROWS = 4000
@@ -19,13 +24,8 @@ def times(rows, seed=0):
   return diffusion.times(np.arange(rows), seed, 1e-3)
 
 
-@mutation('coin_n < t_B', 'coin_n > t_B')
-@mutation("batch['weight_BP'] / t_B[:, None]", "batch['weight_BP'] * t_B[:, None]")
-@mutation(
-  'every_n = np.arange(len(rows.token_n))',
-  'every_n = targets.not_special(rows, store)',
-  file='bertjax/examples/noise/diffusion.py',
-)
+@mutation('coin_n < t_B[row_n]', 'coin_n > t_B[row_n]')
+@mutation('limit) / t_B', 'limit) * t_B')
 @mutation(
   'np.bincount(rows.row_E, rows.length_E',
   'np.bincount(rows.row_E, None',
@@ -70,6 +70,20 @@ def test_the_loss_of_a_batch_varies_no_more_than_in_the_strata_of_mdlm():
   assert abs(times(8, seed=1) - times(8)).min() > 0
 
 
+@mutation('hidden_B / np.clip(hidden_B, 1, limit)', '1.0')
+@mutation('np.where(hidden_n, mask, rows.token_n)', "batch['token_BT']")
+def test_fewer_slots_weigh_as_all_that_is_hidden():
+  few = recipe(recipes.ROBERTA_PLAN, recipes.DIFFUSION_MASK | dict(predicted=10))
+  all_, some = (corrupted(c, random_store(3), [64] * ROWS, capacity=64) for c in (RECIPE, few))
+  np.testing.assert_array_equal(all_['token_BT'], some['token_BT'])
+  used_BP = some['weight_BP'] > 0
+  assert used_BP.shape[1] == 10 and some['dropped_B'].sum() == 0
+  np.testing.assert_allclose(some['weight_BP'].sum(1), all_['weight_BP'].sum(1), rtol=1e-5)
+  full_B = used_BP.all(1)
+  hit_T = np.bincount(some['target_pos_BP'][full_B].ravel(), minlength=64) / full_B.sum()
+  assert abs(hit_T - 10 / 64).max() < 0.04  # any of them
+
+
 @mutation('least + (1 - least) * (1 - u_B)', '(1 - u_B) ** 2')
 def test_the_loss_of_a_perfect_model_is_the_likelihood():
   """Two equal tokens, uniform over V words: -log p of the row is ln V. One that is hidden alone is
@@ -99,3 +113,20 @@ def test_the_loss_is_divided_by_all_tokens():
   terms = mlm.masked_terms(scores, batch, 0.0)
   assert float(terms['mlm'].weight) == 6 and float(terms['mlm_masked'].weight) == 4
   assert float(terms['mlm'].total) == pytest.approx(4 * np.log(3))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('predicted, slots', [(0, 32), (5, 5)])
+def test_a_step_costs_what_masked_language_modelling_with_as_many_slots_costs(predicted, slots):
+  ours = recipes.DIFFUSION_MASK | dict(predicted=predicted)
+  masks = ours, recipes.ROBERTA_MASK | dict(max_targets=slots)
+  costs = []
+  for mask in masks:
+    config = systems.tiny('diffusion')
+    config.data.mask = dict(mask)
+    config = own_step.sized(config, 8, 32)
+    mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
+    lowered, *_ = own_step.lower(config, synthetic_batch(config), mesh)
+    costs.append(lowered.cost_analysis())
+  for key in ('flops', 'bytes accessed'):
+    assert costs[0][key] == pytest.approx(costs[1][key], rel=0.001)

@@ -111,8 +111,8 @@ class Original:
 
 
 @mutation(
-  'clipped(cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new), rules.cell_clip)',
-  'cell_BC + jax.nn.sigmoid(take) * jnp.tanh(new)',
+  'clipped(cell_CB + jax.nn.sigmoid(take) * jnp.tanh(new), rules.cell_clip)',
+  'cell_CB + jax.nn.sigmoid(take) * jnp.tanh(new)',
 )
 @mutation(
   'x_BTF = carry * changed + (1 - carry) * x_BTF', 'x_BTF = carry * x_BTF + (1 - carry) * changed'
@@ -169,8 +169,8 @@ def random_layer(**fields):
 
 
 @mutation(
-  'new = State(*(jnp.where(real_B[:, None], a, b) for a, b in both))',
-  'new = State(cell_BC, hidden_BP)',
+  'new = Turned(*(jnp.where(real_B[None], a, b) for a, b in both))',
+  'new = Turned(cell_CB, hidden_PB)',
 )
 @pytest.mark.parametrize('backward', in_tiers([False, True], [False]))
 def test_segments_padding_and_cuts_change_nothing(backward):
@@ -245,11 +245,11 @@ def test_a_kernel_is_dropped_once_for_all_rows_and_steps():
   np.testing.assert_array_equal(layer.apply(params, same, layer.first(3), None, later)[0], found)
 
 
-@mutation('State(*(jnp.where(real_B[:, None], x, 0) for x in later))', 'later')
+@mutation('Turned(*(jnp.where(real_B[None], x, 0) for x in later))', 'later')
 @mutation(
   'a, b) for a, b in both))\n    return passed', 'a, a) for a, b in both))\n    return passed'
 )
-@mutation('jax.vjp(clip, given_BC @ weights.project_CP)[1](own.hidden_BP)', '(own.hidden_BP,)')
+@mutation('jax.vjp(clip, weights.project_CP.T @ given_CB)[1](own.hidden_PB)', '(own.hidden_PB,)')
 @mutation('reverse=not rules.backward', 'reverse=True')
 def test_gradients_are_those_of_the_columns_one_by_one():
   """Those of JAX's own derivative of the scan: of kernels, state and gates, with padding, clips
