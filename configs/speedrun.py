@@ -32,8 +32,7 @@ def get_config(arg: str | None = None):
   c.update(cited(OURS, batch_size=rows, length=128, eval_steps=2000, checkpoint_steps=2000))
   c.model.update(cited(OURS, **shape, init_std=shape['width'] ** -0.5))
   warmup = c.get_ref('total_steps') // 20
-  c.optimizer = defaults.muon()
-  c.optimizer.update(cited(OURS, b2=0.98))
+  c.optimizer = defaults.stable_adamw()
   c.optimizer.schedule = cited(
     OURS, name='linear', peak=peak, warmup_steps=warmup
   ) | defaults.the_run(c)

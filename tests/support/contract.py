@@ -93,12 +93,8 @@ def without_gradient(reference: Reference) -> set[str]:
   the model."""
   first, *others = reference.run.phases
   # The mean of the first steps' gradients, which the optimizer keeps.
-  masked = lambda x: isinstance(x, optax.MaskedNode)  # one that another part of Muon keeps
-  moments = [mu for _, mu in optax.tree.get_all_with_path(reference.state.opt_state, 'mu')]
-  if moments:
-    kept = lambda *each: next(x for x in each if not masked(x))
-    taught = jax.tree.map(kept, *moments, is_leaf=masked)
-  else:  # Adafactor keeps none: it moves what has a gradient, and nothing else
+  taught = optax.tree.get(reference.state.opt_state, 'mu')
+  if taught is None:  # Adafactor keeps none: it moves what has a gradient, and nothing else
     began = first_state.initial_state(reference.run).variables['params']
     taught = jax.tree.map(lambda a, b: a - b, reference.state.variables['params'], began)
   missing = zeros_of(first, taught)
