@@ -91,8 +91,22 @@ def test_words_of_another_text_are_added_behind_the_pieces(tmp_path):
     assert [ids.tolist() for ids in more.encode_batch(text)] == got and got[1][0] == 400
     (before / name).unlink()
     base = load_vocabulary(before)
-  with pytest.raises(UserError, match='WordPiece of fewer pieces'):
-    extend_wordpiece(text, 400, base, tmp_path)
+
+
+@pytest.mark.parametrize(
+  'given, said',
+  [
+    (dict(size=400), 'is wordpiece of 400 pieces, --size=400: expected .* of fewer'),
+    (dict(lowercase=True), 'leave out --type, --lowercase and --keep_accents'),
+    (dict(type='bpe'), 'leave out --type'),
+  ],
+)
+def test_what_cannot_be_extended_is_refused_before_the_text_is_read(tmp_path, given, said):
+  TRAINERS['wordpiece'](sentences(), 400, True, tmp_path)
+  with flagsaver.flagsaver(**dict(size=401, extend=str(tmp_path), input='gone') | given):
+    flags.FLAGS.mark_as_parsed()
+    with pytest.raises(UserError, match=said):
+      vocab._train(tmp_path / 'new')
 
 
 def test_equal_seeds_give_equal_files(tmp_path):

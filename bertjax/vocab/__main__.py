@@ -37,7 +37,7 @@ from bertjax.text import sentence_split
 from bertjax.text.left_out import LeftOut, Wrong
 from bertjax.vocab import whole_words
 from bertjax.vocab.train import TRAINERS, characters, extend_wordpiece
-from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, much_unknown
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
 _SIZE = flags.DEFINE_integer(
@@ -132,15 +132,32 @@ def _text() -> tuple[Iterable[str], list[str], str]:
   return sample.train, sample.train, 'sentences'
 
 
+def _base() -> Vocabulary | None:
+  """Returns the vocabulary of --extend, None without it. UserError: it is no WordPiece, or too
+  large, or another flag would make it another one."""
+  if not _EXTEND.value:
+    return None
+  if _TYPE.value != 'wordpiece' or text_flags.LOWERCASE.value is not None or _KEEP_ACCENTS.value:
+    raise UserError(
+      '--extend keeps the kind and the rules of its vocabulary: leave out --type, --lowercase and '
+      '--keep_accents'
+    )
+  base = load_vocabulary(_EXTEND.value)
+  known = base.type == 'wordpiece' and {'[CLS]', '[SEP]'} <= {*base.pieces}
+  if not known or base.size >= _SIZE.value:
+    raise UserError(
+      f'--extend={_EXTEND.value} is {base.type} of {base.size:,} pieces, --size={_SIZE.value:,}: '
+      'expected WordPiece with [CLS] and [SEP], of fewer pieces. Of another kind take the '
+      'vocabulary as it is, or train one and begin with --remap_vocab'
+    )
+  return base
+
+
 def _train(output: pathlib.Path) -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
     raise UserError(f'{text_flags.OUTPUT.value} exists: remove it, or name another --output')
-  base = load_vocabulary(_EXTEND.value) if _EXTEND.value else None
-  if base and (_TYPE.value != 'wordpiece' or text_flags.LOWERCASE.value is not None):
-    raise UserError(
-      '--extend keeps the kind and the case of its vocabulary: leave out --type and --lowercase'
-    )
+  base = _base()
   train, shown, which = _text()
   if not train:
     raise UserError(f'{text_flags.INPUT.value} has no text')

@@ -66,13 +66,7 @@ def extend_wordpiece(
 ) -> None:
   """Writes the files of `train_wordpiece` with the pieces of `base`, whose ids stay, and behind
   them the words of the sample that save most tokens, an unknown one counting as one, until there
-  are `size`, or all that occur twice. UserError: `base` is no WordPiece, or has as many pieces."""
-  if base.type != 'wordpiece' or base.size >= size:
-    raise UserError(
-      f'--extend={base.files[0]} is {base.type} of {base.size:,} pieces, --size={size:,}: expected '
-      'WordPiece of fewer pieces. Of another kind take the vocabulary as it is, or train one and '
-      'begin with --remap_vocab'
-    )
+  are `size`, or all that occur twice."""
   tokenizer: Any = base.tokenizer
   counts: collections.Counter[str] = collections.Counter()
   for sentence in sentences:

@@ -76,6 +76,51 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+def put(to, x):
+  to.data.copy_(torch.tensor(np.array(x)))
+
+
+def gates(x):
+  """torch's order, input, forget, new, output, in front."""
+  x = np.asarray(x)
+  return np.moveaxis(x[..., [0, 2, 1, 3], :], 0, -1).reshape(4 * x.shape[-1], -1)
+
+
+def losses(c, objective, params, model, batch):
+  """Ours and the rival's in two steps, with states."""
+  ctx, carry = Context(jax.random.key(0), np.int32(0), train=True), objective.carry(batch)
+  loss = jax.jit(lambda carry, batch: objective.loss(dict(params=params), carry, batch, ctx))
+  for _ in range(2):
+    terms, carry, _ = loss(carry, with_rows(batch))
+    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+    with torch.no_grad():
+      yield ours, model(**rival_step.inputs_of(c, batch)).loss.item()
+
+
+@pytest.mark.full
+@mutation('x, state = layer(*given)', 'x, state = layer(x)')
+@mutation("if key.endswith('dropout')}\n  model", "if key == 'dropout'}\n  model")
+def test_awd_lstms_rival_has_our_model_and_our_loss_where_nothing_is_dropped():
+  c = cases.config('ulmfit')
+  c.data.plan.drawn = 0
+  c.model.update(ar=0.0, tar=0.0)
+  c = own_step.sized(c, 4, 8)
+  own_step.drop_nothing(c.model)
+  batch, objective = synthetic_batch(c), own_step.objective_of(c)
+  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
+  model = rival_step.make(c)
+  put(model.words.weight, params['word'][: c.model.vocab_size])
+  for number, lstm in enumerate(model.layers):
+    own = params[f'lstm_{number}']
+    put(lstm.weight_ih_l0, gates(own['input']))
+    put(lstm.weight_hh_l0, gates(own['state']))
+    put(lstm.bias_ih_l0, np.asarray(own['bias'])[[0, 2, 1, 3]].reshape(-1))
+    put(lstm.bias_hh_l0, np.asarray(own['state_bias'])[[0, 2, 1, 3]].reshape(-1))
+  for ours, theirs in losses(c, objective, params, model, batch):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
 @pytest.mark.full
 @pytest.mark.filterwarnings('ignore:LSTM with projections is not supported:UserWarning')
 @mutation('x = y + dropped if number else y', 'x = y')
@@ -87,11 +132,7 @@ def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
   shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
   params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
   model = rival_step.make(c)
-  put = lambda to, x: to.data.copy_(torch.tensor(np.array(x)))
-  # torch has input, forget, new, output, and no bias of its own on the forget gate.
-  gates = lambda x: np.moveaxis(np.asarray(x)[..., [0, 2, 1, 3], :], 0, -1).reshape(
-    4 * c.model.cell, -1
-  )
+  # torch has no bias of its own on the forget gate.
   for number, lstm in enumerate(model.layers):
     own = params[f'{("forwards", "backwards")[number // 2]}_{number % 2}']
     bias = np.asarray(own['bias'])[[0, 2, 1, 3]] + np.eye(4)[1][:, None]
@@ -113,13 +154,7 @@ def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
   put(model.words.bias, spelled['projection']['bias'])
   put(model.softmax.weight, params['softmax'][:words])
   put(model.bias, params['head']['bias'][:words])
-  ctx, carry = Context(jax.random.key(0), np.int32(0), train=True), objective.carry(batch)
-  loss = jax.jit(lambda carry, batch: objective.loss(dict(params=params), carry, batch, ctx))
-  for _ in range(2):
-    terms, carry, _ = loss(carry, with_rows(batch))
-    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
-    with torch.no_grad():
-      theirs = model(**rival_step.inputs_of(c, batch)).loss.item()
+  for ours, theirs in losses(c, objective, params, model, batch):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 

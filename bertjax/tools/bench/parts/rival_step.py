@@ -1,10 +1,11 @@
 """The same training step in PyTorch: a class of `transformers`, its own attention, fused AdamW or
-torch's Adafactor; of ELMo, torch.nn.LSTM and torch's Adagrad.
+torch's Adafactor; of ELMo and AWD-LSTM, torch.nn.LSTM, of ELMo with torch's Adagrad.
 
 The class is the one that the model goes out as (`formats/config_json.py`). As they ship, BERT,
 RoBERTa and ELECTRA compute the logits of all positions; of GPT and T5 all are targets.
 """
 
+import itertools
 import os
 import types
 from collections.abc import Callable
@@ -135,10 +136,43 @@ class ELMo(torch.nn.Module):
     return types.SimpleNamespace(loss=self.length * loss)
 
 
+class AWDLSTM(torch.nn.Module):
+  """AWD-LSTM of torch.nn.LSTM, without its penalties. Units are dropped in each column anew; the
+  kernels of the states, where they are, once a step for all rows, as fastai's WeightDrop does."""
+
+  def __init__(self, config: Any):
+    super().__init__()
+    self.model, nn = config.model, torch.nn
+    m = config.model
+    self.words = nn.Embedding(m.vocab_size, m.width)
+    widths = [m.width, *[m.cells] * (m.layers - 1), m.width]
+    layers = (nn.LSTM(*pair, batch_first=True) for pair in itertools.pairwise(widths))
+    self.layers = nn.ModuleList(layers)
+    self.bias = nn.Parameter(torch.zeros(m.vocab_size)) if m.word_bias else None
+    self.states: list[Any] = [None] * m.layers
+
+  def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Any:
+    """Returns an output with `loss`, as the classes do."""
+    m, drop = self.model, torch.nn.functional.dropout
+    x = drop(self.words(input_ids), m.input_dropout)
+    for number, layer in enumerate(self.layers):
+      given: Any = (x, self.states[number])
+      if m.weight_dropout:
+        kernel = dict(weight_hh_l0=drop(layer.weight_hh_l0, m.weight_dropout))
+        x, state = torch.func.functional_call(layer, kernel, given)
+      else:
+        x, state = layer(*given)
+      self.states[number] = tuple(each.detach() for each in state)
+      x = drop(x, m.dropout if number == m.layers - 1 else m.hidden_dropout)
+    logits = torch.nn.functional.linear(x, self.words.weight, self.bias)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    return types.SimpleNamespace(loss=loss)
+
+
 def make(config: Any) -> torch.nn.Module:
   """Returns the rival of a run's config, a module whose output has `loss`. Raises UserError as
   `net_of`."""
-  own = dict(electra=Electra, xlnet=XLNet, elmo=ELMo).get(config.model.name)
+  own = dict(electra=Electra, xlnet=XLNet, elmo=ELMo, awd_lstm=AWDLSTM).get(config.model.name)
   return own(config) if own else net_of(config.model)
 
 
@@ -158,6 +192,8 @@ def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
       decoder_input_ids=tensor(batch['out_token_BU']),
       labels=tensor(np.where(batch['weight_BU'] > 0, batch['target_BU'], -100)),
     )
+  if config.model.name == 'awd_lstm':
+    return inputs | dict(labels=tensor(labels_of(batch)))
   if config.objective.name == 'lm':  # the class moves labels by itself
     labels_BT = np.where(batch['example_BT'] > 0, batch['token_BT'], -100)
     return inputs | dict(labels=tensor(labels_BT))
@@ -170,13 +206,18 @@ def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
       target_mapping=tensor(mapping_BPT, torch.float32),
       labels=tensor(np.where(batch['weight_BP'] > 0, batch['target_BP'], -100)),
     )
-  row_S, slot_S = np.nonzero(batch['weight_BP'])
-  labels_BT = np.full(batch['token_BT'].shape, -100)
-  labels_BT[row_S, batch['target_pos_BP'][row_S, slot_S]] = batch['target_BP'][row_S, slot_S]
-  inputs |= dict(attention_mask=tensor(batch['example_BT'] > 0), labels=tensor(labels_BT))
+  inputs |= dict(attention_mask=tensor(batch['example_BT'] > 0), labels=tensor(labels_of(batch)))
   if 'next' in dict(config.model.labels):
     inputs['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
   return inputs
+
+
+def labels_of(batch: Batch) -> np.ndarray:
+  """Returns the targets of a batch at their places, -100 elsewhere: int [B, T]."""
+  row_S, slot_S = np.nonzero(batch['weight_BP'])
+  labels_BT = np.full(batch['token_BT'].shape, -100)
+  labels_BT[row_S, batch['target_pos_BP'][row_S, slot_S]] = batch['target_BP'][row_S, slot_S]
+  return labels_BT
 
 
 def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[[], torch.Tensor]:
