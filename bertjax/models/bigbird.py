@@ -82,10 +82,11 @@ def _between(q_BTNH, k_BTNH, v_BTNH, example_BT: Array, plan_NIK: Array, block: 
   rows, _, heads, size = q_BTNH.shape
   inner = plan_NIK.shape[1]
   cut = lambda x: x.reshape(rows, -1, block, *x.shape[2:])
-  head_N11, seen_NIK = jnp.arange(heads)[:, None, None], jnp.maximum(plan_NIK, 0)
+  seen_NIK = jnp.maximum(plan_NIK, 0)
+  each = jax.vmap(lambda x, seen_IK: x[:, seen_IK], (3, 0), 1)  # head for head
   flat = lambda x: x.reshape(rows * heads * inner, -1, 1, size)
   q = flat(jnp.moveaxis(cut(q_BTNH)[:, 1:-1], 3, 1))
-  k, v = (flat(jnp.moveaxis(cut(x), 3, 1)[:, head_N11, seen_NIK]) for x in (k_BTNH, v_BTNH))
+  k, v = (flat(each(cut(x), seen_NIK)) for x in (k_BTNH, v_BTNH))
   example = cut(example_BT)
   theirs = jnp.where((plan_NIK >= 0)[None, ..., None], example[:, seen_NIK], 0)
   mine = jnp.broadcast_to(example[:, None, 1:-1], (rows, heads, inner, block))
