@@ -4,10 +4,10 @@ tokens that each see blocks of keys, three around them, the first and the last, 
   python -m bertjax.main --config=configs/bigbird.py:base --workdir=runs/bigbird \
       --config.data.input='text/*.txt' --config.data.vocab=DIR
 
-Sizes: test, tiny, base, large. Lengths and blocks are those of the released models, steps and rate
-those of the repository's flags. Ours: rows are RoBERTa's, full sentences, where the original takes
-windows of a text that begin at a word; and random blocks come from the whole row
-(bertjax/models/bigbird.py).
+Sizes: test, tiny, base, large. Lengths and blocks are transformers' defaults, those of the released
+models, steps and rate those of the repository's flags. Ours: rows are RoBERTa's, full sentences,
+where the original takes windows of a text that begin at a word; and random blocks come from the
+whole row (bertjax/models/bigbird.py).
 """
 
 from bertjax.cited import cited
@@ -17,6 +17,7 @@ from bertjax.models.bert import SIZES
 from configs import bert
 
 FLAGS = 'bigbird/bigbird/pretrain/run_pretraining.py: flags'
+RELEASED = 'transformers/src/transformers/models/big_bird/configuration_big_bird.py'
 
 
 def get_config(arg: str | None = None):
@@ -26,23 +27,19 @@ def get_config(arg: str | None = None):
   c.update(cited(defaults.NAMES, name=f'bigbird-{size}'))
   c.update(cited(FLAGS, total_steps=100_000))
   c.update(
-    cited('the released models: max_encoder_length', length=4096)
-    | cited(f'{FLAGS}, train_batch_size on 16 cores', batch_size=64)
+    cited(RELEASED, length=4096) | cited(f'{FLAGS}, train_batch_size on 16 cores', batch_size=64)
   )
   c.update(cited(defaults.EVERY, log_steps=100, eval_steps=5_000, checkpoint_steps=5_000))
 
   c.model = bert.model(size)
   c.model.update(
     cited(defaults.NAMES, name='bigbird', family='bigbird')
-    | cited('the released models: block_size, max_position_embeddings', block=64, positions=4096)
-    | cited('the released models: num_rand_blocks', random_blocks=3)
+    | cited(RELEASED, block=64, positions=4096, random_blocks=3)
     | cited(f'{FLAGS}: use_nsp', labels=())
   )
   if size == 'test':
     c.model.update(cited('ours: rows of tests have several', block=4, random_blocks=1))
-  c.objective = cited(
-    'bigbird/bigbird/pretrain/run_pretraining.py (unverified)', name='mlm', plus=1e-5
-  )
+  c.objective = cited('ours: as configs/bert.py', name='mlm', plus=1e-5)
 
   c.optimizer = defaults.adamw()
   c.optimizer.schedule = (

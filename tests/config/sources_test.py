@@ -20,7 +20,7 @@ CONFIGS = sorted(
 )
 # A file of a repository, a part of a paper, a reason of ours, or that it was not read.
 SAID = re.compile(
-  r'[\w.-]+/\S+\.(py|sh|md|json|yaml|gin)\b|\w paper, (section|table|appendix) \w'
+  r'[\w.-]+/\S+\.(py|sh|md|json|yaml|gin|ipynb)\b|\w paper, (section|table|appendix) \w'
   r'|^ours: \w|\(unverified\)'
 )
 # What a system is made of: its recipe says it, not the defaults of the house.

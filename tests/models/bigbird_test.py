@@ -120,6 +120,20 @@ def test_flops_count_the_pairs_that_blocks_see():
   assert model.flops(batch) == pytest.approx(weights + 12 * 12 * count)
 
 
+@mutation('cut(x), 3, 1)[:, head_N11, seen_NIK]', 'cut(x), 3, 1)[:, :, None].repeat(inner, 2)')
+def test_cost_is_linear_in_the_length():
+  """XLA's account of attention, forward and backward, per block between the ends."""
+
+  def flops(blocks):
+    x = jax.ShapeDtypeStruct((1, 4 * blocks, 2, 8), np.float32)
+    plan = jax.numpy.asarray(bigbird.drawn(0, 1, 2, blocks, 1)[0])
+    ones = jax.numpy.ones((1, 4 * blocks), np.int32)
+    total = lambda q, k: bigbird._between(q, k, k, ones, plan, 4).sum()
+    return jax.jit(jax.grad(total, (0, 1))).lower(x, x).cost_analysis()['flops'] / (blocks - 2)
+
+  assert flops(80) == pytest.approx(flops(20), rel=0.02)
+
+
 @pytest.mark.parametrize('field, value', [('sharing', 'all'), ('attend', 'causal')])
 def test_what_has_no_blocks_is_refused(field, value):
   with pytest.raises(UserError, match=f'{field}: BigBird has '):

@@ -55,7 +55,7 @@ def main() -> None:
     config.model.vocab_size = store.vocabulary_size
   config = own_step.sized(config, _BATCH_SIZE.value, _LENGTH.value)
   if not _DROPOUT.value:
-    config.model.update(dropout=0.0, attention_dropout=0.0)
+    own_step.drop_nothing(config.model)
   batch = synthetic_batch(config, store)
   seconds = _step_seconds(config, batch)
   tokens, real = config.batch_size * config.length, int(np.count_nonzero(batch['example_BT']))

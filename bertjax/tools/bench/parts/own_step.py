@@ -49,6 +49,12 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   return config
 
 
+def drop_nothing(model: Any) -> None:
+  """Sets all rates of dropout of `config.model` to 0."""
+  rates = {key: value for key, value in model.items() if key.endswith('dropout')}
+  model.update({key: type(value)(0) for key, value in rates.items()})
+
+
 def side_by_side(configs: Mapping[str, Any], factors: Sequence[float]) -> Any:
   """Returns the config of a step that sums the losses of phases, phase -> `sized` config, by their
   factors, a row of each beside those of the others."""
