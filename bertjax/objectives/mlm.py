@@ -34,7 +34,8 @@ def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
   mlm_masked, the loss where the input shows the mask token, which copying cannot lower."""
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
-  masked_BP, mlm = weight_BP * batch['masked_BP'], Term.mean(nll_BP, weight_BP, 1.0, plus)
+  masked_BP = weight_BP * batch['masked_BP']
+  mlm = Term.mean(nll_BP, weight_BP, 1.0, plus)
   if 'divisor_B' in batch:
     mlm = mlm._replace(weight=jnp.sum(batch['divisor_B']))
   return dict(

@@ -79,7 +79,11 @@ def test_every_plan_and_every_masking_is_walked():
   file='bertjax/examples/noise/electra.py',
 )
 @mutation('begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0', 'pass')
-@mutation('_check, corrupt, slots)', '_check, corrupt, targets.slots)')
+@mutation(
+  '_check, corrupt, slots)',
+  '_check, corrupt, targets.slots)',
+  file='bertjax/examples/noise/electra.py',
+)
 @mutation('  return options.block\n', '  return 1\n')
 def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
