@@ -286,8 +286,9 @@ def make(config) -> Bert:
   return (Causal if writes else Bert)(**found)
 
 
-def fields(model: type[nn.Module], config) -> dict[str, Any]:
-  """Returns the fields of a model from its `config.model`, which also has name, family and size.
+def fields(model: type[nn.Module], config, **only: Any) -> dict[str, Any]:
+  """Returns the fields of a model from its `config.model`, which also has name, family and size;
+  `only` are those that it has one value of.
 
   Raises UserError: as `given_fields`; an unknown choice, groups that do not fit, a head of answers
   beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has said.
@@ -302,6 +303,9 @@ def fields(model: type[nn.Module], config) -> dict[str, Any]:
     )
   pad_id.check(fields['position_offset'], fields['zero_row'])
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))
+  for key, wanted in only.items():
+    if fields[key] != wanted:
+      raise UserError(f'config.model.{key}: {model.__name__} has {wanted!r}, got {fields[key]!r}')
   return fields
 
 

@@ -32,7 +32,7 @@ from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import options_of
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.embeddings import Embeddings
-from bertjax.models.layers.encoder import scanned
+from bertjax.models.layers.encoder import Stack
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -95,21 +95,6 @@ def _between(q_BTNH, k_BTNH, v_BTNH, example_BT: Array, plan_NIK: Array, block: 
   return jnp.moveaxis(y.reshape(rows, heads, inner * block, size), 1, 2)
 
 
-class Net(nn.Module):
-  """A stack of `Layer`."""
-
-  layers: int  # L
-  remat: str  # a `Remat`
-  layer: dict[str, Any]  # the fields of `Layer`
-
-  @nn.compact
-  def __call__(self, x_BTD: Array, seen: Seen, noise: Noise | None) -> tuple[Array, Array | None]:
-    """Returns the last layer's output, and every layer's where they are `hidden`, or None."""
-    stack = scanned(self, Layer)(**self.layer, name='layers')
-    x_BTD, (_, hidden_LBTD) = stack(x_BTD, seen, noise, None, jnp.arange(self.layers))
-    return x_BTD, hidden_LBTD
-
-
 class BigBird(bert.Bert, kw_only=True):
   """The model, with BERT's heads.
 
@@ -131,7 +116,7 @@ class BigBird(bert.Bert, kw_only=True):
     plan = self.plan(x_BTD.shape[1])
     seen = Seen(example_mask(batch, 'example'), None if plan is None else jnp.asarray(plan))
     layer = self.encoder_fields(hidden)['layer'] | dict(block=self.block)
-    net = Net(self.layers, self.remat, layer, name='encoder')
+    net = Stack(Layer, self.layers, self.remat, layer, name='encoder')
     return x_BTD, word_VE, *net(x_BTD, seen, noise)
 
   @nn.nowrap
@@ -187,11 +172,7 @@ def drawn(seed: int, layers: int, heads: int, blocks: int, random_blocks: int) -
 def make(config) -> BigBird:
   """Builds the model from `config.model`; errors as `bert.fields`, and what has no blocks: layers
   that share, or another `attend`."""
-  fields = bert.fields(BigBird, config)
-  for key, wanted in dict(sharing='none', attend='example').items():
-    if fields[key] != wanted:
-      raise UserError(f'config.model.{key}: BigBird has {wanted!r}, got {fields[key]!r}')
-  return BigBird(**fields)
+  return BigBird(**bert.fields(BigBird, config, sharing='none', attend='example'))
 
 
 MODEL = Factory(options_of(BigBird), make)

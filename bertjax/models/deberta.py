@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
 from bertjax.field_types import Count
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.relative_attention import Mask, Relative, distance_tables
@@ -192,10 +191,7 @@ def score_scale(head_size: int) -> float:
 
 def make(config) -> Deberta:
   """Builds one net from `config.model`; errors as `bert.fields`, and layers that share."""
-  fields = bert.fields(Deberta, config)
-  if fields['sharing'] != 'none':
-    raise UserError(f"config.model.sharing: DeBERTa has 'none', got {fields['sharing']!r}")
-  return Deberta(**fields)
+  return Deberta(**bert.fields(Deberta, config, sharing='none'))
 
 
 MODEL = Factory(options_of(Deberta), make)

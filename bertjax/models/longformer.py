@@ -29,7 +29,7 @@ from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import Dense, options_of
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.embeddings import Embeddings
-from bertjax.models.layers.encoder import scanned
+from bertjax.models.layers.encoder import Stack
 from bertjax.types import Batch, Factory, Part
 
 Array = jax.Array
@@ -80,21 +80,6 @@ class Layer(Block):
     return attention.out(y_BTNH.at[row_B1, column_BC].set(y_BCNH, mode='drop'))
 
 
-class Net(nn.Module):
-  """A stack of `Layer`."""
-
-  layers: int  # L
-  remat: str  # a `Remat`
-  layer: dict[str, Any]  # the fields of `Layer`
-
-  @nn.compact
-  def __call__(self, x_BTD: Array, seen: Seen, noise: Noise | None) -> tuple[Array, Array | None]:
-    """Returns the last layer's output, and every layer's where they are `hidden`, or None."""
-    stack = scanned(self, Layer)(**self.layer, name='layers')
-    x_BTD, (_, hidden_LBTD) = stack(x_BTD, seen, noise, None, jnp.arange(self.layers))
-    return x_BTD, hidden_LBTD
-
-
 class Longformer(bert.Bert, kw_only=True):
   """The model, with BERT's heads.
 
@@ -118,7 +103,7 @@ class Longformer(bert.Bert, kw_only=True):
     """Runs embeddings and layers, see `Bert.encoded`."""
     x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     layer = self.encoder_fields(hidden)['layer'] | dict(global_=bool(self.global_tokens))
-    net = Net(self.layers, self.remat, layer, name='encoder')
+    net = Stack(Layer, self.layers, self.remat, layer, name='encoder')
     return x_BTD, word_VE, *net(x_BTD, self._seen(batch), noise)
 
   def _seen(self, batch: Batch) -> Seen:
@@ -225,11 +210,7 @@ def _with_global(params: Mapping[str, Any], wanted: bool = True) -> Mapping[str,
 def make(config) -> Longformer:
   """Builds the model from `config.model`; errors as `bert.fields`, and what has no window: layers
   that share, or another `attend`."""
-  fields = bert.fields(Longformer, config)
-  for key, wanted in dict(sharing='none', attend='example').items():
-    if fields[key] != wanted:
-      raise UserError(f'config.model.{key}: Longformer has {wanted!r}, got {fields[key]!r}')
-  return Longformer(**fields)
+  return Longformer(**bert.fields(Longformer, config, sharing='none', attend='example'))
 
 
 MODEL = Factory(

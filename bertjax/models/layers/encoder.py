@@ -54,6 +54,22 @@ def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
   return jnp.concatenate([hidden_LBTD[:-1], last_BTD[None]])
 
 
+class Stack(nn.Module):
+  """A stack of blocks of one kind, each with parameters of its own."""
+
+  block: type[nn.Module]
+  layers: int  # L
+  remat: str  # a `Remat`
+  layer: dict[str, Any]  # the fields of a block
+
+  @nn.compact
+  def __call__(self, x_BTD: Array, seen: Any, noise: Noise | None) -> tuple[Array, Array | None]:
+    """Returns the last block's output, and every block's where they are `hidden`, or None."""
+    stack = scanned(self, self.block)(**self.layer, name='layers')
+    x_BTD, (_, hidden_LBTD) = stack(x_BTD, seen, noise, None, jnp.arange(self.layers))
+    return x_BTD, hidden_LBTD
+
+
 class Encoder(nn.Module):
   """A stack of `Block` without memory."""
 
