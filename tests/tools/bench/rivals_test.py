@@ -76,6 +76,17 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+@mutation('generator.deberta.embeddings.word_embeddings = words', 'del words')
+def test_debertas_rival_has_our_parameters_but_the_decoders_positions():
+  c = cases.config('deberta_v3', disentangled=False, vocab_size=256)  # no padded rows
+  c = own_step.sized(c, 2, 16)
+  sizes = own_step.footprint(c, synthetic_batch(c))
+  model = rival_step.make(c)
+  theirs = sum(p.numel() for p in {id(p): p for p in model.parameters()}.values())
+  assert sizes['parameters'] == theirs + c.model.positions * c.model.width
+  assert np.isfinite(model(**rival_step.inputs_of(c, synthetic_batch(c))).loss.item())
+
+
 def put(to, x):
   to.data.copy_(torch.tensor(np.array(x)))
 

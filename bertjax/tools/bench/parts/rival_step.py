@@ -2,10 +2,9 @@
 torch's Adafactor; of ELMo and AWD-LSTM, torch.nn.LSTM, of ELMo with torch's Adagrad.
 
 The class is the one that the model goes out as (`formats/config_json.py`). As they ship, BERT,
-RoBERTa and ELECTRA compute the logits of all positions; of GPT and T5 all are targets.
+RoBERTa, ELECTRA and DeBERTa compute the logits of all positions; of GPT and T5 all are targets.
 """
 
-import itertools
 import os
 import types
 from collections.abc import Callable
@@ -14,10 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from ml_collections import ConfigDict
 
 from bertjax.errors import UserError
 from bertjax.formats import config_json
 from bertjax.formats.families import electra_net
+from bertjax.models import deberta_v3
+from bertjax.models.electra import generator_size
+from bertjax.tools.bench.parts.rival_lstm import AWDLSTM, ELMo
 from bertjax.types import Batch
 
 # Family -> its class's module from states to logits, which may be given the targets' states alone.
@@ -43,12 +46,16 @@ class Electra(torch.nn.Module):
     got = {key: (model if key in model else objective)[key] for key in needed}
     if got != needed:
       raise UserError(f'--against=transformers needs {needed}, got {got}')
-    self.generator: Any = net_of(electra_net.model_of(model))
-    self.judge: Any = net_of(model)
-    self.generator.electra.embeddings = self.judge.electra.embeddings
-    words = self.judge.electra.embeddings.word_embeddings
-    self.generator.generator_lm_head.weight = words.weight
+    self.generator, self.judge = self.nets(model)
     self.weights = (objective.generator_weight, objective.discriminator_weight)
+
+  def nets(self, model: Any) -> tuple[Any, Any]:
+    """Builds the generator and the discriminator, which share their embeddings."""
+    generator: Any = net_of(electra_net.model_of(model))
+    judge: Any = net_of(model)
+    generator.electra.embeddings = judge.electra.embeddings
+    generator.generator_lm_head.weight = judge.electra.embeddings.word_embeddings.weight
+    return generator, judge
 
   def forward(self, input_ids: torch.Tensor, labels: torch.Tensor, **rest: torch.Tensor) -> Any:
     """Returns an output with `loss`, as the classes do."""
@@ -61,6 +68,44 @@ class Electra(torch.nn.Module):
     judged = self.judge(fake, labels=(fake != original).long(), **rest)
     made.loss = self.weights[0] * made.loss + self.weights[1] * judged.loss
     return made
+
+
+class DebertaV3(Electra):
+  """DebertaV2ForMaskedLM and DebertaV2Model with a head of one logit, in one step like ELECTRA's.
+  The generator scores what its last layer gives; there is no class with the decoder of masked
+  words. Both have one word table, with the gradients of both."""
+
+  def nets(self, model: Any) -> tuple[Any, Any]:
+    """Builds the generator and the discriminator."""
+    whole = ConfigDict(deberta_v3.MODEL.encoder.model(model))
+    less = dict(layers=generator_size(model)['layers'], words=True)
+    generator: Any = net_of(ConfigDict(whole.to_dict() | less))
+    judge = Judge(net_of(whole), model.width)
+    words = judge.net.embeddings.word_embeddings
+    generator.deberta.embeddings.word_embeddings = words
+    return generator, judge
+
+
+class Judge(torch.nn.Module):
+  """An encoder with a head of one logit a token."""
+
+  def __init__(self, net: Any, width: int):
+    super().__init__()
+    nn = torch.nn
+    self.net = net
+    self.head = nn.Sequential(
+      nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1)
+    )
+
+  def forward(
+    self, input_ids: torch.Tensor, labels: torch.Tensor, attention_mask: torch.Tensor,
+    token_type_ids: torch.Tensor,
+  ) -> Any:  # fmt: skip
+    """Returns an output with `loss`, the mean over real tokens."""
+    x = self.net(input_ids, attention_mask, token_type_ids).last_hidden_state
+    logits, real = self.head(x + x[:, :1])[..., 0], attention_mask > 0
+    judged = torch.nn.functional.binary_cross_entropy_with_logits
+    return types.SimpleNamespace(loss=judged(logits[real], labels[real].float()))
 
 
 class XLNet(torch.nn.Module):
@@ -81,98 +126,16 @@ class XLNet(torch.nn.Module):
     return out
 
 
-class ELMo(torch.nn.Module):
-  """ELMo of torch.nn.LSTM, which has no clips, whose softmax has some words that are drawn alike;
-  filters are of F.conv1d."""
-
-  def __init__(self, config: Any):
-    super().__init__()
-    m, nn = config.model, torch.nn
-    self.length, self.rate, self.sampled = config.length, m.dropout, config.objective.sampled
-    self.letters = nn.Embedding(262, m.character_width) if m.characters else None
-    if m.characters:
-      size = sum(count for _, count in m.filters)
-      conv = lambda length, count: nn.Conv1d(m.character_width, count, length)
-      self.filters = nn.ModuleList([conv(*each) for each in m.filters])
-      self.highways = nn.ModuleList([nn.Linear(size, 2 * size) for _ in range(m.highways)])
-      self.words = nn.Linear(size, m.width)
-    else:
-      self.words = nn.Embedding(m.vocab_size, m.width)
-    layer = lambda: nn.LSTM(m.width, m.cell, proj_size=m.width, batch_first=True)
-    self.layers = nn.ModuleList([layer() for _ in range(2 * m.layers)])
-    self.softmax = nn.Embedding(m.outputs or m.vocab_size, m.width)
-    self.bias = nn.Parameter(torch.zeros(len(self.softmax.weight)))
-    self.states: list[Any] = [None] * len(self.layers)
-
-  def _read(self, x: torch.Tensor) -> torch.Tensor:
-    if self.letters is None:
-      return self.words(x)
-    letters = self.letters(x.flatten(0, 1)).transpose(1, 2)
-    y = torch.cat([f(letters).amax(2).relu() for f in self.filters], 1)
-    for highway in self.highways:
-      carry, changed = highway(y).chunk(2, 1)
-      y = torch.lerp(y, changed.relu(), carry.sigmoid())
-    return self.words(y).unflatten(0, x.shape[:2])
-
-  def forward(self, **texts: torch.Tensor) -> Any:
-    """Returns an output with `loss`, as the classes do."""
-    drop, loss = torch.nn.functional.dropout, 0.0
-    for way in (0, 1):
-      x, target = self._read(texts[f'read_{way}']), texts[f'target_{way}'].flatten()
-      for number in range(len(self.layers) // 2):
-        place = way * len(self.layers) // 2 + number
-        dropped = drop(x, self.rate)
-        y, state = self.layers[place](dropped, self.states[place])
-        self.states[place] = tuple(s.detach() for s in state)
-        x = y + dropped if number else y
-      h = drop(x, self.rate).flatten(0, 1)
-      logits = h @ self.softmax.weight.T + self.bias if not self.sampled else None
-      if logits is None:
-        drawn = torch.randint(len(self.bias), (self.sampled,))
-        own = (h * self.softmax(target)).sum(1, keepdim=True) + self.bias[target, None]
-        logits = torch.cat([own, h @ self.softmax(drawn).T + self.bias[drawn]], 1)
-        target = torch.zeros_like(target)
-      loss = loss + torch.nn.functional.cross_entropy(logits, target) / 2
-    return types.SimpleNamespace(loss=self.length * loss)
-
-
-class AWDLSTM(torch.nn.Module):
-  """AWD-LSTM of torch.nn.LSTM, without its penalties. Units are dropped in each column anew; the
-  kernels of the states, where they are, once a step for all rows, as fastai's WeightDrop does."""
-
-  def __init__(self, config: Any):
-    super().__init__()
-    self.model, nn = config.model, torch.nn
-    m = config.model
-    self.words = nn.Embedding(m.vocab_size, m.width)
-    widths = [m.width, *[m.cells] * (m.layers - 1), m.width]
-    layers = (nn.LSTM(*pair, batch_first=True) for pair in itertools.pairwise(widths))
-    self.layers = nn.ModuleList(layers)
-    self.bias = nn.Parameter(torch.zeros(m.vocab_size)) if m.word_bias else None
-    self.states: list[Any] = [None] * m.layers
-
-  def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Any:
-    """Returns an output with `loss`, as the classes do."""
-    m, drop = self.model, torch.nn.functional.dropout
-    x = drop(self.words(input_ids), m.input_dropout)
-    for number, layer in enumerate(self.layers):
-      given: Any = (x, self.states[number])
-      if m.weight_dropout:
-        kernel = dict(weight_hh_l0=drop(layer.weight_hh_l0, m.weight_dropout))
-        x, state = torch.func.functional_call(layer, kernel, given)
-      else:
-        x, state = layer(*given)
-      self.states[number] = tuple(each.detach() for each in state)
-      x = drop(x, m.dropout if number == m.layers - 1 else m.hidden_dropout)
-    logits = torch.nn.functional.linear(x, self.words.weight, self.bias)
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-    return types.SimpleNamespace(loss=loss)
+# Name of a model -> its rival, where that is no class of transformers alone.
+OWN: dict[str, Callable[[Any], torch.nn.Module]] = dict(
+  electra=Electra, deberta_v3=DebertaV3, xlnet=XLNet, elmo=ELMo, awd_lstm=AWDLSTM
+)
 
 
 def make(config: Any) -> torch.nn.Module:
   """Returns the rival of a run's config, a module whose output has `loss`. Raises UserError as
   `net_of`."""
-  own = dict(electra=Electra, xlnet=XLNet, elmo=ELMo, awd_lstm=AWDLSTM).get(config.model.name)
+  own = OWN.get(config.model.name)
   return own(config) if own else net_of(config.model)
 
 
