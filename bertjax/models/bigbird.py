@@ -1,15 +1,16 @@
 """BigBird: a BERT for long rows, whose tokens see blocks of keys.
 
 Zaheer et al. 2020 (arXiv 2007.14062); google-research/bigbird, core/attention.py. A row is cut into
-blocks of `block` tokens. The first and the last block see, and are seen by, all; each other block
-sees itself, the one before it, the one behind it, and `random_blocks` others, which each head draws
-for itself, once: training and evaluation see the same. Rows of so few blocks that hardly any would
-be left out see all. Each block of queries with the blocks of keys that it sees is a row of its own
-for the attention operation, so cost grows linearly with the row.
+blocks of `block` tokens. The first block, and the last one that holds text, see, and are seen by,
+all; each other block sees itself, the one before it, the one behind it, and `random_blocks` others.
+A number of each pair of blocks, of its own for each layer and head, says which are preferred among
+those that hold text: training and evaluation see the same, whatever padding a row has. Rows of so
+few blocks that none would be left out see all. Each block of queries with the blocks of keys that
+it sees is a row of its own for the attention operation, so cost grows linearly with the row.
 
 The original draws its blocks by NumPy's global generator, seeded by the layer's number, and for
-rows of 1,024 tokens or more from the first 1,024 alone; here from the whole row, by
-`config.model.seed`.
+rows of 1,024 tokens or more from the first 1,024 alone; here from the whole text, by
+`config.model.seed`. Its last block is that of the padded row.
 """
 
 import functools
@@ -21,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax import counter_rng
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Natural
 from bertjax.kernels.dropout import Noise
@@ -37,21 +39,23 @@ from bertjax.types import Batch, Factory
 
 Array = jax.Array
 
-AROUND = 5  # blocks that each sees besides random ones: the ends, its neighbours and itself
+ENDS = 2  # blocks that see all
+AROUND = 3  # blocks that each other one sees beside it, itself among them
 
 
 class Seen(NamedTuple):
-  """What layers get besides the hidden states: the keys that tokens see within the blocks, and the
-  blocks, int32 [layers, N, blocks but the ends, seen], -1 where there are fewer; None: all."""
+  """What layers get besides the hidden states: the keys that tokens see within the blocks, and how
+  each block prefers the others, float32 [layers, N, blocks, blocks]; None: each sees all."""
 
   mask: Mask
-  plan: Array | None = None
+  prefers: Array | None = None
 
 
 class Layer(Block):
   """A block of the model whose attention is by blocks of keys, if there is a plan."""
 
   block: int = 64
+  random_blocks: int = 3
 
   def attend(
     self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Seen, noise, layer: Array
@@ -60,39 +64,67 @@ class Layer(Block):
     have no dropout, as in the original."""
     projections = attention.query, attention.key, attention.value
     q_BTNH, k_BTNH, v_BTNH = (project(x_BTD) for project in projections)
-    if context.plan is None:
+    if context.prefers is None:
       y_BTNH = attention.attend(q_BTNH, k_BTNH, v_BTNH, context.mask, None, noise, layer)
       return attention.out(y_BTNH)
     length, lacking = x_BTD.shape[1], -x_BTD.shape[1] % self.block
     longer = lambda x: jnp.pad(x, ((0, 0), (0, lacking), (0, 0), (0, 0)))
     q_BTNH, k_BTNH, v_BTNH = map(longer, (q_BTNH, k_BTNH, v_BTNH))
     example_BT = jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))
-    between_BTNH = _between(q_BTNH, k_BTNH, v_BTNH, example_BT, context.plan[layer], self.block)
-    ends = lambda x: jnp.concatenate([x[:, : self.block], x[:, -self.block :]], 1)
-    mask = Mask(ends(example_BT), example_BT)
-    ends_BTNH = relative_attention(ends(q_BTNH), k_BTNH, v_BTNH, mask)
-    first, last = jnp.split(ends_BTNH, 2, 1)
-    y_BTNH = jnp.concatenate([first, between_BTNH, last], 1)
-    return attention.out(y_BTNH[:, :length])
+    last_B = last_block(example_BT, self.block)
+    plan_BNIK = planned(context.prefers[layer], last_B, self.random_blocks)
+    between = functools.partial(_between, block=self.block)
+    # Gathered keys and scores are made again in the backward pass, not kept.
+    y_BTNH = jax.checkpoint(between)(q_BTNH, k_BTNH, v_BTNH, example_BT, plan_BNIK)
+    row_B1, place_E = jnp.arange(len(last_B))[:, None], jnp.arange(self.block)[None]
+    at = jnp.concatenate([0 * last_B[:, None] + place_E, last_B[:, None] * self.block + place_E], 1)
+    ends_BTNH = relative_attention(
+      q_BTNH[row_B1, at], k_BTNH, v_BTNH, Mask(example_BT[row_B1, at], example_BT)
+    )
+    return attention.out(y_BTNH.at[row_B1, at].set(ends_BTNH)[:, :length])
 
 
-def _between(q_BTNH, k_BTNH, v_BTNH, example_BT: Array, plan_NIK: Array, block: int) -> Array:
-  """Returns attention of all blocks but the ends, [B, T of these, N, H]: each block of queries of a
-  head is a row with the keys of its own blocks."""
+def _between(q_BTNH, k_BTNH, v_BTNH, example_BT: Array, plan_BNIK: Array, block: int) -> Array:
+  """Returns attention by a plan: each block of queries of a head is a row with the keys of its own
+  blocks."""
   rows, _, heads, size = q_BTNH.shape
-  inner = plan_NIK.shape[1]
   cut = lambda x: x.reshape(rows, -1, block, *x.shape[2:])
-  seen_NIK = jnp.maximum(plan_NIK, 0)
-  each = jax.vmap(lambda x, seen_IK: x[:, seen_IK], (3, 0), 1)  # head for head
-  flat = lambda x: x.reshape(rows * heads * inner, -1, 1, size)
-  q = flat(jnp.moveaxis(cut(q_BTNH)[:, 1:-1], 3, 1))
-  k, v = (flat(each(cut(x), seen_NIK)) for x in (k_BTNH, v_BTNH))
+  seen_BNIK = jnp.maximum(plan_BNIK, 0)
+  each = jax.vmap(jax.vmap(lambda x, seen_IK: x[seen_IK]), (2, 1), 1)  # head for head, row for row
+  flat = lambda x: x.reshape(-1, x.shape[3] * x.shape[4] if x.ndim == 6 else block, 1, size)
+  q = flat(jnp.moveaxis(cut(q_BTNH), 3, 1))
+  k, v = (flat(each(jnp.moveaxis(cut(x), 3, 2), seen_BNIK)) for x in (k_BTNH, v_BTNH))
   example = cut(example_BT)
-  theirs = jnp.where((plan_NIK >= 0)[None, ..., None], example[:, seen_NIK], 0)
-  mine = jnp.broadcast_to(example[:, None, 1:-1], (rows, heads, inner, block))
+  theirs = jax.vmap(lambda x, seen_NIK: x[seen_NIK])(example, seen_BNIK)
+  theirs = jnp.where((plan_BNIK >= 0)[..., None], theirs, 0)
+  mine = jnp.broadcast_to(example[:, None], (rows, heads, *example.shape[1:]))
   mask = Mask(mine.reshape(len(q), -1), theirs.reshape(len(k), -1))
   y = relative_attention(q, k, v, mask, impl='xla')  # kernels divide the rows of a batch, not these
-  return jnp.moveaxis(y.reshape(rows, heads, inner * block, size), 1, 2)
+  return jnp.moveaxis(y.reshape(rows, heads, -1, size), 1, 2)
+
+
+def last_block(example_BT: Array | np.ndarray, block: int) -> Array:
+  """Returns the number of the last block of each row that holds text, int32 [B]."""
+  real_Bb = jnp.any(jnp.reshape(example_BT, (len(example_BT), -1, block)) > 0, -1)
+  return jnp.max(jnp.where(real_Bb, jnp.arange(real_Bb.shape[1])[None], 0), 1).astype(jnp.int32)
+
+
+def planned(prefers_Nbb: Array, last_B: Array, random_blocks: int) -> Array:
+  """Returns the blocks that each sees, int32 [B, N, blocks, AROUND + ENDS + random_blocks], -1
+  where there are fewer. The first and the last block that holds text see all, beside this."""
+  blocks = prefers_Nbb.shape[-1]
+  i, last_B1, number = jnp.arange(blocks)[None], last_B[:, None], jnp.arange(blocks)
+  zero = jnp.zeros_like(i + last_B1)
+  around = [zero + i + step for step in (-1, 0, 1)]
+  around = [jnp.where((x > 0) & (x < last_B1), x, -1) for x in around]
+  fixed_BIK = jnp.stack([zero, *around, jnp.where(last_B1 > 0, zero + last_B1, -1)], -1)
+  far_ij = jnp.abs(number[:, None] - number[None]) > 1
+  inner_Bj = (number[None] > 0) & (number[None] < last_B1)
+  free = far_ij[None, None] & inner_Bj[:, None, None]
+  best, chosen = jax.lax.top_k(jnp.where(free, prefers_Nbb[None], -1.0), random_blocks)
+  chosen = jnp.where(best >= 0, chosen, -1)
+  fixed = jnp.broadcast_to(fixed_BIK[:, None], (*chosen.shape[:3], fixed_BIK.shape[-1]))
+  return jnp.concatenate([fixed, chosen], -1).astype(jnp.int32)
 
 
 class BigBird(bert.Bert, kw_only=True):
@@ -101,7 +133,7 @@ class BigBird(bert.Bert, kw_only=True):
   Attributes:
     block: tokens of a block.
     random_blocks: blocks that each sees besides its neighbours and the ends.
-    seed: by which they are drawn.
+    seed: of which blocks are preferred.
   """
 
   block: Count = 64
@@ -113,24 +145,27 @@ class BigBird(bert.Bert, kw_only=True):
   ) -> tuple[Array, Array, Array, Array | None]:
     """Runs embeddings and layers, see `Bert.encoded`."""
     x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    plan = self.plan(x_BTD.shape[1])
-    seen = Seen(example_mask(batch, 'example'), None if plan is None else jnp.asarray(plan))
-    layer = self.encoder_fields(hidden)['layer'] | dict(block=self.block)
+    seen = Seen(example_mask(batch, 'example'), self.prefers(x_BTD.shape[1]))
+    layer = self.encoder_fields(hidden)['layer']
+    layer |= dict(block=self.block, random_blocks=self.random_blocks)
     net = Stack(Layer, self.layers, self.remat, layer, name='encoder')
     return x_BTD, word_VE, *net(x_BTD, seen, noise)
 
   @nn.nowrap
-  def plan(self, length: int) -> np.ndarray | None:
-    """Returns the blocks that each sees in rows of a length, see `Seen`; None: each sees all."""
-    blocks, few = -(-length // self.block), AROUND + 2 * self.random_blocks
-    if length <= few * self.block:
+  def prefers(self, length: int) -> Array | None:
+    """Returns how blocks prefer each other in rows of a length, see `Seen`; None: each sees all."""
+    blocks = -(-length // self.block)
+    if blocks < ENDS + AROUND + self.random_blocks:
       return None
-    return drawn(self.seed, self.layers, self.heads, blocks, self.random_blocks)
+    key = counter_rng.root(self.seed, 'bigbird')
+    for number in (self.layers, self.heads, blocks, blocks):
+      key = counter_rng.fold(key[..., None], np.arange(number))
+    return jnp.asarray(counter_rng.uniform(key)[0], jnp.float32)
 
   def attends(self, out: Mapping[str, Any], batch: Batch, layer: int) -> Array:
     """Computes the weights of a layer, see `AttendingModel`. UserError: they are by blocks."""
     length = batch['example_BT'].shape[1]
-    if self.plan(length) is not None:
+    if self.prefers(length) is not None:
       raise UserError(f'attention by blocks has no weights between all of {length} tokens')
     return super().attends(out, batch, layer)
 
@@ -141,32 +176,20 @@ class BigBird(bert.Bert, kw_only=True):
     """FLOPs of layers, of the pairs of real tokens that blocks see; rows hold one example each."""
     count = super().net_flops(batch, table_width, layers=layers, width=width, ffn=ffn)
     example_BT = np.asarray(batch['example_BT'])
-    plan = self.plan(example_BT.shape[1])
-    if plan is None:
+    prefers = self.prefers(example_BT.shape[1])
+    if prefers is None:
       return count
-    lacking = -example_BT.shape[1] % self.block
-    real_BT = np.pad(example_BT > 0, ((0, 0), (0, lacking)))
-    real_Bb = real_BT.reshape(len(real_BT), -1, self.block).sum(-1)
-    whole_B, ends_B = real_Bb.sum(1), real_Bb[:, 0] + real_Bb[:, -1]
-    seen = np.where(plan >= 0, real_Bb[:, np.maximum(plan, 0)], 0).sum(-1)  # [B, L, N, blocks]
-    pairs = (seen * real_Bb[:, None, None, 1:-1]).sum() / self.heads + layers * ends_B @ whole_B
+    padded_BT = np.pad(example_BT, ((0, 0), (0, -example_BT.shape[1] % self.block)))
+    real_Bb = (padded_BT > 0).reshape(len(padded_BT), -1, self.block).sum(-1)
+    last_B, row_B, pairs = last_block(padded_BT, self.block), np.arange(len(real_Bb)), 0.0
+    for prefers_Nbb in prefers:
+      plan = np.asarray(planned(prefers_Nbb, last_B, self.random_blocks))
+      theirs = real_Bb[row_B[:, None, None, None], np.maximum(plan, 0)]
+      seen_BNb = np.where(plan >= 0, theirs, 0).sum(-1)
+      seen_BNb[:, :, 0] = seen_BNb[row_B, :, np.asarray(last_B)] = real_Bb.sum(1)[:, None]
+      pairs += float((seen_BNb * real_Bb[:, None]).sum()) / self.heads
     hidden = layers * flops_lib.attended_pairs(example_BT) - pairs
     return count - 12.0 * width * float(hidden)
-
-
-@functools.cache
-def drawn(seed: int, layers: int, heads: int, blocks: int, random_blocks: int) -> np.ndarray:
-  """Draws the blocks that each but the ends sees: int32 [layers, heads, blocks - 2, AROUND +
-  random_blocks], ascending behind -1 where two of them are the same."""
-  inner, number = np.arange(1, blocks - 1), np.arange(blocks)
-  fixed = np.abs(inner[:, None] - number) <= 1
-  fixed[:, [0, -1]] = True
-  rng = np.random.default_rng(seed)
-  draw = np.where(fixed, 2.0, rng.random((layers, heads, *fixed.shape)))
-  rank = draw.argsort(-1).argsort(-1)
-  seen = fixed | (rank < random_blocks)
-  found = np.sort(np.where(seen, number, -1), -1)
-  return found[..., -(AROUND + random_blocks) :].astype(np.int32)
 
 
 def make(config) -> BigBird:

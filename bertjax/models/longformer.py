@@ -115,12 +115,15 @@ class Longformer(bert.Bert, kw_only=True):
     column_BC = jnp.where(jnp.take_along_axis(global_BT, first_BC, 1), first_BC, length)
     example_BT = batch['example_BT']
     example_BC = picked(example_BT, column_BC)
-    keys_BS = jnp.concatenate([example_BC, jnp.where(global_BT, 0, example_BT)], 1)
+    row_B1 = jnp.arange(len(column_BC))[:, None]
+    moved_BT = jnp.zeros_like(global_BT).at[row_B1, column_BC].set(True, mode='drop')
+    keys_BS = jnp.concatenate([example_BC, jnp.where(moved_BT, 0, example_BT)], 1)
     local = dataclasses.replace(mask, example_k_BS=keys_BS, sinks=column_BC.shape[1])
     return Seen(local, column_BC, Mask(example_BC, example_BT))
 
   def _slots(self, batch: Batch) -> int:
-    most = batch['first_BG'].shape[1] if self.labels else self.global_tokens
+    by_text = self.labels and 'global_BT' not in batch
+    most = batch['first_BG'].shape[1] if by_text else self.global_tokens
     return min(most, batch['example_BT'].shape[1])
 
   def global_of(self, batch: Batch) -> Array | None:
@@ -144,10 +147,10 @@ class Longformer(bert.Bert, kw_only=True):
   def attends(self, out: Mapping[str, Any], batch: Batch, layer: int) -> Array:
     """Computes the weights of a layer, see `AttendingModel`. UserError: there are global tokens,
     whose weights are of other projections."""
-    if self.global_tokens:
+    if self.global_of(batch) is not None:
       raise UserError(
-        'attention of a model with global tokens has two kinds of weights: expected '
-        f'config.model.global_tokens=0, got {self.global_tokens}'
+        'texts with global tokens have two kinds of weights: expected a model of masked words, '
+        'got one with labels or answers'
       )
     return super().attends(out, batch, layer)
 

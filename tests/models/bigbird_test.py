@@ -22,25 +22,27 @@ def built(**fields):
   return c, models.build(c.model)
 
 
-@pytest.mark.parametrize('length', [44, 28])
-@mutation('jnp.where((plan_NIK >= 0)', 'jnp.where((plan_NIK >= -1)')
-@mutation('ends(q_BTNH), k_BTNH', 'ends(q_BTNH), ends(k_BTNH)')
-@mutation('length <= few * self.block', 'length < few * self.block')
+@pytest.mark.parametrize('length', [44, 20])
+@mutation('jnp.where((plan_BNIK >= 0)', 'jnp.where((plan_BNIK >= -1)')
+@mutation('q_BTNH[row_B1, at], k_BTNH, v_BTNH', 'q_BTNH[row_B1, at], 0 * k_BTNH, v_BTNH')
 def test_masked_words_are_those_of_transformers(length):
   """In training without dropout: hidden states, logits, loss and every gradient, by blocks and of
   rows so short that all is seen. In evaluation theirs has no random blocks."""
   c, model = built()
   quiet = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
   theirs = torch_models.like(c.model, 'BigBirdForMaskedLM', **quiet).train()
-  plan = model.plan(length)
-  assert (plan is None) == (length == 28)
-  for number, layer in enumerate(theirs.bert.encoder.layer if plan is not None else ()):
-    own = [random_of(plan[number, n]) for n in range(3)]
+  prefers = model.prefers(length)
+  assert (prefers is None) == (length == 20)
+  for number, layer in enumerate(theirs.bert.encoder.layer if prefers is not None else ()):
+    plan = np.asarray(bigbird.planned(prefers[number], np.array([10]), 1))[0, :, 1:-1]
+    own = [random_of(plan_IK) for plan_IK in plan]
     layer.attention.self._bigbird_block_rand_mask_with_head = lambda own=own, **_: own
   state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
   for leaf in ('weight', 'bias'):
     state[f'bert.pooler.{leaf}'] *= 0
-  parity.compare(c, state, cases.batch([[17], [length], [25]], length, types=2), theirs)
+  parity.compare(
+    c, state, cases.batch([[length - 3], [length], [length - 1]], length, types=2), theirs
+  )
 
 
 def random_of(plan_IK):
@@ -67,21 +69,29 @@ def test_states_are_the_golden_ones_where_all_is_seen(shared):
   parity.close(found[real_BT], read('full/last')[real_BT], parity.HIDDEN, 'last state')
 
 
-@mutation('rank < random_blocks', 'rank <= random_blocks')
-@mutation('rng = np.random.default_rng(seed)', 'rng = np.random.default_rng()')
+@mutation("counter_rng.root(self.seed, 'bigbird')", "counter_rng.root(0, 'bigbird')")
+@mutation(
+  'for number in (self.layers, self.heads, blocks, blocks):',
+  'for number in (1, 1, blocks, blocks):',
+)
 def test_each_block_sees_its_own():
-  """Ends, neighbours and as many others as are asked for, the same at each call, others for each
-  layer and head, of all the row alike."""
-  plan = bigbird.drawn(3, 4, 6, 20, 2)
-  again = bigbird.drawn.__wrapped__(3, 4, 6, 20, 2)
-  np.testing.assert_array_equal(plan, again)
-  for i, block in enumerate(np.moveaxis(plan, 2, 0).reshape(18, -1, 7), 1):
+  """Ends, neighbours and as many others as are asked for, others for each layer, head and seed, of
+  all the text alike; a longer row changes nothing."""
+  plans = []
+  for seed in (3, 4):
+    _, model = built(layers=4, heads=6, random_blocks=2, seed=seed)
+    prefers, longer = model.prefers(80), model.prefers(96)
+    of = lambda prefers: [np.asarray(bigbird.planned(x, np.array([19]), 2))[0] for x in prefers]
+    plan = np.stack(of(prefers))
+    np.testing.assert_array_equal(plan[:, :, :19], np.stack(of(longer))[:, :, :19])
+    plans.append(plan[:, :, 1:-1].reshape(24, 18, 7))
+  for i, block in enumerate(np.moveaxis(plans[0], 1, 0), 1):
     for seen in block:
       found = seen[seen >= 0]
       fixed = {0, i - 1, i, i + 1, 19}
       assert fixed <= {*found} and len(found) == len({*found}) == len(fixed) + 2
-  assert len({tuple(x.ravel()) for x in plan.reshape(24, -1)}) == 24
-  random = np.bincount(np.concatenate([random_of_two(x) for x in plan.reshape(24, 18, 7)]))
+  assert len({tuple(x.ravel()) for x in np.concatenate(plans)}) == 48
+  random = np.bincount(np.concatenate([random_of_two(x) for x in plans[0]]))
   assert random[2:-2].min() > 24 and len(random) == 19
 
 
@@ -93,43 +103,52 @@ def random_of_two(plan_IK):
 @mutation(
   'jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))', 'jnp.ones(k_BTNH.shape[:2], int)'
 )
-def test_rows_that_blocks_do_not_divide_are_padded():
-  """43 tokens are as 44 of which one is padding; a text of a packed row does not see the other."""
+def test_padding_changes_nothing():
+  """43 tokens in rows of blocks that they do not fill; a text of a packed row does not see the
+  other; 20 tokens see all in any row."""
   _, model = built()
-  batch, long = (cases.batch([[23, 20]], n) for n in (43, 44))
+  batch, *longer = (cases.batch([[23, 20], [20], [30]], n) for n in (43, 44, 60))
   shapes = jax.eval_shape(model.init, jax.random.key(0), batch)
   variables = jax.tree.map(jax.numpy.asarray, cases.random_params(meta.unbox(shapes), 0.1))
   run = jax.jit(lambda batch: model.apply(variables, batch)['last_BTD'])
   whole = np.asarray(run(batch))
-  np.testing.assert_allclose(whole, np.asarray(run(long))[:, :43], atol=1e-5)
+  real_BT = batch['example_BT'] > 0
+  for long in longer:
+    np.testing.assert_allclose(whole[real_BT], np.asarray(run(long))[:, :43][real_BT], atol=1e-5)
+  cut = {key: x[1:2, :20] if key.endswith('_BT') else x[1:2] for key, x in batch.items()}
+  alone = np.asarray(run(cut))[0]
+  assert model.prefers(20) is None
+  np.testing.assert_allclose(whole[1, :20], alone, atol=1e-5)
   other = dict(batch, token_BT=np.where(batch['example_BT'] == 2, 7, batch['token_BT']))
-  np.testing.assert_array_equal(np.asarray(run(other))[:, :23], whole[:, :23])
+  np.testing.assert_array_equal(np.asarray(run(other))[:1, :23], whole[:1, :23])
 
 
 @mutation('- 12.0 * width * float(hidden)', '')
 def test_flops_count_the_pairs_that_blocks_see():
   c, model = built(words=False)
   batch = cases.batch([[17], [43], [30]], 43)
-  plan, count = model.plan(43), 0
+  prefers, count = model.prefers(43), 0
   for tokens in (17, 43, 30):
+    last = (tokens - 1) // 4
+    plan = [np.asarray(bigbird.planned(x, np.array([last]), 1))[0] for x in prefers]
     for layer, head, t in np.ndindex(2, 3, tokens):
       i = t // 4
-      blocks = range(11) if i in (0, 10) else plan[layer, head, i - 1]
+      blocks = range(11) if i in (0, last) else plan[layer][head, i]
       count += sum(s // 4 in {*blocks} for s in range(tokens))
   weights = 6 * 90 * 2 * (4 * 36**2 + 2 * 36 * 52)
   assert model.flops(batch) == pytest.approx(weights + 12 * 12 * count)
 
 
-@mutation('lambda x, seen_IK: x[:, seen_IK]', 'lambda x, seen_IK: x[:, None].repeat(inner, 1)')
 def test_cost_is_linear_in_the_length():
   """XLA's account of attention, forward and backward, per block between the ends."""
 
   def flops(blocks):
     x = jax.ShapeDtypeStruct((1, 4 * blocks, 2, 8), np.float32)
-    plan = jax.numpy.asarray(bigbird.drawn(0, 1, 2, blocks, 1)[0])
+    prefers = jax.numpy.zeros((2, blocks, blocks))
+    plan = bigbird.planned(prefers, np.array([blocks - 1]), 1)
     ones = jax.numpy.ones((1, 4 * blocks), np.int32)
     total = lambda q, k: bigbird._between(q, k, k, ones, plan, 4).sum()
-    return jax.jit(jax.grad(total, (0, 1))).lower(x, x).cost_analysis()['flops'] / (blocks - 2)
+    return jax.jit(jax.grad(total, (0, 1))).lower(x, x).cost_analysis()['flops'] / blocks
 
   assert flops(80) == pytest.approx(flops(20), rel=0.02)
 

@@ -43,7 +43,7 @@ def test_masked_words_are_those_of_transformers():
 
 
 @pytest.mark.parametrize('kind', ['local', 'global'])
-@mutation('jnp.where(global_BT, 0, example_BT)', 'example_BT', case='global')
+@mutation('jnp.where(moved_BT, 0, example_BT)', 'example_BT', case='global')
 @mutation("own['global_query'](picked", 'attention.query(picked', case='global')
 @mutation('.set(y_BCNH, mode=', '.add(y_BCNH, mode=', case='global')
 def test_states_are_the_golden_ones(shared, kind):
@@ -100,6 +100,27 @@ def test_all_tokens_of_a_question_see_all():
   real = lambda out, x: (out['token_label_BTC']['span'][real_BT], x[real_BT])
   pairs = finetuned.compared(spans.make(c), c, batch, found, real)
   finetuned.close_but_for_the_bias('span', *pairs)
+
+
+@mutation("by_text = self.labels and 'global_BT' not in batch", 'by_text = self.labels')
+@mutation('jnp.where(moved_BT, 0, example_BT)', 'jnp.where(global_BT, 0, example_BT)')
+def test_a_batch_says_its_global_tokens():
+  """Of 30, the first three of four: token 20, which does not fit, is one of its window."""
+  sizes = dict(ODD, layers=1, window=2, labels=(('label', 2),), global_tokens=3)
+  model = models.build(cases.config('longformer', **sizes).model)
+  batch = cases.batch([[30]], 30, types=1, label='label')
+  batch['global_BT'] = np.isin(np.arange(30), (0, 5, 9, 20))[None].astype(np.int32)
+  shapes = jax.eval_shape(model.init, jax.random.key(0), batch)
+  variables = jax.tree.map(jax.numpy.asarray, cases.random_params(meta.unbox(shapes), 0.1))
+  run = jax.jit(lambda batch: model.apply(variables, batch)['last_BTD'])
+
+  def reached(column):
+    token_BT = np.where(np.arange(30) == column, 7, 8 + 0 * batch['token_BT'])
+    both = run(dict(batch, token_BT=token_BT)) != run(dict(batch, token_BT=8 + 0 * token_BT))
+    return [*np.flatnonzero(both[0].any(-1))]
+
+  assert reached(5) == [*range(30)]
+  assert reached(20) == [0, 5, 9, 18, 19, 20, 21, 22]
 
 
 def as_theirs(batch):

@@ -1,8 +1,8 @@
 """BigBirdForMaskedLM and BigBirdForTokenClassification.
 
 In evaluation transformers has no random blocks: it meets the first block again in their place, so
-its keys count 1 + num_random_blocks times (modeling_big_bird.py). Rows that see all, of at most
-5 + 2 num_random_blocks blocks, are computed alike.
+its keys count 1 + num_random_blocks times (modeling_big_bird.py). Rows that see all are computed
+alike: of at most 5 + 2 num_random_blocks blocks there, of 4 + num_random_blocks here.
 """
 
 from typing import Any
@@ -36,7 +36,10 @@ FAMILY = Family(
   layout=layout,
   fields=(
     *bert.with_defaults(vocab_size=50_358, activation='gelu_new', positions=4096),
-    *named(block=('block_size', 64), random_blocks=('num_random_blocks', 3)),
+    # Of the random blocks; the class, which has other ones, keeps the key and reads it not.
+    *named(
+      block=('block_size', 64), random_blocks=('num_random_blocks', 3), seed=('block_seed', 0)
+    ),
   ),
   fixed=bert.PLAIN,
   theirs=bert.THEIRS
