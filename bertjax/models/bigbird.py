@@ -27,6 +27,7 @@ from bertjax.errors import UserError
 from bertjax.field_types import Count, Natural
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, relative_attention
+from bertjax.kernels.relative_attention.sharded import sharded
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import example_mask
@@ -68,20 +69,39 @@ class Layer(Block):
       y_BTNH = attention.attend(q_BTNH, k_BTNH, v_BTNH, context.mask, None, noise, layer)
       return attention.out(y_BTNH)
     length, lacking = x_BTD.shape[1], -x_BTD.shape[1] % self.block
-    longer = lambda x: jnp.pad(x, ((0, 0), (0, lacking), (0, 0), (0, 0)))
+    longer = lambda x: jnp.pad(x, ((0, 0), (0, lacking), *[(0, 0)] * (x.ndim - 2)))
     q_BTNH, k_BTNH, v_BTNH = map(longer, (q_BTNH, k_BTNH, v_BTNH))
-    example_BT = jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))
-    last_B = last_block(example_BT, self.block)
-    plan_BNIK = planned(context.prefers[layer], last_B, self.random_blocks)
-    between = functools.partial(_between, block=self.block)
-    # Gathered keys and scores are made again in the backward pass, not kept.
-    y_BTNH = jax.checkpoint(between)(q_BTNH, k_BTNH, v_BTNH, example_BT, plan_BNIK)
-    row_B1, place_E = jnp.arange(len(last_B))[:, None], jnp.arange(self.block)[None]
-    at = jnp.concatenate([0 * last_B[:, None] + place_E, last_B[:, None] * self.block + place_E], 1)
-    ends_BTNH = relative_attention(
-      q_BTNH[row_B1, at], k_BTNH, v_BTNH, Mask(example_BT[row_B1, at], example_BT)
-    )
-    return attention.out(y_BTNH.at[row_B1, at].set(ends_BTNH)[:, :length])
+    example_BT, prefers_NIJ = longer(context.mask.example_q_BT), context.prefers[layer]
+    attend = functools.partial(by_blocks, block=self.block, random_blocks=self.random_blocks)
+    # On each device's share: XLA's partitioner aborts on gathers of divided rows and heads.
+    y_BTNH = sharded(attend)(Blocks(q_BTNH, k_BTNH, v_BTNH, example_BT, prefers_NIJ))
+    return attention.out(y_BTNH[:, :length])
+
+
+class Blocks(NamedTuple):
+  """Operands of attention by blocks, whose rows are whole blocks."""
+
+  q_BTNH: Array
+  k_BTNH: Array
+  v_BTNH: Array
+  example_BT: Array
+  prefers_NIJ: Array  # see `Seen`
+  dropout: None = None
+
+
+def by_blocks(x: Blocks, block: int, random_blocks: int) -> Array:
+  """Returns the output of attention, like the queries."""
+  last_B = last_block(x.example_BT, block)
+  plan_BNIK = planned(x.prefers_NIJ, last_B, random_blocks)
+  # Gathered keys and scores are made again in the backward pass, not kept.
+  between = jax.checkpoint(functools.partial(_between, block=block))
+  y_BTNH = between(x.q_BTNH, x.k_BTNH, x.v_BTNH, x.example_BT, plan_BNIK)
+  row_B1, place_E = jnp.arange(len(last_B))[:, None], jnp.arange(block)[None]
+  at = jnp.concatenate([0 * last_B[:, None] + place_E, last_B[:, None] * block + place_E], 1)
+  mask = Mask(x.example_BT[row_B1, at], x.example_BT)
+  return y_BTNH.at[row_B1, at].set(
+    relative_attention(x.q_BTNH[row_B1, at], x.k_BTNH, x.v_BTNH, mask)
+  )
 
 
 def _between(q_BTNH, k_BTNH, v_BTNH, example_BT: Array, plan_BNIK: Array, block: int) -> Array:
@@ -89,11 +109,13 @@ def _between(q_BTNH, k_BTNH, v_BTNH, example_BT: Array, plan_BNIK: Array, block:
   blocks."""
   rows, _, heads, size = q_BTNH.shape
   cut = lambda x: x.reshape(rows, -1, block, *x.shape[2:])
-  seen_BNIK = jnp.maximum(plan_BNIK, 0)
-  each = jax.vmap(jax.vmap(lambda x, seen_IK: x[seen_IK]), (2, 1), 1)  # head for head, row for row
-  flat = lambda x: x.reshape(-1, x.shape[3] * x.shape[4] if x.ndim == 6 else block, 1, size)
-  q = flat(jnp.moveaxis(cut(q_BTNH), 3, 1))
-  k, v = (flat(each(jnp.moveaxis(cut(x), 3, 2), seen_BNIK)) for x in (k_BTNH, v_BTNH))
+  seen_BNIK, blocks = jnp.maximum(plan_BNIK, 0), plan_BNIK.shape[2]
+  # Blocks of all heads side by side.
+  at_BNIK = seen_BNIK + blocks * jnp.arange(heads)[None, :, None, None]
+  by_head = lambda x: jnp.moveaxis(cut(x), 3, 1).reshape(rows, heads * blocks, block, size)
+  gathered = lambda x: jax.vmap(lambda x, at: x[at])(by_head(x), at_BNIK.reshape(rows, -1))
+  q = by_head(q_BTNH).reshape(-1, block, 1, size)
+  k, v = (gathered(x).reshape(len(q), -1, 1, size) for x in (k_BTNH, v_BTNH))
   example = cut(example_BT)
   theirs = jax.vmap(lambda x, seen_NIK: x[seen_NIK])(example, seen_BNIK)
   theirs = jnp.where((plan_BNIK >= 0)[..., None], theirs, 0)
@@ -109,10 +131,10 @@ def last_block(example_BT: Array | np.ndarray, block: int) -> Array:
   return jnp.max(jnp.where(real_Bb, jnp.arange(real_Bb.shape[1])[None], 0), 1).astype(jnp.int32)
 
 
-def planned(prefers_Nbb: Array, last_B: Array, random_blocks: int) -> Array:
+def planned(prefers_NIJ: Array, last_B: Array, random_blocks: int) -> Array:
   """Returns the blocks that each sees, int32 [B, N, blocks, AROUND + ENDS + random_blocks], -1
   where there are fewer. The first and the last block that holds text see all, beside this."""
-  blocks = prefers_Nbb.shape[-1]
+  blocks = prefers_NIJ.shape[-1]
   i, last_B1, number = jnp.arange(blocks)[None], last_B[:, None], jnp.arange(blocks)
   zero = jnp.zeros_like(i + last_B1)
   around = [zero + i + step for step in (-1, 0, 1)]
@@ -121,7 +143,7 @@ def planned(prefers_Nbb: Array, last_B: Array, random_blocks: int) -> Array:
   far_ij = jnp.abs(number[:, None] - number[None]) > 1
   inner_Bj = (number[None] > 0) & (number[None] < last_B1)
   free = far_ij[None, None] & inner_Bj[:, None, None]
-  best, chosen = jax.lax.top_k(jnp.where(free, prefers_Nbb[None], -1.0), random_blocks)
+  best, chosen = jax.lax.top_k(jnp.where(free, prefers_NIJ[None], -1.0), random_blocks)
   chosen = jnp.where(best >= 0, chosen, -1)
   fixed = jnp.broadcast_to(fixed_BIK[:, None], (*chosen.shape[:3], fixed_BIK.shape[-1]))
   return jnp.concatenate([fixed, chosen], -1).astype(jnp.int32)
@@ -182,8 +204,8 @@ class BigBird(bert.Bert, kw_only=True):
     padded_BT = np.pad(example_BT, ((0, 0), (0, -example_BT.shape[1] % self.block)))
     real_Bb = (padded_BT > 0).reshape(len(padded_BT), -1, self.block).sum(-1)
     last_B, row_B, pairs = last_block(padded_BT, self.block), np.arange(len(real_Bb)), 0.0
-    for prefers_Nbb in prefers:
-      plan = np.asarray(planned(prefers_Nbb, last_B, self.random_blocks))
+    for prefers_NIJ in prefers:
+      plan = np.asarray(planned(prefers_NIJ, last_B, self.random_blocks))
       theirs = real_Bb[row_B[:, None, None, None], np.maximum(plan, 0)]
       seen_BNb = np.where(plan >= 0, theirs, 0).sum(-1)
       seen_BNb[:, :, 0] = seen_BNb[row_B, :, np.asarray(last_B)] = real_Bb.sum(1)[:, None]

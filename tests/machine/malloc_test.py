@@ -192,7 +192,10 @@ def test_a_process_with_a_large_program_keeps_nothing_for_any(settings, monkeypa
 
 @mutation("[1]) * os.sysconf('SC_PAGE_SIZE')", '[1])')
 def test_what_the_process_holds_is_free_to_it():
-  block = np.ones(1 << 27)  # 1 GB
-  with_block = malloc._free()
-  del block
-  assert abs(with_block - malloc._free()) < 3e8
+  def changed():
+    block = np.ones(1 << 27)  # 1 GB
+    with_block = malloc._free()
+    del block
+    return abs(with_block - malloc._free())
+
+  assert min(changed() for _ in range(5)) < 3e8  # others may take and give memory meanwhile

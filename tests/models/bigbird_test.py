@@ -24,7 +24,7 @@ def built(**fields):
 
 @pytest.mark.parametrize('length', [44, 20])
 @mutation('jnp.where((plan_BNIK >= 0)', 'jnp.where((plan_BNIK >= -1)')
-@mutation('q_BTNH[row_B1, at], k_BTNH, v_BTNH', 'q_BTNH[row_B1, at], 0 * k_BTNH, v_BTNH')
+@mutation('x.q_BTNH[row_B1, at], x.k_BTNH', 'x.q_BTNH[row_B1, at], 0 * x.k_BTNH')
 def test_masked_words_are_those_of_transformers(length):
   """In training without dropout: hidden states, logits, loss and every gradient, by blocks and of
   rows so short that all is seen. In evaluation theirs has no random blocks."""
@@ -100,9 +100,7 @@ def random_of_two(plan_IK):
   return [j for i, seen in rows for j in seen if 0 < j < 19 and abs(i - j) > 1]
 
 
-@mutation(
-  'jnp.pad(context.mask.example_q_BT, ((0, 0), (0, lacking)))', 'jnp.ones(k_BTNH.shape[:2], int)'
-)
+@mutation('Mask(x.example_BT[row_B1, at], x.example_BT)', 'Mask(1 + 0 * at, 1 + 0 * x.example_BT)')
 def test_padding_changes_nothing():
   """43 tokens in rows of blocks that they do not fill; a text of a packed row does not see the
   other; 20 tokens see all in any row."""

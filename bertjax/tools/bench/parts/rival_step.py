@@ -155,7 +155,7 @@ def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
       decoder_input_ids=tensor(batch['out_token_BU']),
       labels=tensor(np.where(batch['weight_BU'] > 0, batch['target_BU'], -100)),
     )
-  if config.model.name == 'awd_lstm':
+  if 'cells' in config.model:  # AWD-LSTM's columns, of which each predicts
     return inputs | dict(labels=tensor(labels_of(batch)))
   if config.objective.name == 'lm':  # the class moves labels by itself
     labels_BT = np.where(batch['example_BT'] > 0, batch['token_BT'], -100)
