@@ -23,9 +23,10 @@ from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained('DIR')
 session = onnxruntime.InferenceSession('DIR/model.onnx')
 texts = dict(tokenizer(['A text.', 'And a longer one.'], padding=True, return_tensors='np'))
-outputs = session.run(None, {{each.name: texts[each.name] for each in session.get_inputs()}})
+{more}outputs = session.run(None, {{each.name: texts[each.name] for each in session.get_inputs()}})
 ```
 """
+CHOICES = 'texts = {name: x[None] for name, x in texts.items()}  # the choices of one question\n'
 ORIGINAL = '    python -m bertjax.embed --workdir={original}:DIR --input=FILE --output=OUT.npy\n'
 
 
@@ -34,7 +35,8 @@ _TASKS = dict(
   ForMaskedLM='fill-mask', WithLMHeadModel='fill-mask',
   ForSequenceClassification='text-classification',
   ForTokenClassification='token-classification', ForQuestionAnswering='question-answering',
-  ForMultipleChoice='multiple-choice', LMHeadModel='text-generation', Model='feature-extraction',
+  ForMultipleChoice='multiple-choice', LMHeadModel='text-generation',
+  DoubleHeadsModel='text-generation', Model='feature-extraction',
 )  # fmt: skip
 
 
@@ -85,6 +87,7 @@ def card(
     target, use = 'PyTorch `transformers`', USE
   hub['base_model'] = _base(meta['source'] if read else init_from.whole(config.init_from))
   hub |= _facts(run, hub.get('pipeline_tag', ''))
+  more = CHOICES if name.endswith('ForMultipleChoice') else ''
   head = ''.join(f'{key}: {json.dumps(value)}\n' for key, value in hub.items() if value)
   return f"""---
 {head}---
@@ -100,7 +103,7 @@ are apart. The licence is for you to choose: add `license:` to the head of this 
 {facts}{held_out}
 Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.
 
-{use.format(name=name)}"""
+{use.format(name=name, more=more)}"""
 
 
 def _facts(run: Run, task: str) -> dict[str, Any]:
@@ -121,7 +124,8 @@ def _index(run: Run, task: str) -> list[dict[str, Any]]:
   sets: dict[str, list[dict[str, Any]]] = {}
   for name, value in sorted(run.scores.items()):
     *_, part, metric = name.split('/')
-    if metric in METRICS and (part == 'eval' or run.config.data.task):  # a probe is of no task
+    of_task = part == 'eval' or run.config.data.task  # a probe is of no task
+    if metric in METRICS and of_task and math.isfinite(value):
       sets.setdefault(part, []).append(dict(type=METRICS[metric], value=round(value, 4)))
   title, results = run.config.name or run.config.model.family, []
   for part, metrics in sets.items():
@@ -146,7 +150,9 @@ def _base(source: str) -> str:
 def _hub(kind: str, text: str) -> list[str]:
   """Returns the hub's names of models or datasets in sources: its cache and its URLs tell them."""
   cached = re.findall(rf'{kind}--([^/]+)/snapshots/', text)
-  named = re.findall(rf'(?:https://huggingface\.co|hf:/)/{kind}/([^/]+/[^/@]+)', text)
+  word, of_file = r'[^/@,+\s]+', '(?:resolve|blob|tree|raw)/'  # a name may have no owner
+  url = rf'(?:https://huggingface\.co|hf:/)/{kind}/({word}(?:/(?!{of_file}){word})?)'
+  named = re.findall(url, text)
   return sorted({*(name.replace('--', '/') for name in cached), *named})
 
 
