@@ -34,7 +34,8 @@ _TASKS = dict(
   ForMaskedLM='fill-mask', WithLMHeadModel='fill-mask',
   ForSequenceClassification='text-classification',
   ForTokenClassification='token-classification', ForQuestionAnswering='question-answering',
-  ForMultipleChoice='multiple-choice', LMHeadModel='text-generation', Model='feature-extraction',
+  ForMultipleChoice='multiple-choice', LMHeadModel='text-generation',
+  DoubleHeadsModel='text-generation', Model='feature-extraction',
 )  # fmt: skip
 
 
@@ -121,7 +122,8 @@ def _index(run: Run, task: str) -> list[dict[str, Any]]:
   sets: dict[str, list[dict[str, Any]]] = {}
   for name, value in sorted(run.scores.items()):
     *_, part, metric = name.split('/')
-    if metric in METRICS and (part == 'eval' or run.config.data.task):  # a probe is of no task
+    of_task = part == 'eval' or run.config.data.task  # a probe is of no task
+    if metric in METRICS and of_task and math.isfinite(value):
       sets.setdefault(part, []).append(dict(type=METRICS[metric], value=round(value, 4)))
   title, results = run.config.name or run.config.model.family, []
   for part, metrics in sets.items():
@@ -146,7 +148,9 @@ def _base(source: str) -> str:
 def _hub(kind: str, text: str) -> list[str]:
   """Returns the hub's names of models or datasets in sources: its cache and its URLs tell them."""
   cached = re.findall(rf'{kind}--([^/]+)/snapshots/', text)
-  named = re.findall(rf'(?:https://huggingface\.co|hf:/)/{kind}/([^/]+/[^/@]+)', text)
+  word, of_file = r'[^/@,+\s]+', '(?:resolve|blob|tree|raw)/'  # a name may have no owner
+  url = rf'(?:https://huggingface\.co|hf:/)/{kind}/({word}(?:/(?!{of_file}){word})?)'
+  named = re.findall(url, text)
   return sorted({*(name.replace('--', '/') for name in cached), *named})
 
 

@@ -84,6 +84,7 @@ def test_a_file_that_transformers_does_not_read_is_no_export(tmp_path, monkeypat
     ('BertForMaskedLM', 'fill-mask'), ('XLMWithLMHeadModel', 'fill-mask'),
     ('GPT2LMHeadModel', 'text-generation'), ('RobertaModel', 'feature-extraction'),
     ('XLNetForQuestionAnswering', 'question-answering'),
+    ('OpenAIGPTDoubleHeadsModel', 'text-generation'),
   ],
 )  # fmt: skip
 def test_the_hub_is_told_the_task_of_a_class(name, task):
@@ -103,14 +104,14 @@ def test_a_card_names_the_model_that_a_run_began_from(source, base):
   assert card_lib._base(source) == base
 
 
-@mutation("(part == 'eval' or run.config.data.task)", 'True', case='of a probe')
-@mutation('/[^/@]+)', '/[^/]+)', case='of a task')
+@mutation("of_task = part == 'eval' or run.config.data.task", 'of_task = True', case='of a probe')
+@mutation('of_task and math.isfinite(value)', 'of_task', case='of a language model')
 @pytest.mark.parametrize(
   ('task', 'scores', 'metrics'),
   [
     (dict(name='text'), {'eval/dev/mcc': 0.93456, 'eval/dev/cut': 8.0},
      [('matthews_correlation', 0.9346)]),
-    ({}, {'eval/perplexity': 9.5, 'eval/mlm': 2.25}, [('perplexity', 9.5)]),
+    ({}, {'eval/perplexity': 9.5, 'eval/mlm': 2.25, 'eval/f1': np.nan}, [('perplexity', 9.5)]),
     ({}, {'eval/linear_probe/accuracy': 0.5}, None),
   ],
   ids=['of a task', 'of a language model', 'of a probe'],
@@ -135,6 +136,20 @@ def test_the_hub_reads_the_scores_and_datasets_of_a_card(task, scores, metrics, 
   name, found = model_index_to_eval_results(facts['model-index'])
   assert name == 'mine' and [(x.metric_type, x.metric_value) for x in found] == metrics
   assert found[0].dataset_type == 'stanfordnlp/sst2'
+
+
+@mutation('(?!{of_file})', '', case='no owner')
+@mutation("r'[^/@,+", "r'[^/@+", case='at the end')
+@pytest.mark.parametrize(
+  ('text', 'names'),
+  [
+    ('https://huggingface.co/datasets/squad/resolve/main/dev.json', ['squad']),
+    ('en=https://huggingface.co/datasets/c/c4,de=b.txt hf://datasets/a/b@x/y', ['a/b', 'c/c4']),
+  ],
+  ids=['no owner', 'at the end'],
+)
+def test_a_card_names_the_datasets_of_urls(text, names):
+  assert card_lib._hub('datasets', text) == names
 
 
 @pytest.mark.parametrize('offset', [0, 1, 3])
