@@ -109,7 +109,7 @@ def test_both_files_of_an_extension_keep_blank_and_doubled_lines(tmp_path):
     (tmp_path / name).unlink()
   with flagsaver.flagsaver(size=300, extend=str(tmp_path), input='gone'):
     flags.FLAGS.mark_as_parsed()
-    with pytest.raises(UserError, match=r'of 13 pieces, --size=300, and lacks \[MASK\] of'):
+    with pytest.raises(UserError, match=r'of 13 pieces, .* \(it lacks \[MASK\]\)'):
       vocab._train(tmp_path / 'new')
 
 

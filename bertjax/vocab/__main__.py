@@ -146,9 +146,9 @@ def _base() -> Vocabulary | None:
   lacks = ', '.join(piece for piece in WORDPIECE if piece not in base.pieces)
   if base.type != 'wordpiece' or lacks or base.size >= _SIZE.value:
     raise UserError(
-      f'--extend={_EXTEND.value} is {base.type} of {base.size:,} pieces, --size={_SIZE.value:,}, '
-      f'and lacks {lacks or "none"} of {", ".join(WORDPIECE)}: '
-      'expected WordPiece with all of these, of fewer pieces. Of another kind take the '
+      f'--extend={_EXTEND.value} is {base.type} of {base.size:,} pieces, --size={_SIZE.value:,}: '
+      f'expected WordPiece with {", ".join(WORDPIECE)}{lacks and f" (it lacks {lacks})"}, of fewer '
+      'pieces. Of another kind take the '
       'vocabulary as it is, or train one and begin with --remap_vocab'
     )
   return base
