@@ -256,6 +256,13 @@ class HeldOutRows(RowSource, Protocol):
     """Knows the vocabulary."""
     ...
 
+  def batch(
+    self, row_n: np.ndarray, shuffle: bool, place_n: np.ndarray | None = None
+  ) -> dict[str, np.ndarray]:
+    """These rows; `place_n` are their places among those of an evaluation, which stand for their
+    numbers where draws are spread over rows."""
+    ...
+
 
 class Reader(NamedTuple):
   """A source of a run's rows: examples/readers/NAME.py exports it as READER."""

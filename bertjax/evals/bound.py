@@ -67,11 +67,14 @@ def hidden(batch: Batch, number_B: np.ndarray, seed: int, mask: int) -> dict[str
 
 def summed(nll_ND: np.ndarray, length_N: np.ndarray) -> dict[str, float]:
   """Returns the scores of rows: their -log p at each draw, and their tokens. The standard error is
-  that of the bound over rows and draws together, as of a ratio of means."""
+  that of the bound over rows and draws together, as of a ratio of means; one row has none."""
   nll_N, tokens = nll_ND.mean(1), float(length_N.sum())
   bound, rows = float(nll_N.sum()) / tokens, len(nll_N)
-  apart = float(np.sum((nll_N - bound * length_N) ** 2)) * rows / max(rows - 1, 1)
-  return dict(bound=bound, perplexity=math.exp(bound), standard_error=math.sqrt(apart) / tokens)
+  found = dict(bound=bound, perplexity=math.exp(bound))
+  if rows == 1:
+    return found
+  apart = float(np.sum((nll_N - bound * length_N) ** 2)) * rows / (rows - 1)
+  return found | dict(standard_error=math.sqrt(apart) / tokens)
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
@@ -110,7 +113,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       length.append((batch['example_BT'] > 0).sum(1)[:count])
     return Report(summed(np.concatenate(nll), np.concatenate(length)))
 
-  return Evaluation(NAMES, run)
+  return Evaluation(NAMES if rows > 1 else NAMES - {'standard_error'}, run)
 
 
 EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.rows, at_end=True)

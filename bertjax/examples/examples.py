@@ -92,16 +92,19 @@ class Examples:
     row = self.batch(np.zeros(1, np.int64), shuffle=not self.ordered)
     return {name: value for name, value in row.items() if name != 'dropped_B'}
 
-  def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
+  def batch(
+    self, row_n: np.ndarray, shuffle: bool, place_n: np.ndarray | None = None
+  ) -> dict[str, np.ndarray]:
     """Builds rows, counted over all epochs: the batch of `bertjax.types`, and dropped_B int32,
     targets that had no slot. With shuffle the rows of every epoch, or with language_alpha those of
-    every language, are permuted; otherwise they keep the corpus's order."""
+    every language, are permuted; otherwise they keep the corpus's order. Rows that are masked one
+    by one are numbered `place_n`, by default as they are asked for."""
     row_n, block = np.asarray(row_n, np.int64), self.recipe.masking.block(self.recipe.mask_options)
     if self.ordered:
       batch = self._by_epoch(row_n, shuffle)
       return self._fitted(batch) if shuffle else batch
     if block == 1:
-      return self._build(row_n, *self._rows_at(row_n, shuffle))
+      return self._build(row_n if place_n is None else place_n, *self._rows_at(row_n, shuffle))
     # Whatever rows are asked for, whole blocks are built.
     block_n, at_n = np.unique(row_n // block, return_inverse=True)
     whole_n = np.repeat(block_n * block, block) + np.tile(np.arange(block), len(block_n))

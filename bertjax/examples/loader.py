@@ -121,12 +121,14 @@ def train_batches(
 def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:
   """Yields rows of the first epoch of held-out text, each once, in order; the last batch is filled
   up with rows of example 0 and weight 0. `limit` rows in all are taken evenly from the epoch, or
-  its first ones where rows follow each other; 0 takes every row."""
+  its first ones where rows follow each other; 0 takes every row. They are numbered 0, 1, .., so
+  that draws which are spread over rows are spread over these."""
   rows = min(limit or examples.rows, examples.rows)
   evenly = not examples.ordered
   chosen_n = np.arange(rows) * (examples.rows if evenly else rows) // rows
   for first in range(0, rows, batch_size):
-    batch, _ = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))
+    place_n = np.arange(first, min(first + batch_size, rows))
+    batch, _ = _counted(examples.batch(chosen_n[place_n], shuffle=False, place_n=place_n))
     missing = batch_size - len(batch['example_BT'])
     yield {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
 

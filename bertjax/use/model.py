@@ -147,11 +147,17 @@ class Model(Words, FineTuned):
       raise UserError('tokens are drawn or searched: expected one of sampling and beams, got both')
     if self.net.unmasks and (unmasking or not self.net.writer):
       if beams is not None:
-        raise UserError(f'{self.source} writes in the place of masks: expected no beams')
+        raise UserError(
+          f'{self.source} writes in the place of masks: expected no beams (--beams), got '
+          f'{beams.count}. Draw with --temperature, or set --steps, --order and --block'
+        )
       how, drawn = unmasking or Unmasking(), sampling or Sampling()
       return unmask.texts(self, prompts, new_tokens, how, drawn, seed, ends, first)
     if unmasking is not None:
-      raise UserError(f'{self.source} has no masked words to write: expected no unmasking')
+      raise UserError(
+        f'{self.source} has no masked words to write: expected no unmasking (--steps, --order, '
+        f'--block), got {unmasking}. Draw with --temperature, or search with --beams'
+      )
     return generate.texts(
       self, prompts, new_tokens, beams or sampling or Sampling(), seed, ends, first
     )

@@ -78,7 +78,8 @@ def test_a_perfect_model_is_bounded_by_the_entropy_of_its_law():
   assert found['perplexity'] == math.exp(found['bound'])
 
 
-@mutation('* rows / max(rows - 1, 1)', '* rows')
+@mutation('* rows / (rows - 1)', '* rows')
+@mutation('if rows == 1:', 'if not rows:')
 @mutation('nll_N - bound * length_N', 'nll_N')
 def test_the_standard_error_is_that_of_many_samples_of_rows():
   rng, found = np.random.default_rng(0), []
@@ -88,3 +89,4 @@ def test_the_standard_error_is_that_of_many_samples_of_rows():
     found.append(bound.summed(3.0 * length_N[:, None] + noise_ND, length_N))
   error = np.sqrt(np.mean([each['standard_error'] ** 2 for each in found]))
   assert np.std([each['bound'] for each in found]) == pytest.approx(error, rel=0.06)
+  assert set(bound.summed(np.array([[5.0, 7.0]]), np.array([2]))) == {'bound', 'perplexity'}

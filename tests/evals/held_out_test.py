@@ -23,7 +23,7 @@ class Lines:
   def by_length(self):
     return self, np.arange(self.rows)
 
-  def batch(self, row_n, shuffle):
+  def batch(self, row_n, shuffle, place_n=None):
     token_BT = np.zeros((len(row_n), LENGTHS[int(row_n[0]) // 2]), np.int32)
     token_BT[:, 0] = row_n
     dropped_B = np.zeros(len(row_n), np.int32)

@@ -156,8 +156,12 @@ def test_what_cannot_be_written_is_refused(model, tmp_path):
     (dict(new_tokens=0), 'new_tokens: expected 1 at least'),
     (dict(seed=-1), 'seed: expected from 0'),
     (dict(sampling=Sampling(0.0, 5)), 'set temperature'),
-    (dict(beams=Beams(2)), 'in the place of masks: expected no beams'),
-    (dict(unmasking=Unmasking(5)), 'expected from 1 to the 4 tokens.*got 5 and 0'),
+    (
+      dict(beams=Beams(2)),
+      r'in the place of masks: expected no beams \(--beams\), got 2.* --steps',
+    ),
+    (dict(unmasking=Unmasking(5)), '^steps: expected from 1 to the 4 tokens.*got 5'),
+    (dict(unmasking=Unmasking(2, block=6)), '^block: expected from 1 to the 4 tokens.*got 6'),
     (dict(unmasking=Unmasking(2, 'last')), "expected 'confidence' or 'random', got 'last'"),
     (dict(new_tokens=500), 'prompt 2 has 2 tokens and 500 more.* in all, with 1 behind'),
   ):
@@ -168,5 +172,5 @@ def test_what_cannot_be_written_is_refused(model, tmp_path):
   with pytest.raises(UserError, match='in the place of mask tokens, which its vocabulary has none'):
     bare.generate(['w9'])
   gpt = load(used_models.make(tmp_path / 'gpt', 'gpt', first=used_models.STREAM).workdir)
-  with pytest.raises(UserError, match='has no masked words to write'):
+  with pytest.raises(UserError, match=r'has no masked words to write: .* \(--steps, .*--beams'):
     gpt.generate(['w9'], unmasking=Unmasking(2))

@@ -7,7 +7,8 @@ divided by all of its tokens (`divisor_B`): its mean over t bounds -log p of a t
 
 t is spread evenly over (least, 1]. MDLM draws it in the strata of a batch, MD4 as one offset and
 steps of 1/B; here row after row steps by the golden section from an offset of the seed, so that
-any rows that follow each other are spread, whatever the batch, the microbatches and the hosts.
+any rows that follow each other are spread, whatever the batch, the microbatches and the hosts, and
+so are the rows of an evaluation, however far they lie apart in the text.
 """
 
 import dataclasses

@@ -118,9 +118,9 @@ class Fixed:
     """Number of rows, under the key rows."""
     return dict(rows=self.rows)
 
-  def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
+  def batch(self, row_n: np.ndarray, shuffle: bool, place_n: np.ndarray | None = None) -> Batch:
     """Returns rows in the order asked for; they are not shuffled."""
-    del shuffle
+    del shuffle, place_n
     return {name: value[row_n] for name, value in self.row.items()}
 
 

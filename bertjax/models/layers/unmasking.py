@@ -27,11 +27,12 @@ class Unmasking(NamedTuple):
 
 def check(how: Unmasking, new_tokens: int) -> None:
   """Refuses passes and blocks that so many tokens do not have."""
-  if not 0 <= how.steps <= new_tokens or not 0 <= how.block <= new_tokens:
-    raise UserError(
-      f'steps and block: expected from 1 to the {new_tokens} tokens that are written (new_tokens), '
-      f'or 0, got {how.steps} and {how.block}'
-    )
+  for name, value in (('steps', how.steps), ('block', how.block)):
+    if not 0 <= value <= new_tokens:
+      raise UserError(
+        f'{name}: expected from 1 to the {new_tokens} tokens that are written (--new_tokens), or 0, '
+        f'got {value}'
+      )
   if how.order not in ('confidence', 'random'):
     raise UserError(f"order: expected 'confidence' or 'random', got {how.order!r}")
 

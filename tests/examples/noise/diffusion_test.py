@@ -1,5 +1,7 @@
 """Masked diffusion's noise: coins of each row's own t, weights, and how t is spread."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from mutation import mutation
 from toy_store import MASK, SPECIAL, random_store, recipe
 
 from bertjax import sharding
-from bertjax.examples import recipes
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import loader, recipes
 from bertjax.examples.noise import diffusion
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import mlm
@@ -68,6 +71,21 @@ def test_the_loss_of_a_batch_varies_no_more_than_in_the_strata_of_mdlm():
   assert deviation(rng.uniform(1e-3, 1, (batches, rows))) > 0.055
   assert ours_BR.min() >= 1e-3 and ours_BR.max() <= 1
   assert abs(times(8, seed=1) - times(8)).min() > 0
+
+
+@mutation('row_n if place_n is None else place_n, *self', 'row_n, *self', case='89')
+@mutation('shuffle=False, place_n=place_n', 'shuffle=False', case='89')
+@pytest.mark.parametrize('stride', [1, 13, 21, 34, 55, 89, 144])
+def test_an_evaluation_spreads_t_over_the_rows_that_it_takes(stride, monkeypatch):
+  """Rows so far apart in the text, whose golden sections all but stand still."""
+  rows, found, drawn = 64, [], diffusion.times
+  examples = examples_lib.examples_in_memory(random_store(1700), RECIPE, 16, 7)
+  column = {name: x_E[: rows * stride] for name, x_E in examples.column.items()}
+  examples = dataclasses.replace(examples, column=column)
+  assert examples.rows == rows * stride
+  monkeypatch.setattr(diffusion, 'times', lambda *at: found.append(drawn(*at)) or found[-1])
+  assert len(list(loader.eval_batches(examples, 24, rows))) == 3
+  assert np.diff([0, *np.sort(np.concatenate(found)), 1]).max() < 3 / rows
 
 
 @mutation('hidden_B / np.clip(hidden_B, 1, limit)', '1.0')
