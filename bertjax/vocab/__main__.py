@@ -148,8 +148,8 @@ def _base() -> Vocabulary | None:
     raise UserError(
       f'--extend={_EXTEND.value} is {base.type} of {base.size:,} pieces, --size={_SIZE.value:,}: '
       f'expected WordPiece with {", ".join(WORDPIECE)}{lacks and f" (it lacks {lacks})"}, of fewer '
-      'pieces. Of another kind take the '
-      'vocabulary as it is, or train one and begin with --remap_vocab'
+      'pieces. Of another kind take the vocabulary as it is, or train one and begin with '
+      '--remap_vocab'
     )
   return base
 
