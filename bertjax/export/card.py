@@ -23,9 +23,10 @@ from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained('DIR')
 session = onnxruntime.InferenceSession('DIR/model.onnx')
 texts = dict(tokenizer(['A text.', 'And a longer one.'], padding=True, return_tensors='np'))
-outputs = session.run(None, {{each.name: texts[each.name] for each in session.get_inputs()}})
+{more}outputs = session.run(None, {{each.name: texts[each.name] for each in session.get_inputs()}})
 ```
 """
+CHOICES = 'texts = {name: x[None] for name, x in texts.items()}  # the choices of one question\n'
 ORIGINAL = '    python -m bertjax.embed --workdir={original}:DIR --input=FILE --output=OUT.npy\n'
 
 
@@ -86,6 +87,7 @@ def card(
     target, use = 'PyTorch `transformers`', USE
   hub['base_model'] = _base(meta['source'] if read else init_from.whole(config.init_from))
   hub |= _facts(run, hub.get('pipeline_tag', ''))
+  more = CHOICES if name.endswith('ForMultipleChoice') else ''
   head = ''.join(f'{key}: {json.dumps(value)}\n' for key, value in hub.items() if value)
   return f"""---
 {head}---
@@ -101,7 +103,7 @@ are apart. The licence is for you to choose: add `license:` to the head of this 
 {facts}{held_out}
 Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.
 
-{use.format(name=name)}"""
+{use.format(name=name, more=more)}"""
 
 
 def _facts(run: Run, task: str) -> dict[str, Any]:

@@ -35,16 +35,20 @@ def pairs(phase: Phase) -> str:
 
 def reached(best: Any, scores: Mapping[str, float]) -> str:
   """Returns a sentence about the last score that `config.best` looks at, '' without one. A loss of
-  words is compared with that of their frequencies, which every model of a text should undercut."""
+  words is compared with that of their frequencies, which every model of a text should undercut; in
+  place of `mlm`, which counts more than the words that are hidden, `mlm_masked` is."""
   found = scores.get(best.metric)
   if found is None:
     return ''
   set_, _, name = best.metric.rpartition('/')
+  if name == 'mlm':
+    name = 'mlm_masked'
+    found = scores.get(f'{set_}/{name}', found)
   unigram = scores.get(f'{set_}/unigram_entropy')
   if unigram is None or name not in OF_WORDS:
-    return f'The last evaluation found {best.metric} {found:.4g}.'
+    return f'The last evaluation found {best.metric} {scores[best.metric]:.4g}.'
   said = (
-    f'Held out, a word to predict costs {found:.3f} nats ({best.metric}), by its frequency alone'
+    f'Held out, a word to predict costs {found:.3f} nats ({set_}/{name}), by its frequency alone'
   )
   if found < unigram:
     return f'{said} {unigram:.3f}: the model has learned {unigram - found:.3f} from context.'
@@ -62,7 +66,8 @@ def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) 
   if importlib.util.find_spec('tensorboard'):
     print(f'  tensorboard --logdir {workdir}')
   print(f'  python -m bertjax.main --workdir={workdir} --evaluate')
-  if isinstance(models.build(run.config.model), WritingModel):
+  diffuses = run.config.data.mask.get('name') == 'diffusion'
+  if diffuses or isinstance(models.build(run.config.model), WritingModel):
     print(f"  python -m bertjax.generate --workdir={workdir} --text='Once' --temperature=0.8")
   elif run.config.data.mixture == 'python_docs':  # of the quickstart
     print(

@@ -1,10 +1,12 @@
 """model.onnx: onnxruntime says of texts what the run says; models that are refused."""
 
 import json
+import re
 import shutil
 import sys
 
 import cases
+import head_cases
 import jax
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from bertjax.errors import UserError
 from bertjax.export import exporting, importing, onnx_model
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
-from bertjax.objectives import mlm
+from bertjax.objectives import choose, mlm
 from bertjax.sources import runs
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -36,11 +38,23 @@ def made(libraries, rich_store, tmp_path_factory):
   """A run of one layer, and what it was exported to."""
   root = tmp_path_factory.mktemp('onnx')
   c = cases.config('bert', layers=1)
-  shapes = jax.eval_shape(mlm.make(c).init, jax.random.key(0), cases.batch([[9]], 12))
+  return root, export(mlm.make(c), c, rich_store, root)
+
+
+def export(objective, c, store, root):
+  shapes = jax.eval_shape(objective.init, jax.random.key(0), cases.batch([[9]], 12))
   params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
   (root / 'run').mkdir()
-  runs.write_run(root / 'run', c, params, load_vocabulary(rich_store / 'vocab'), {})
-  return root, exporting.export(root / 'run', root / 'out', form=ONNX)
+  runs.write_run(root / 'run', c, params, load_vocabulary(store / 'vocab'), {})
+  return exporting.export(root / 'run', root / 'out', form=ONNX)
+
+
+def run_card(out):
+  """Runs the lines of a model card as they stand there; returns what they call outputs."""
+  (lines,) = re.findall('```python\n(.*?)```', (out / 'README.md').read_text(), re.DOTALL)
+  named = {}
+  exec(lines.replace('DIR', str(out)), named)
+  return named['outputs']
 
 
 @mutation('node.metadata_props.clear()', 'pass')
@@ -61,6 +75,7 @@ def test_onnxruntime_says_what_the_run_says(made):
   assert b'site-packages' not in (out / 'model.onnx').read_bytes()
   card = (out / 'README.md').read_text()
   assert 'pipeline_tag: "fill-mask"\n' in card and 'tags: ["bertjax", "onnx"]\n' in card
+  assert run_card(out)[0].shape[0] == 2
   tokenizer = transformers.AutoTokenizer.from_pretrained(out)
   session = onnxruntime.InferenceSession(out / 'model.onnx')
   texts = ['piece7 [MASK] piece9 piece30.', '[MASK] piece12']
@@ -132,6 +147,13 @@ def test_classes_and_heads(case, libraries, tmp_path):
   assert all(each['ok'] for each in said['outputs']['differences'])
   assert weights.files_of(tmp_path / 'out') == []
   assert family_lib.class_of(runs.open_run(tmp_path / 'run').config.model) == case
+
+
+@pytest.mark.full
+def test_the_lines_of_a_card_score_choices(libraries, rich_store, tmp_path):
+  c = head_cases.config('bert', head_cases.RIGHT)
+  export(choose.make(c), c, rich_store, tmp_path)
+  assert run_card(tmp_path / 'out')[0].shape == (1, 2)
 
 
 @pytest.mark.full

@@ -6,7 +6,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.train import report
-from configs import bert, quickstart
+from configs import bert, diffusion, quickstart
 from configs.finetune import probe, tagging
 
 
@@ -37,11 +37,16 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
       run_of(bert.get_config('tiny'), 'mlm'),
       'python -m bertjax.embed --workdir=runs/a --input=FILE',
     ),
+    (
+      run_of(diffusion.get_config('tiny'), 'mlm'),
+      'python -m bertjax.generate --workdir=runs/a --text=',
+    ),
     (run_of(quickstart.get_config(), 'mlm'), 'python -m bertjax.main --config=configs/bert.py'),
   ],
 )
 @pytest.mark.parametrize('installed', [True, False])
 @mutation("if importlib.util.find_spec('tensorboard'):", 'if True:')
+@mutation('if diffuses or isinstance(', 'if isinstance(')
 def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed):
   monkeypatch.setattr(report.importlib.util, 'find_spec', lambda name: installed)
   report.show(run, 'runs/a', '', {})
@@ -51,6 +56,7 @@ def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed
 
 
 @mutation('or name not in OF_WORDS', '')
+@mutation("if name == 'mlm':", "if name == '':")
 @mutation("f'{set_}/unigram_entropy'", "'eval/unigram_entropy'")
 @mutation('if found < unigram:', 'if found > unigram:')
 def test_what_was_reached_is_told_by_what_frequencies_know():
@@ -61,6 +67,10 @@ def test_what_was_reached_is_told_by_what_frequencies_know():
   assert said(unigram_entropy=6.25) == ''
   best = types.SimpleNamespace(metric='eval/xlm/mlm_masked')
   assert 'learned 2.000' in said(**{'xlm/mlm_masked': 3.0, 'xlm/unigram_entropy': 5.0})
+  best = types.SimpleNamespace(metric='eval/mlm')  # of special tokens too, as of masked diffusion
+  learned = said(mlm=4.0, mlm_masked=5.0, unigram_entropy=6.0)
+  assert 'costs 5.000 nats (eval/mlm_masked)' in learned and 'learned 1.000' in learned
+  assert said(mlm=4.0, mlm_masked=5.0) == 'The last evaluation found eval/mlm 4.'
   for name in ('nsp', 'rtd_auc'):
     best = types.SimpleNamespace(metric=f'eval/{name}')
     found = said(**{name: 0.75, 'unigram_entropy': 6.25})

@@ -30,8 +30,8 @@ def check(how: Unmasking, new_tokens: int) -> None:
   for name, value in (('steps', how.steps), ('block', how.block)):
     if not 0 <= value <= new_tokens:
       raise UserError(
-        f'{name}: expected from 1 to the {new_tokens} tokens that are written (--new_tokens), or 0, '
-        f'got {value}'
+        f'{name}: expected from 1 to the {new_tokens} tokens that are written (--new_tokens), '
+        f'or 0, got {value}'
       )
   if how.order not in ('confidence', 'random'):
     raise UserError(f"order: expected 'confidence' or 'random', got {how.order!r}")
