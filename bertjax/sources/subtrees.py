@@ -136,7 +136,7 @@ def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int
   unknown, special = theirs.special['unk'], {*ours.special.values()}
   space = ' ' if theirs.reads_first_space else ''
   words, parts = [], []
-  for i in new:
+  for i in new.tolist():
     piece, text = ours.pieces[i], ours.decode([i]).removeprefix('##')
     begins = signs and piece.startswith((formats.BYTE_SPACE, sentencepiece_model.SPACE))
     if not signs:
@@ -149,7 +149,7 @@ def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int
   return [[] if unknown in ids else ids for ids in cuts]
 
 
-def _inside(theirs: Vocabulary, texts: Sequence[str]) -> list[Sequence[int]]:
+def _inside(theirs: Vocabulary, texts: Sequence[str]) -> list[Any]:
   """Returns the ids of texts that stand behind a letter, or on their own if those never do."""
   if theirs.type != 'wordpiece':
     ahead = '' if theirs.reads_first_space else _UNKNOWN  # which no piece holds
