@@ -136,7 +136,7 @@ def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int
   unknown, special = theirs.special['unk'], {*ours.special.values()}
   space = ' ' if theirs.reads_first_space else ''
   words, parts = [], []
-  for i in new.tolist():
+  for i in map(int, new):
     piece, text = ours.pieces[i], ours.decode([i]).removeprefix('##')
     begins = signs and piece.startswith((formats.BYTE_SPACE, sentencepiece_model.SPACE))
     if not signs:
