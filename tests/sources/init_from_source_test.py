@@ -127,7 +127,7 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
     init_from.loader(c, strange)
 
 
-@mutation('if unknown in ids else ids.tolist()', '')
+@mutation('[[] if unknown in ids else ids for', '[ids for')
 def test_a_word_begins_as_the_mean_of_what_it_was_cut_into(tmp_path):
   theirs = write_vocabulary(tmp_path / 'theirs', ['ab', '##cd', '##e', 'e', 'z'])
   ours = write_vocabulary(tmp_path / 'ours', ['z', 'abcde', '##ecd', 'new'])
