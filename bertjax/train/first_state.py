@@ -164,13 +164,14 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
       f'{now[0]!r}: config.total_steps moves the ends of phases, and steps already taken must not '
       'change theirs; keep it, or start in a new --workdir with config.init_from'
     )
-  held_out = digests.held_out_sha256(run.store)
-  if meta.get('held_out', held_out) not in (held_out, ''):
-    raise UserError(
-      f'{run.store.path}/heldout is not the text that this run was judged by: expected sha256 '
-      f'{meta["held_out"][:12]}, got {held_out[:12] or "none"}. Put it back, or start in a new '
-      '--workdir with config.init_from'
-    )
+  judged = meta.get('judged', meta)  # checkpoints of earlier versions have held_out alone
+  for key, sha256 in digests.judged_sha256(run).items():
+    if (before := judged.get(key, sha256)) not in (sha256, ''):
+      what = f'{run.store.path}/heldout' if key == 'held_out' else f'the text of {key}'
+      raise UserError(
+        f'{what} is not the text that this run was judged by: expected sha256 {before[:12]}, got '
+        f'{sha256[:12] or "none"}. Put it back, or start in a new --workdir with config.init_from'
+      )
   # Checkpoints of earlier versions have one, of the whole batch.
   expected = meta.get('fed_sha256') or [meta['batch_sha256']]
   found = last_batch_sha256(run, done, len(expected))

@@ -10,8 +10,10 @@ from mutation import mutation
 from small_stores import write_store
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.errors import UserError
 from bertjax.evals.held_out import rows
 from bertjax.train import evaluation, first_state, setup
+from bertjax.train.watch import digests
 from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -150,6 +152,24 @@ def test_a_set_may_be_judged_on_another_text(store, tmp_path):
   batch = held_out(run.phases[0]).rows.batch(np.arange(4), shuffle=False)
   assert 42 in batch['target_BP'][batch['weight_BP'] > 0]
   assert set(batch['target_BP'][batch['weight_BP'] > 0]) <= {42, *SPECIAL.values()}
+
+
+@mutation('if path}\n  found', 'if False}\n  found')
+def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_path):
+  old, key = tmp_path / 'old', 'evals.held_out.store'
+  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
+  write_store(old, [[[42] * 6] * 4] * 8, vocabulary)
+  run = make(store, **{key: str(old)})
+  fed = first_state.last_batch_sha256(run, 1)
+  meta = dict(fed_sha256=fed, judged=digests.judged_sha256(run))
+  first_state.check_last_batch(run, meta, 1)
+  shutil.rmtree(old)
+  with pytest.raises(UserError, match=f'config.{key}: there is no store .*--config.{key}= '):
+    make(store, **{key: str(old)})
+  write_store(old, [[[43] * 6] * 4] * 8, vocabulary)
+  with pytest.raises(UserError, match=f'the text of config.{key} is not the text'):
+    first_state.check_last_batch(make(store, **{key: str(old)}), meta, 1)
+  first_state.check_last_batch(run, dict(fed_sha256=fed, held_out=''), 1)  # of earlier versions
 
 
 def test_ids_of_more_languages_than_the_store_has(spoken):

@@ -17,7 +17,7 @@ from bertjax.examples import loader
 from bertjax.field_types import NONE, Count, Natural, Seed
 from bertjax.metrics.progress import passing
 from bertjax.options import override
-from bertjax.store.reader import open_beside
+from bertjax.store.reader import Store, open_beside
 from bertjax.types import Batch, Context, Objective, Subject, Variables
 
 
@@ -126,7 +126,7 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
     return subject.stream
   source = subject.held_out
   if options.store:
-    source = open_beside(subject.store, options.store)
+    source = _other_text(subject, options.store)
   if source is None:
     return None
   data = copy.deepcopy(config.data)
@@ -137,6 +137,17 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
     examples_lib.read_by(held_out, config.model), held_out_data(data), length,
     options.seed, subject.fallback, options.batch_size, examples_lib.tables_of(config.model),
   )  # fmt: skip
+
+
+def _other_text(subject: Subject, store: str) -> Store:
+  try:
+    return open_beside(subject.store, store)
+  except UserError as error:
+    key = next(k for k, each in subject.config.evals.items() if each.get('store') == store)
+    raise UserError(
+      f'config.evals.{key}.store: {error}. Or judge on what the run itself holds out: '
+      f'--config.evals.{key}.store= (and --override=evals.{key}.store where it has begun)'
+    ) from error
 
 
 def _objective(subject: Subject, options: Options, template: Batch) -> Objective:

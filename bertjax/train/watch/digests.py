@@ -100,7 +100,7 @@ class Digests(Watcher):
 
   def __init__(self, run: Any):
     """Takes a `setup.Run`."""
-    self._run, self._last, self._held_out = run, None, held_out_sha256(run.store)
+    self._run, self._last, self._judged = run, None, judged_sha256(run)
 
   def after(self, step: Step) -> None:
     """Remembers the batch."""
@@ -114,19 +114,23 @@ class Digests(Watcher):
     return dict(
       batch=phase.place(index)[:2],
       fed_sha256=hosts.gather(f'fed/{done}', phase.sha256(index, self._last.batch)),
-      held_out=self._held_out,
+      judged=self._judged,
       replicas_sha256=check_replicas(done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
     )
 
 
-def held_out_sha256(store: reader.Store) -> str:
-  """sha256 of the text that is held out beside a store; '' where there is none, or its files have
-  no sha256."""
-  path = store.path / verify.HELD_OUT
-  files = reader.read_meta(path).get('sha256', {}) if path.exists() else {}
-  text = {name: files[name] for name in files if name != 'store.json'}
-  return _sha256(json.dumps(text, sort_keys=True).encode()) if text else ''
+def judged_sha256(run: Any) -> dict[str, str]:
+  """'held_out', or the key of a store in the config -> sha256 of the text that a `setup.Run` is
+  judged on; '' where there is none, or its files have no sha256."""
+  sets = {f'config.evals.{k}.store': v.get('store') for k, v in run.config.evals.items()}
+  paths = {key: pathlib.Path(path) for key, path in sets.items() if path}
+  found = {}
+  for key, path in dict(paths, held_out=run.store.path / verify.HELD_OUT).items():
+    files = reader.read_meta(path).get('sha256', {}) if path.exists() else {}
+    text = {name: files[name] for name in files if name != 'store.json'}
+    found[key] = _sha256(json.dumps(text, sort_keys=True).encode()) if text else ''
+  return found
 
 
 @functools.cache
