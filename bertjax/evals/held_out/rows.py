@@ -146,7 +146,7 @@ def _other_text(subject: Subject, store: str) -> Store:
     key = next(k for k, each in subject.config.evals.items() if each.get('store') == store)
     raise UserError(
       f'config.evals.{key}.store: {error}. Or judge on what the run itself holds out: '
-      f'--config.evals.{key}.store= (and --override=evals.{key}.store where it has begun)'
+      f'--config.evals.{key}.store= (to resume, with --override=evals.{key}.store)'
     ) from error
 
 
