@@ -93,6 +93,26 @@ def test_words_of_another_text_are_added_behind_the_pieces(tmp_path):
     base = load_vocabulary(before)
 
 
+@mutation("'\\n'.join(pieces) + ", "'\\n'.join(vocabulary) + ")
+@mutation(' and len(word) <= _LONGEST', '')
+@mutation('or lacks or', 'or')
+def test_both_files_of_an_extension_keep_blank_and_doubled_lines(tmp_path):
+  """And a word so long that it is unknown is no piece."""
+  lines = ['[PAD]', '[UNK]', '[CLS]', '', '[SEP]', 'a', '', '##b', 'a', '[MASK]', 'b', '##a']
+  (tmp_path / 'vocab.txt').write_text('\n'.join(lines) + '\n')
+  extend_wordpiece(['abab ' + 'ab' * 51] * 2, 20, load_vocabulary(tmp_path), tmp_path)
+  kept = [*lines[:5], '', *lines[6:], 'abab']
+  for name in ('tokenizer.json', 'vocab.txt'):
+    assert [*load_vocabulary(tmp_path / name).pieces] == kept
+  (tmp_path / 'vocab.txt').write_text('\n'.join(kept).replace('[MASK]', ''))
+  for name in ('tokenizer.json', 'tokenizer_config.json'):
+    (tmp_path / name).unlink()
+  with flagsaver.flagsaver(size=300, extend=str(tmp_path), input='gone'):
+    flags.FLAGS.mark_as_parsed()
+    with pytest.raises(UserError, match=r'of 13 pieces, .* \(it lacks \[MASK\]\)'):
+      vocab._train(tmp_path / 'new')
+
+
 @pytest.mark.parametrize(
   'given, said',
   [

@@ -10,10 +10,15 @@ from jax.experimental import multihost_utils
 
 from bertjax import sharding
 from bertjax.errors import UserError
+from bertjax.vocab import formats, sentencepiece_model
 from bertjax.vocab.vocabulary import Vocabulary
 
 # Leaves with one row per id: the word table, and the bias of its head.
 _OF_WORDS = (':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']")
+
+_CHINESE = '\u2e80'  # the first character of scripts without spaces between words
+_NO_TEXT = '\ufffd'  # what a part of a character's bytes decodes to
+_UNKNOWN = '\ue000'  # of private use
 
 
 class Rows(NamedTuple):
@@ -124,10 +129,42 @@ def moved(
 
 
 def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int]]:
-  """Returns the ids that `theirs` cuts each of our pieces into; () where one is unknown."""
-  texts = ['' if i in ours.special.values() else ours.decode([i]).removeprefix('##') for i in new]
-  unknown = theirs.special['unk']
-  return [[] if unknown in ids else ids.tolist() for ids in theirs.encode_unended(texts)]
+  """Returns the ids that `theirs` cuts each of our pieces into where text has it, at the beginning
+  of a word or inside one; () where one is unknown."""
+  # Where pieces have no sign of a space, one of several characters, or a letter, begins a word.
+  signs = ours.type != 'wordpiece' and not ours.word_starts.all()
+  unknown, special = theirs.special['unk'], {*ours.special.values()}
+  space = ' ' if theirs.reads_first_space else ''
+  words, parts = [], []
+  for i in map(int, new):
+    piece, text = ours.pieces[i], ours.decode([i]).removeprefix('##')
+    begins = signs and piece.startswith((formats.BYTE_SPACE, sentencepiece_model.SPACE))
+    if not signs:
+      begins = ours.word_starts[i] and (len(text) > 1 or text.isalnum() and text < _CHINESE)
+    known = i not in special and _NO_TEXT not in text
+    words.append(space + text.strip(' ') if known and begins else '')
+    parts.append(text if known and not begins else '')
+  both = zip(theirs.encode_unended(words), _inside(theirs, parts), strict=True)
+  cuts = ([int(i) for i in (*word, *inside)] for word, inside in both)
+  return [[] if unknown in ids else ids for ids in cuts]
+
+
+def _inside(theirs: Vocabulary, texts: Sequence[str]) -> list[Any]:
+  """Returns the ids of texts that stand behind a letter, or on their own if those never do."""
+  if theirs.type != 'wordpiece':
+    ahead = '' if theirs.reads_first_space else _UNKNOWN  # which no piece holds
+    first, *cuts = theirs.encode_unended([ahead, *(ahead + text for text in texts)])
+    return [ids[len(first) :] if [*ids[: len(first)]] == [*first] else [] for ids in cuts]
+  tokenizer: Any = theirs.tokenizer
+  model, cuts = tokenizer.model, []
+  for text, ids in zip(texts, theirs.encode_unended(texts), strict=True):
+    change = tokenizer.normalizer
+    whole = 'a' + text if change is None else change.normalize_str('a' + text)
+    (word, _), *more = tokenizer.pre_tokenizer.pre_tokenize_str(whole)
+    if word[1:] and not more:
+      ids = [token.id for token in model.tokenize(model.continuing_subword_prefix + word[1:])]
+    cuts.append(ids)
+  return cuts
 
 
 def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:

@@ -36,7 +36,7 @@ from bertjax.metrics.progress import Bar
 from bertjax.text import sentence_split
 from bertjax.text.left_out import LeftOut, Wrong
 from bertjax.vocab import whole_words
-from bertjax.vocab.train import TRAINERS, characters, extend_wordpiece
+from bertjax.vocab.train import TRAINERS, WORDPIECE, characters, extend_wordpiece
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, much_unknown
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
@@ -143,12 +143,13 @@ def _base() -> Vocabulary | None:
       '--keep_accents'
     )
   base = load_vocabulary(_EXTEND.value)
-  known = base.type == 'wordpiece' and {'[CLS]', '[SEP]'} <= {*base.pieces}
-  if not known or base.size >= _SIZE.value:
+  lacks = ', '.join(piece for piece in WORDPIECE if piece not in base.pieces)
+  if base.type != 'wordpiece' or lacks or base.size >= _SIZE.value:
     raise UserError(
       f'--extend={_EXTEND.value} is {base.type} of {base.size:,} pieces, --size={_SIZE.value:,}: '
-      'expected WordPiece with [CLS] and [SEP], of fewer pieces. Of another kind take the '
-      'vocabulary as it is, or train one and begin with --remap_vocab'
+      f'expected WordPiece with {", ".join(WORDPIECE)}{lacks and f" (it lacks {lacks})"}, of fewer '
+      'pieces. Of another kind take the vocabulary as it is, or train one and begin with '
+      '--remap_vocab'
     )
   return base
 

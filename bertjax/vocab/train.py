@@ -26,7 +26,8 @@ _ALPHABET = 1000
 _COVERED = 0.9995
 # Sums of floats depend on how many threads there are, so this may not follow the machine.
 _THREADS = 4
-_WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+_LONGEST = 100  # characters of a word; longer ones are [UNK]
+WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 _BPE = ['<s>', '<pad>', '</s>', '<unk>']  # and <mask> last, as in RoBERTa
 
 
@@ -50,15 +51,14 @@ def train_wordpiece(
   inner = ['##' + character for character in alphabet]
   trainer = trainers.WordPieceTrainer(
     vocab_size=size,
-    special_tokens=_WORDPIECE + inner,
+    special_tokens=WORDPIECE + inner,
     initial_alphabet=alphabet,
     limit_alphabet=len(alphabet),
     show_progress=False,
   )
   tokenizer.train_from_iterator(sentences, trainer)
   index = tokenizer.get_vocab()
-  vocabulary = {piece: i for i, piece in enumerate(sorted(index, key=lambda piece: index[piece]))}
-  _write_wordpiece(vocabulary, tokenizer, lowercase, strips, directory)
+  _write_wordpiece(sorted(index, key=index.__getitem__), tokenizer, lowercase, strips, directory)
 
 
 def extend_wordpiece(
@@ -72,35 +72,37 @@ def extend_wordpiece(
   for sentence in sentences:
     normal = tokenizer.normalizer.normalize_str(sentence)
     counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
-  words = sorted(word for word, count in counts.items() if count > 1)
+  words = sorted(word for word, count in counts.items() if count > 1 and len(word) <= _LONGEST)
   unknown = base.special['unk']
   cut = zip(words, base.encode_batch(words), strict=True)
   saved = {w: counts[w] * (len(ids) - 1 + (unknown in ids)) for w, ids in cut}
   new = sorted((word for word in words if saved[word]), key=lambda word: -saved[word])
   pieces = [*base.pieces, *new[: size - base.size]]
-  vocabulary = {piece: i for i, piece in enumerate(pieces)}
   strips = not base.accents if base.accents == base.lowercase else None
   added = list(tokenizer.get_added_tokens_decoder().values())
-  _write_wordpiece(vocabulary, tokenizer, base.lowercase, strips, directory, added)
+  _write_wordpiece(pieces, tokenizer, base.lowercase, strips, directory, added)
 
 
 def _write_wordpiece(
-  vocabulary: dict[str, int],
+  pieces: Sequence[str],
   tokenizer: Tokenizer,
   lowercase: bool,
   strips: bool | None,
   directory: pathlib.Path,
   added: Sequence[Any] = (),
 ) -> None:
-  whole = Tokenizer(models.WordPiece(vocabulary, unk_token='[UNK]', max_input_chars_per_word=100))
+  vocabulary = {piece: i for i, piece in enumerate(pieces)}
+  whole = Tokenizer(
+    models.WordPiece(vocabulary, unk_token='[UNK]', max_input_chars_per_word=_LONGEST)
+  )
   whole.normalizer, whole.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
   whole.decoder = decoders.WordPiece()
   whole.post_processor = BertProcessing(
     ('[SEP]', vocabulary['[SEP]']), ('[CLS]', vocabulary['[CLS]'])
   )
-  whole.add_special_tokens(_WORDPIECE)
+  whole.add_special_tokens(WORDPIECE)
   whole.add_tokens([*added])
-  files = {'vocab.txt': '\n'.join(vocabulary) + '\n'}
+  files = {'vocab.txt': '\n'.join(pieces) + '\n'}
   formats.write(directory, files | _whole(whole, 'BertTokenizer', lowercase, strip_accents=strips))
 
 

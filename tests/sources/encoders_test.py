@@ -147,7 +147,7 @@ def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
 def test_what_a_table_has_behind_the_words_goes_with_them():
   """GPT-1's positions, with three words more in front of them."""
   theirs, ours = np.arange(8.0)[:, None], -np.ones((11, 1))  # four words, three positions, padding
-  rows = subtrees.Rows(np.arange(4), np.arange(4), np.arange(4, 7), 4)
+  rows = subtrees.Rows(np.arange(4), np.arange(4), np.arange(4, 7), [()] * 3, 4)
   to = dict(word=jax.numpy.asarray(ours))
   found = subtrees.taken(dict(word=theirs), to, (), 'run', rows)['word']
   assert found[:, 0].tolist() == [0, 1, 2, 3, 1.5, 1.5, 1.5, 4, 5, 6, 7]

@@ -18,6 +18,7 @@ from bertjax.export import parity
 from bertjax.formats import tables
 from bertjax.objectives import mlm
 from bertjax.sources import init_from, model_fields, runs, subtrees
+from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, electra, modernbert
 
@@ -126,7 +127,7 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
     init_from.loader(c, strange)
 
 
-@mutation('if unknown in ids else ids.tolist()', '')
+@mutation('[[] if unknown in ids else ids for', '[ids for')
 def test_a_word_begins_as_the_mean_of_what_it_was_cut_into(tmp_path):
   theirs = write_vocabulary(tmp_path / 'theirs', ['ab', '##cd', '##e', 'e', 'z'])
   ours = write_vocabulary(tmp_path / 'ours', ['z', 'abcde', '##ecd', 'new'])
@@ -136,11 +137,43 @@ def test_a_word_begins_as_the_mean_of_what_it_was_cut_into(tmp_path):
     dict(word=table), dict(word=jax.numpy.zeros((9, 3))), (), 'it:embeddings', rows
   )['word']
   np.testing.assert_array_equal(tree[:6], table[[0, 1, 2, 3, 4, 9]])
-  means = [table[[5, 6, 7]].mean(0), table[[8, 6]].mean(0), table.mean(0)]
+  means = [table[[5, 6, 7]].mean(0), table[[7, 6]].mean(0), table.mean(0)]
   np.testing.assert_allclose(tree[6:], means, rtol=1e-6)
   assert said.endswith(
     '2 begin as the mean of the rows that it cuts them into, 1 as that of all rows'
   )
+
+
+@mutation('space + text.strip', 'text.strip')
+@mutation('text if known and not begins', 'text if begins')
+@mutation("_UNKNOWN = '\\ue000'", "_UNKNOWN = ''")
+@mutation("_NO_TEXT = '\\ufffd'", "_NO_TEXT = '?'")
+def test_a_piece_is_cut_as_text_has_it(tmp_path):
+  """A word with the space before it, which byte-level BPE reads; the inside of one without the
+  sign of a space that SentencePiece adds, and as the ##-pieces of WordPiece."""
+  text, vocabularies = ['abba cab bac 漢 ab?', '漢 abba bacab cabba'] * 60, {}
+  for name, kind, size in [('bpe', 'bpe', 275), ('few', 'bpe', 262), ('unigram', 'unigram', 18)]:
+    (tmp_path / name).mkdir()
+    TRAINERS[kind](text, size, False, tmp_path / name)
+    vocabularies[name] = load_vocabulary(tmp_path / name)
+  letters = ['a', '##b', '##a', 'bacab', '##cab', '☀']
+  vocabularies['wordpiece'] = write_vocabulary(tmp_path / 'wordpiece', letters)
+
+  def cuts(old, new):
+    theirs, ours = vocabularies[old], vocabularies[new]
+    rows, _ = subtrees.moved('it', theirs, ours, True, 'key')
+    named = zip(rows.new, rows.cut, strict=True)
+    return {ours.pieces[i]: [theirs.pieces[j] for j in ids] for i, ids in named}
+
+  of_bpe = cuts('bpe', 'wordpiece')
+  assert ''.join(of_bpe['bacab']) == 'Ġbacab' and ''.join(of_bpe['##cab']) == 'cab'
+  assert not of_bpe['☀'][0].startswith('Ġ')  # BERT sets it apart, with a space or without
+  of_unigram = cuts('unigram', 'wordpiece')
+  assert ''.join(of_unigram['bacab']) == '▁bacab' and ''.join(of_unigram['##cab']) == 'cab'
+  of_wordpiece = cuts('wordpiece', 'bpe')
+  assert of_wordpiece['Ġabba'] == ['a', '##b', '##b', '##a'] and of_wordpiece['b'] == ['##b']
+  of_few = cuts('few', 'bpe')  # a part of a character is no text
+  assert of_few['cab'] == ['c', 'ab'] and of_few['¼¢'] == []
 
 
 def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
