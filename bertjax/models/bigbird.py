@@ -45,7 +45,7 @@ AROUND = 3  # blocks that each other one sees beside it, itself among them
 
 
 class Seen(NamedTuple):
-  """What layers get besides the hidden states: the keys that tokens see within the blocks, and how
+  """Tells layers, besides the hidden states, the keys that tokens see within the blocks, and how
   each block prefers the others, float32 [layers, N, blocks, blocks]; None: each sees all."""
 
   mask: Mask

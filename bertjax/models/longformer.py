@@ -38,7 +38,7 @@ GLOBAL = dict(global_query='query', global_key='key', global_value='value')
 
 
 class Seen(NamedTuple):
-  """What layers get besides the hidden states: the keys that tokens see, and, if there are global
+  """Tells layers, besides the hidden states, the keys that tokens see, and, if there are global
   tokens, their columns, T in unused slots, and the keys that they see."""
 
   mask: Mask
