@@ -12,6 +12,7 @@ from mutation import mutation
 
 from bertjax import registry
 from bertjax.kernels.relative_attention.reference import visible
+from bertjax.models import bigbird
 from bertjax.models.layers import memory
 from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.tools.bench.parts import own_step
@@ -181,11 +182,14 @@ def by_pairs(config, batch, model) -> float:
   mask = example_mask(batch, 'example').within(getattr(model, 'reach', None))
   if m.name == 'bigbird':
     length = batch['example_BT'].shape[1]
-    sees_LNbb = np.ones((m.layers, m.heads, *[-(-length // m.block)] * 2), bool)
-    plan = model.plan(length)
-    sees_LNbb[:, :, 1:-1] = (plan[..., None] == np.arange(sees_LNbb.shape[-1])).any(-2)
-    sees_LNTS = sees_LNbb.repeat(m.block, 2).repeat(m.block, 3)[:, :, :length, :length]
-    pairs = np.einsum('lnts,bts->', sees_LNTS, np.asarray(visible(mask)), dtype=np.float64)
+    last_B = (np.count_nonzero(batch['example_BT'], 1) - 1) // m.block
+    plans = [bigbird.planned(x, last_B, m.random_blocks) for x in model.prefers(length)]
+    plan_LBNIK = np.stack(plans)[..., None]
+    sees_LBNbb = (plan_LBNIK == np.arange(plan_LBNIK.shape[-3])).any(-2)
+    for row, last in enumerate(last_B):
+      sees_LBNbb[:, row, :, [0, last]] = True
+    sees_LBNTS = sees_LBNbb.repeat(m.block, 3).repeat(m.block, 4)[..., :length, :length]
+    pairs = np.einsum('lbnts,bts->', sees_LBNTS, np.asarray(visible(mask)), dtype=np.float64)
     return 12 * m.width / m.heads * pairs
   if hasattr(model, 'kinds'):
     windows = [model.window + 1 if kind else None for kind in model.kinds]
