@@ -14,11 +14,7 @@ RECIPES = (
 
 
 @pytest.mark.parametrize('recipe', RECIPES)
-@mutation(
-  "cited(PRESET, temperature=own['temperature'], states=own['states'])",
-  "dict(temperature=own['temperature'], states=own['states'])",
-  case='kd:kd',
-)
+@mutation('cited(PRESET, temperature=own', 'dict(temperature=own', case='kd:kd')
 def test_every_value_has_a_source(recipe):
   recipes.sourced('distill', recipe)
 

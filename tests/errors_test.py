@@ -86,11 +86,7 @@ def test_a_memory_that_is_full_is_one_line_with_remedies(made, begin):
     "FileNotFoundError(2, 'no')",
   ],
 )
-@mutation(
-  '  except (OSError, UserError) as error:',
-  '  except Exception as error:',
-  file='bertjax/errors.py',
-)
+@mutation('  except (OSError, UserError) as error:', '  except Exception as error:')
 def test_a_mistake_of_ours_keeps_its_traceback(error):
   err = at_door(f'raise {error}').communicate()[1]
   assert err.startswith('Traceback') and error.split('(')[0] in err

@@ -54,11 +54,7 @@ RECIPES = [
 
 
 @pytest.mark.parametrize('recipe', RECIPES)
-@mutation(
-  'c.data.task.update(cited("GLUE\'s files", header=header))',
-  'c.data.task.header = header',
-  case='glue:cola',
-)
+@mutation('update(cited("GLUE\'s files", header=header))', 'header = header', case='glue:cola')
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
   config = recipes.sourced('finetune', recipe)
   if recipe in ('text:classes', 'text:several', 'ulmfit:classes', 'elmo:classes'):  # the user's
@@ -128,10 +124,7 @@ def test_questions_are_judged_in_other_languages_at_the_end():
       squad.get_config(wrong)
 
 
-@mutation(
-  'phase.data.task, phase.objective = task.data.task, task.objective',
-  'phase.data.task, phase.objective = task.data.task, c.objective',
-)
+@mutation('objective = task.data.task, task.objective', 'objective = task.data.task, c.objective')
 def test_several_tasks_keep_their_own_and_share_the_rest():
   arg = 'sst2,points=text:number,names=tagging:ner,asked=squad:v2,choice=choice:dream,x=xnli:de'
   c = recipes.sourced('finetune', f'tasks:{arg}')
@@ -171,9 +164,7 @@ PUBLISHED = {
 @pytest.mark.parametrize('recipe', PUBLISHED)
 @mutation("if task == 'qqp':", "if task == 'QQP':", case='qqp,roberta')
 @mutation("LONGER = ('rte', 'stsb')", "LONGER = ('stsb',)", case='rte,electra')
-@mutation(
-  "warmup = c.get_ref('total_steps') * warmup // steps", 'warmup = warmup', case='mrpc,albert'
-)
+@mutation("c.get_ref('total_steps') * warmup // steps", 'warmup', case='mrpc,albert')
 def test_a_family_is_fine_tuned_as_its_original_was(recipe):
   c = (squad if recipe.startswith('v') else glue).get_config(recipe)
   assert c.epochs or c.total_steps == PUBLISHED[recipe][0]

@@ -156,10 +156,7 @@ def test_an_id_beyond_all_vocabularies_is_refused_before_memory_is_taken(tmp_pat
 NASTY = 'a b\'c"d;touch pwned $(touch pwned) `touch pwned` | touch pwned & > pwned'
 
 
-@mutation(
-  'children.run([sys.executable',
-  "children.run(['sh', '-c', ' '.join(arguments)] if arguments else [sys.executable",
-)
+@mutation('children.run([', "children.run(['sh', '-c', ' '.join(arguments)] if arguments else [")
 def test_flags_are_words_and_not_a_line_of_a_shell(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setenv('PYTHONPATH', str(ensure_store.pathlib.Path(__file__).parents[1]))
@@ -330,10 +327,7 @@ def test_paths_and_relative_names_are_no_modules(fetched, name):
     registry.find('bertjax.models', name, 'config.x')
 
 
-@mutation(
-  "  theirs = [registry.check(name, f'config.data.{key}') for key, name in code.items()]\n",
-  '  theirs = []\n',
-)
+@mutation("[registry.check(name, f'config.data.{key}') for key, name in code.items()]", '[]')
 @pytest.mark.parametrize('key, form', [('module', '{}'), ('segmenter', '{}:cut')])
 def test_code_that_makes_a_store_of_a_run_is_trusted_first(fetched, monkeypatch, key, form):
   commands = []

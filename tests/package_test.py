@@ -63,11 +63,7 @@ def test_all_of_the_package_is_in_the_wheel(site):
   assert files(site) == files(ROOT)
 
 
-@mutation(
-  'dependencies = { file = "requirements-train.txt" }',
-  'dependencies = { file = "requirements-prepare.txt" }',
-  file='pyproject.toml',
-)
+@mutation('requirements-train.txt', 'requirements-prepare.txt', file='pyproject.toml')
 def test_dependencies_are_those_of_the_requirements_files(site):
   (info,) = site.glob('*.dist-info')
   found = metadata.Distribution.at(info)

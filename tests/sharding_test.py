@@ -89,10 +89,7 @@ class Tpu:
     self.id, self.slice_index = id, slice_index
 
 
-@mutation(
-  'whole, across = [sizes[0] // slices, *sizes[1:]], [slices, *[1] * (len(sizes) - 1)]',
-  'whole, across = [sizes[0] // slices, *sizes[1:]][::-1], [slices, *[1] * (len(sizes) - 1)]',
-)
+@mutation('[sizes[0] // slices, *sizes[1:]]', '[sizes[0] // slices, *sizes[1:]][::-1]')
 def test_a_slice_has_whole_groups_of_the_axis_data():
   """Devices that say which slice they are of, as TPUs do."""
   devices = [Tpu(number, slice_index=number // 4) for number in range(8)]

@@ -128,10 +128,7 @@ def test_runs_that_stopped_early_or_learned_nothing(tmp_path):
 
 
 @pytest.mark.full
-@mutation(
-  "('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps')",
-  "('minutes', 'eval_steps', 'checkpoint_steps')",
-)
+@mutation("minutes', 'total_steps', 'eval_steps', '", "minutes', 'eval_steps', '")
 def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
   rows = ['fine\tgood', 'dull\tbad'] * 32

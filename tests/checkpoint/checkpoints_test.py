@@ -291,10 +291,7 @@ def test_leftovers_of_a_killed_save_are_cleaned(make):
   assert kept(directory) == [10, 20, 30]
 
 
-@mutation(
-  "stored = reader.metadata(directory / 'state')",
-  "stored = reader.metadata(newest(directory) / 'state')",
-)
+@mutation('stored = reader.metadata(directory / ', 'stored = reader.metadata(newest(directory) / ')
 def test_a_checkpoint_that_is_read_is_hashed_once(make, tmp_path, monkeypatch):
   three(make)
   hashed, verify = [], manifest.verify

@@ -120,9 +120,7 @@ def saved(path):
 
 
 @mutation('  finite.require(state, directory)\n', '')
-@mutation(
-  'self._set_aside(s for s in steps if s > step)', 'self._set_aside(s for s in steps if s > 30)'
-)
+@mutation('_set_aside(s for s in steps if s > step)', '_set_aside(s for s in steps if s > 30)')
 @pytest.mark.parametrize('path', [PARAMS, HALF, MU, CARRY])
 @pytest.mark.parametrize('value', [math.nan, math.inf])
 def test_a_resume_falls_back_to_what_is_finite(tmp_path, path, value):

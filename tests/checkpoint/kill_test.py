@@ -69,10 +69,7 @@ def test_processes_save_and_fall_back_together(tmp_path):
 
 
 @pytest.mark.full
-@mutation(
-  'self._workdir.send_state(saving, step, {n for n in first if first[n] == hosts.index()})',
-  'self._workdir.send_state(saving, step, first if hosts.index() == 0 else {})',
-)
+@mutation('{n for n in first if first[n] == hosts.index()}', 'first if hosts.index() == 0 else {}')
 def test_processes_without_a_common_disk_save_together_elsewhere(tmp_path, monkeypatch):
   url = f'file://{tmp_path}/elsewhere'
   caches = iter(str(tmp_path / f'cache {number}') for number in range(4))

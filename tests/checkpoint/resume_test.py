@@ -116,10 +116,7 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
 @pytest.mark.parametrize(
   'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\xff', '\0\0']
 )
-@mutation(
-  "  except ValueError as error:\n    raise UserError(f'{path}: expected",
-  "  except KeyError as error:\n    raise UserError(f'{path}: expected",
-)
+@mutation('except ValueError as error:', 'except KeyError as error:', file='bertjax/json_files.py')
 def test_a_torn_config_is_named(tmp_path, text):
   (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
   for call in (lambda: check(tmp_path, given()), lambda: resume.stored_config(tmp_path)):
@@ -283,9 +280,7 @@ def test_what_follows_from_total_steps_follows_it_and_nothing_else_does(workdir)
     resolve.check_workdir(workdir, resume.stored(workdir), config)
 
 
-@mutation(
-  "if not covers(names, 'data.vocab'):", "if not covers(names, 'data.vocab') and not found:"
-)
+@mutation("if not covers(names, 'data.vocab')", "if not covers(names, 'data.vocab') and not found")
 @mutation("if data.reader == 'store' or not data.vocab", 'if not data.vocab')
 def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_stays(tmp_path):
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film']

@@ -67,18 +67,10 @@ NAN, INF = math.nan, math.inf
   ],
 )
 @mutation('return value if type(value) is base or', 'return value if isinstance(value, base) or')
-@mutation(
-  'numeric = isinstance(value, int | float) and not isinstance(value, bool)',
-  'numeric = isinstance(value, int | float)',
-)
-@mutation(
-  'return float(value) if numeric and math.isfinite(value) else _WRONG',
-  'return float(value) if numeric and value == value else _WRONG',
-)
+@mutation('(value, int | float) and not isinstance(value, bool)', '(value, int | float)')
+@mutation('numeric and math.isfinite(value) else _WRONG', 'numeric and value == value else _WRONG')
 @mutation('return found if found is not _WRONG and bounds.hold(found) else _WRONG', 'return found')
-@mutation(
-  'above = value > self.low if self.open_low else value >= self.low', 'above = value >= self.low'
-)
+@mutation('above = value > self.low if self.open_low else value >= self', 'above = value >= self')
 def test_a_value_is_of_its_type_and_in_its_range_or_refused(kind, good, bad):
   kind = type(None) if kind is None else kind
   for value in good:

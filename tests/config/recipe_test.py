@@ -27,10 +27,7 @@ def test_a_value_has_its_source_beside_it():
   assert f'{"--config.seed=0":64}  # default' in whole and len(lines) < 70 < len(whole)
 
 
-@mutation(
-  'app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))',
-  'app.run(quietly, located(argv))',
-)
+@mutation('(argv), flags_parser=functools.partial(parse_flags, program=program)', '(argv)')
 def test_a_key_that_there_is_not_is_one_line():
   for config, key, known in (
     ('finetune/glue.py:mnli', 'config.evals.zz.file', 'config.evals has dev, mm'),
@@ -48,11 +45,7 @@ def test_a_phase_has_an_evaluation_of_its_own():
   assert any(line.startswith(own) for line in lines)
 
 
-@mutation(
-  """    super().__delitem__(key)
-    self._sources.pop(key, None)""",
-  '    super().__delitem__(key)',
-)
+@mutation('super().__delitem__(key)\n    self._sources.pop(key, None)', 'super().__delitem__(key)')
 def test_defaults_of_another_choice_go_once():
   config = command_line.load('configs/bert.py:test')
   config.data.mask.name = 'xlm'

@@ -75,10 +75,7 @@ def test_a_label_comes_with_the_share_of_its_majority():
   assert found == dict(next=1 / 3, next_majority=4 / 6)
 
 
-@mutation(
-  'np.where(counts_V > 0, -counts_V.astype(np.int64)',
-  'np.where(counts_V > 0, counts_V.astype(np.int64)',
-)
+@mutation('counts_V > 0, -counts_V.astype(np.int64)', 'counts_V > 0, counts_V.astype(np.int64)')
 def test_detection_by_the_frequency_of_words_alone():
   counts = np.array([0, 40, 9, 9, 2] + [1] * 5)  # id 0 is a special token
   original, replaced = np.array([6, 8, 3, 1, 0]), np.array([0, 1, 2, 0, 3])
@@ -134,10 +131,7 @@ def test_long_rows_cost_no_more_than_short_ones(rows, columns, scored, caplog):
   assert (f'scores {scored} rows of ' in caplog.text) == (scored < rows)
 
 
-@mutation(
-  'for start in range(0, rows, self.batch_size):',
-  'for start in range(0, min(rows, self.batch_size), self.batch_size):',
-)
+@mutation('(0, rows, self.batch_size):', '(0, min(rows, self.batch_size), self.batch_size):')
 def test_more_rows_than_a_batch_has_are_each_scored_once():
   """Five of seven rows in batches of two: the last batch has one of them."""
   held: Any = types.SimpleNamespace(

@@ -66,24 +66,15 @@ def test_every_plan_and_every_masking_is_walked():
 
 @pytest.mark.parametrize('mask', MASKS)
 @pytest.mark.parametrize('plan', PLANS)
-@mutation(
-  '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
-  '  lacking = []',
-)
-@mutation(
-  '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:', '  if False:'
-)
+@mutation('[name for name in recipe.masking.row if name not in recipe.plan.row]', '[]')
+@mutation('if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:', 'if False:')
 @mutation(
   '  candidate_n = targets.not_special(rows, store)',
   '  candidate_n = np.arange(len(rows.token_n))',
   file='bertjax/examples/noise/electra.py',
 )
 @mutation('begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0', 'pass')
-@mutation(
-  '_check, corrupt, slots)',
-  '_check, corrupt, targets.slots)',
-  file='bertjax/examples/noise/electra.py',
-)
+@mutation('corrupt, slots', 'corrupt, targets.slots', file='bertjax/examples/noise/electra.py')
 @mutation('  return options.block\n', '  return 1\n')
 def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))

@@ -75,14 +75,8 @@ def rebuilt(token, target):
 
 
 @pytest.mark.parametrize('name', RECIPES)
-@mutation(
-  'cell_n=cell_m, shape=(rows.shape[0], columns)',
-  'cell_n=cell_m, shape=rows.shape',
-  case='sentinels',
-)
-@mutation(
-  '    length_E = np.max([length_E, *share], 0)\n', '    del share\n', case='sentinels, packed'
-)
+@mutation('cell_m, shape=(rows.shape[0], columns)', 'cell_m, shape=rows.shape', case='sentinels')
+@mutation('    length_E = np.max([length_E, *share], 0)', '    del share', case='sentinels, packed')
 def test_two_texts_of_every_example_have_its_number(store, name):
   examples = opened(store, RECIPES[name])
   before = examples_lib.make_examples(

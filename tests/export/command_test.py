@@ -58,11 +58,7 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
   assert ModelCard(card).data.to_dict() == hub  # no folder's name is a name of the hub
 
 
-@mutation(
-  'if state is not None and not isinstance(state, weights.Tensors):',
-  'state = weights.read(directory)\n  if not isinstance(state, weights.Tensors):',
-  file='bertjax/export/parity.py',
-)
+@mutation('if state is not None and not ', 'state = weights.read(directory)\n  if not ')
 def test_a_file_that_transformers_does_not_read_is_no_export(tmp_path, monkeypatch):
   """All names of a GPT-2 begin alike, as if a trainer had wrapped them."""
   torch_models.save('GPT2LMHeadModel', tmp_path / 'theirs')
@@ -179,11 +175,7 @@ def test_a_card_names_the_datasets_of_urls(text, names):
 
 
 @pytest.mark.parametrize('offset', [0, 1, 3])
-@mutation(
-  'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[-move:]',
-  'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[:move]',
-  case='3',
-)
+@mutation('if move > 0 else table_TE[-move:]', 'if move > 0 else table_TE[:move]', case='3')
 def test_positions_that_begin_elsewhere_than_behind_the_pad_token(offset, rich_store, tmp_path):
   """transformers counts from the id of [PAD], 0 here, and says the same of the same texts."""
   c = cases.config('roberta', position_offset=offset)

@@ -58,10 +58,7 @@ def run_card(out):
 
 
 @mutation('node.metadata_props.clear()', 'pass')
-@mutation(
-  "if head.kind in ('text', 'boundary')", "if head.kind == 'boundary'",
-  file='bertjax/export/exporting.py',
-)  # fmt: skip
+@mutation("if head.kind in ('text', 'boundary')", "if head.kind == 'boundary'")
 def test_onnxruntime_says_what_the_run_says(made):
   """Texts of other lengths, and as many, than the graph was made with."""
   root, said = made
@@ -90,10 +87,7 @@ def test_onnxruntime_says_what_the_run_says(made):
     np.testing.assert_allclose([each.probability for each in found], chance_V[ids], 1e-4)
 
 
-@mutation(
-  'compared = onnx_model.compared if', 'compared = receipt.compared if',
-  file='bertjax/export/exporting.py',
-)  # fmt: skip
+@mutation('compared = onnx_model.compared if', 'compared = receipt.compared if')
 def test_a_graph_that_says_something_else_is_refused(made, tmp_path, monkeypatch):
   root, _ = made
   run = runs.open_run(root / 'run')

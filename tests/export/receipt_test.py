@@ -79,10 +79,7 @@ def test_other_ids_and_keys_are_faults():
   assert found[3:] == [f'generator: {line}' for line in found[:3]]
 
 
-@mutation(
-  '    for i, (a, b) in enumerate(zip(mine.hidden, other.hidden, strict=True))\n',
-  '    for i, (a, b) in enumerate(zip(mine.hidden, mine.hidden, strict=True))\n',
-)
+@mutation('(mine.hidden, other.hidden, strict=True)', '(mine.hidden, mine.hidden, strict=True)')
 def test_every_layer_and_every_head_is_compared_by_itself():
   outputs = lambda: parity.Outputs([np.ones((3, 4))] * 2, dict(word=np.ones((3, 7)) * 50))
   off = lambda found: [each['of'] for each in found if not each['ok']]

@@ -54,11 +54,7 @@ def saved(tmp_path_factory):
     for case in torch_models.CASES
   ],
 )
-@mutation(
-  "'attention.self.query attention.self.key ",
-  "'attention.self.key attention.self.query ",
-  case='BertForPreTraining',
-)
+@mutation('query attention.self.key', 'key attention.self.query', case='BertForPreTraining')
 @mutation(
   "return f'{find(model.family).base}.' if said_heads(model) in ('', 'pooled') else ''",
   "return ''",
@@ -69,11 +65,7 @@ def saved(tmp_path_factory):
   'x.astype(self.dtype) @ kernel[rows:] + y.astype(self.dtype) @ kernel[:rows]',
   case='XLNetForQuestionAnswering',
 )
-@mutation(
-  'allowed_BT = text_BT & text_BT.roll(-1, 1)',
-  'allowed_BT = text_BT.clone()',
-  case='XLNetForQuestionAnswering',
-)
+@mutation('text_BT & text_BT.roll(-1, 1)', 'text_BT.clone()', case='XLNetForQuestionAnswering')
 @mutation('(0 if last else 1)', '0', case='XLMForQuestionAnswering')
 def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
   """Every tensor bit for bit, no key missing or unexpected, the same outputs."""
@@ -204,9 +196,7 @@ def test_an_xlm_may_have_no_table_of_languages(given, extra):
   assert config_json.read(named | given, set())[1]['extra'] == extra
 
 
-@mutation(
-  'tuple(sorted(said, key=said.__getitem__)) if numbered', 'tuple(sorted(said)) if numbered'
-)
+@mutation('(sorted(said, key=said.__getitem__)) if numbered', '(sorted(said)) if numbered')
 @mutation(' if numbered else ()', '')
 def test_the_languages_of_a_table_have_names():
   model = cases.config('xlm', extra=(('language', 3),)).model
@@ -237,14 +227,8 @@ def spoiled(saved, path, change, case='BertForMaskedLM'):
   ],
   ids=['said to be tied', 'of old', 'without its table'],
 )
-@mutation(
-  "given.get('scale_decoder_outputs', given", "given.get('', given", case='without its table'
-)
-@mutation(
-  'told = known, layout.ignored, model, layout.remedy',
-  'told = known, layout.ignored, model',
-  case='without its table',
-)
+@mutation("get('scale_decoder_outputs', given", "get('', given", case='without its table')
+@mutation('layout.ignored, model, layout.remedy', 'layout.ignored, model', case='without its table')
 def test_a_t5_with_two_tables_is_told_by_config_json(said, gone, message, saved, tmp_path):
   spoiled(saved, tmp_path, lambda state: state.pop(gone, None), 'T5ForConditionalGeneration 1.1')
   given = json.loads((tmp_path / 'config.json').read_text())
@@ -286,10 +270,7 @@ def test_published_files_of_old_are_read(saved, tmp_path):
   assert 'pooler' not in found.take(model, huggingface.fresh_heads(model)).params
 
 
-@mutation(
-  '  missing += [n for n in absent if names[n].head and',
-  '  missing += [n for n in absent if False and',
-)
+@mutation('n for n in absent if names[n].head and', 'n for n in absent if False and')
 def test_a_head_is_made_anew_as_a_whole_or_refused(saved, tmp_path):
   def headless(state):
     for name in [name for name in state if name.startswith('cls.')]:
@@ -334,9 +315,7 @@ def test_what_a_class_cannot_express_is_refused_by_name(name, fields, message):
     directory.check(model, None)
 
 
-@mutation(
-  "unread = () if re.search('text|pooled', said_heads(model)) else OF_POOLER", 'unread = ()'
-)
+@mutation("() if re.search('text|pooled', said_heads(model)) else OF_POOLER", '()')
 def test_what_a_model_leaves_unread_may_be_anything():
   directory.check(cases.config('xlm', pooler_activation='tanh').model, None)
 

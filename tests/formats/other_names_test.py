@@ -52,15 +52,9 @@ WRAPPED = dict(
 )
 
 
-@mutation(
-  'torch_files.inner(torch_files.load(file))',
-  'torch_files.load(file)',
-  case='BertModel-saved_by_a_trainer',
-)
+@mutation('inner(torch_files.load(file))', 'load(file)', case='BertModel-saved_by_a_trainer')
 @mutation('if part not in _WRAPPERS]', 'if part]', case='BertModel-checkpointed')
-@mutation(
-  'parts = {name: rest for', 'break\n    parts = {name: rest for', case='BertModel-DataParallel'
-)
+@mutation('parts = {name: rest ', 'break\n    parts = {name: rest ', case='BertModel-DataParallel')
 @pytest.mark.parametrize('wrap', WRAPPED)
 @pytest.mark.parametrize('name', ['BertModel', 'BartForConditionalGeneration'])
 def test_a_wrapped_checkpoint_is_that_of_its_model(name, wrap, tmp_path):

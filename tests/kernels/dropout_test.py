@@ -45,9 +45,7 @@ def test_off_without_noise_or_rate():
   assert lib.dropout(x, 0.0, noise(), lib.site(('a',))) is x
 
 
-@mutation(
-  'noise.row_B * jnp.uint32(_GOLDEN) + noise.seed', 'noise.row_B * jnp.uint32(0) + noise.seed'
-)
+@mutation('noise.row_B * jnp.uint32(_GOLDEN) + noise', 'noise.row_B * jnp.uint32(0) + noise')
 def test_each_bit_is_balanced_and_bytes_are_uniform():
   draws = bits()
   sigma = 0.5 / np.sqrt(draws.size)

@@ -8,9 +8,7 @@ from mutation import mutation
 from tests.known_language import language as known_language
 
 
-@mutation(
-  'chain_NT[:, t - language.lag]', 'chain_NT[:, t - 1]', file='tests/known_language/language.py'
-)
+@mutation('[:, t - language.lag]', '[:, t - 1]', file='tests/known_language/language.py')
 def test_words_follow_as_often_as_the_language_says():
   language = known_language.make()
   np.testing.assert_allclose(language.follow_WW.sum(0), 1)

@@ -88,41 +88,20 @@ QUICK = dict(
 
 
 @pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'roberta', 'transformer_xl'}))
-@mutation(
-  'Term.mean(nll_BP, weight_BP, 1.0, plus)', 'Term.mean(nll_BP, weight_BP, 0.0, plus)', case='bert'
-)
-@mutation(
-  'Term.mean(nll_BG, weight_BG, 1.0)',
-  'Term.mean(nll_BG, weight_BG, 0.0)',
-  file='bertjax/objectives/mlm.py',
-  case='bert',
-)
+@mutation('mean(nll_BP, weight_BP, 1.0, plus)', 'mean(nll_BP, weight_BP, 0.0, plus)', case='bert')
+@mutation('Term.mean(nll_BG, weight_BG, 1.0)', 'Term.mean(nll_BG, weight_BG, 0.0)', case='bert')
 @mutation(
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   file='bertjax/objectives/mlm.py',
   case='xlm',
 )
-@mutation(
-  "terms['mlm']._replace(scale=gradient_scale)", "terms['mlm']._replace(scale=0.0)", case='spanbert'
-)
+@mutation("['mlm']._replace(scale=gradient_scale)", "['mlm']._replace(scale=0.0)", case='spanbert')
 @mutation('- label_BT * logit_BT', '- 0.23 * logit_BT', case='electra')
 @mutation('real_BT, scale, plus)', 'real_BT, 0.0, plus)', case='xlm_e')
-@mutation(
-  "terms | dict(mlm=terms['mlm']._replace(scale=generator_scale))",
-  "terms | dict(mlm=terms['mlm']._replace(scale=0.0))",
-  case='electra_generator',
-)
-@mutation(
-  'name: Term.mean(nll_BP, weight_BP, 1.0)',
-  'name: Term.mean(nll_BP, weight_BP, 0.0)',
-  case='transformer_xl',
-)
-@mutation(
-  "score(out['word'], batch['target_BP'])",
-  "score(out['word'], jnp.roll(batch['target_BP'], 1, 1))",
-  case='xlnet',
-)
+@mutation('_replace(scale=generator_scale)', '_replace(scale=0.0)', case='electra_generator')
+@mutation('mean(nll_BP, weight_BP, 1.0)', 'mean(nll_BP, weight_BP, 0.0)', case='transformer_xl')
+@mutation("word'], batch['target_BP']", "word'], jnp.roll(batch['target_BP'], 1, 1)", case='xlnet')
 def test_a_system_comes_near_the_optimum(name, store_of):
   """A loss below the optimum has seen its target."""
   quick = QUICK[name]

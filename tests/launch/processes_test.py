@@ -89,10 +89,7 @@ def gone(process_ids, seconds: float = 10) -> bool:
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@mutation(
-  'FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)',
-  'FORWARDED = (signal.SIGTERM, signal.SIGHUP)',
-)
+@mutation('signal.SIGINT, signal.SIGHUP', 'signal.SIGHUP', file='bertjax/launch/processes.py')
 def test_a_signal_reaches_every_process_once(start, tmp_path, number):
   launcher = start('1', '1')
   children = pids(tmp_path, 2)

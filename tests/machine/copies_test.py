@@ -56,10 +56,7 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
   assert there.cat_file('/b/store/store.json') == b'new'
 
 
-@mutation(
-  "with remote.explained(f'{self.url}/{name}'), contextlib.suppress(FileNotFoundError):",
-  'with contextlib.suppress(FileNotFoundError):',
-)
+@mutation("remote.explained(f'{self.url}/{name}'), contextlib.suppress", 'contextlib.suppress')
 def test_what_the_service_refuses_names_the_url(there, monkeypatch):
   def refuse(self, path, **options):
     raise ValueError('Bad Request')

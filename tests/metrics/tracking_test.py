@@ -68,9 +68,7 @@ def test_metrics_go_to_the_tracker_and_a_resume_goes_on_with_it(config, tmp_path
   assert 'id-0' in said[0]
 
 
-@mutation(
-  'except Exception as error:', 'except MemoryError as error:', file='bertjax/metrics/tracking.py'
-)
+@mutation('except Exception as ', 'except MemoryError as ', file='bertjax/metrics/tracking.py')
 @mutation('if self._failures[name] >= PATIENCE:', 'if False:')
 def test_a_tracker_that_fails_is_said_and_then_left_alone(config, tmp_path):
   said = []

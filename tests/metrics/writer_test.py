@@ -66,11 +66,7 @@ def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step,
 @pytest.mark.parametrize(
   'line', ['{"step": 20, "lo', '[]', '{}', '{"step": "x"}', '\xff\xfe', '\0\0', '']
 )
-@mutation(
-  'except (ValueError, KeyError, TypeError) as error:',
-  'except ZeroDivisionError as error:',
-  file='bertjax/metrics/lines.py',
-)
+@mutation('(ValueError, KeyError, TypeError)', 'ZeroDivisionError', file='bertjax/metrics/lines.py')
 def test_a_torn_line_in_the_middle_is_named(tmp_path, line):
   write(tmp_path, 0, [10, 20, 30])
   rows = (tmp_path / 'metrics.jsonl').read_bytes().splitlines()
@@ -136,10 +132,7 @@ def without(number):
   return lambda rows: rows[: number - 1] + rows[number:]
 
 
-@mutation(
-  "whole = hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256']",
-  "whole = len(own) == saved['lines']",
-)
+@mutation("hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256", "len(own) == saved['lines")
 @mutation(' and not {*more} & {*own}', '')
 @pytest.mark.parametrize(
   'change, got',

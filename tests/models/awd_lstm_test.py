@@ -79,10 +79,7 @@ def draw(monkeypatch, golden, step):
   monkeypatch.setattr(dropout_lib, 'dropout', given)
 
 
-@mutation(
-  'word = head(dropped_BTD, word_VD)',
-  'word = head(dropped_BTD, word_VD)._replace(bias_V=jnp.zeros(len(word_VD)))',
-)
+@mutation('dropped_BTD, word_VD)', 'dropped_BTD, word_VD)._replace(bias_V=jnp.zeros(len(word_VD)))')
 def test_segments_have_the_scores_and_states_of_fastai(golden):
   config = config_of(golden)
   objective, variables = lm.make(config), dict(params=ours(golden, 'lm/param/'))
@@ -276,10 +273,7 @@ def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
   np.testing.assert_allclose(out['label_BGC']['label'][:, 0], golden['old_clas/logits'], atol=5e-7)
 
 
-@mutation(
-  "self._pieces(turned(batch['token_BT'][..., None])[..., 0], real_BT",
-  "self._pieces(batch['token_BT'], real_BT",
-)
+@mutation("turned(batch['token_BT'][..., None])[..., 0], real_BT", "batch['token_BT'], real_BT")
 @mutation('(dict(hidden_LBTD=out[', '(dict(hidden_LBTD=2 * out[')
 @mutation("turned(out[key]) for key in ('last_BTD', ", "out[key] for key in ('last_BTD', ")
 def test_a_text_read_backward_is_as_the_text_in_the_other_order_read_forward(golden):

@@ -178,9 +178,7 @@ def test_self_attention_only_sees_one_token():
   np.testing.assert_array_equal(np.nonzero(changed)[0], [3])
 
 
-@mutation(
-  "(example_BT << 8) + batch['language_BT']", "(example_BT << 8) + 0 * batch['language_BT']"
-)
+@mutation('(example_BT << 8) + batch', '(example_BT << 8) + 0 * batch')
 def test_attention_may_keep_to_a_language():
   """Two packed examples of two languages each: a token reaches its own part alone."""
   c = cases.config('bert', attend='language')

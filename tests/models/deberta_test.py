@@ -47,14 +47,9 @@ def state_of(model):
   'model', [{}, pytest.param(dict(layers=3, remat='full'), marks=pytest.mark.full)], ids=str
 )
 @mutation('np.where(np.abs(distance) <= half, distance, shared)', 'distance')
-@mutation(
-  'for project in (attention.key, attention.query)',
-  'for project in (attention.query, attention.key)',
-)
+@mutation('in (attention.key, attention.query)', 'in (attention.query, attention.key)')
 @mutation('return (3 * head_size) ** -0.5', 'return head_size**-0.5')
-@mutation(
-  'context = Context(mask, table_RD=norm(table_KD))', 'context = Context(mask, table_RD=table_KD)'
-)
+@mutation('Context(mask, table_RD=norm(table_KD))', 'Context(mask, table_RD=table_KD)')
 def test_the_encoder_is_that_of_transformers(model):
   """Hidden states, logits, loss and every leaf's gradient."""
   c = encoder(**model)
@@ -185,9 +180,7 @@ def test_both_nets_are_those_of_the_original():
   ],
   ids=['gdes', 'es', 'nes'],
 )
-@mutation(
-  'jax.lax.stop_gradient(self.word) + self.difference', 'self.word + self.difference', case='gdes'
-)
+@mutation('jax.lax.stop_gradient(self.word) + self', 'self.word + self', case='gdes')
 def test_a_word_table_has_gradients_of_its_own_nets_alone(table, gets):
   c, batch = pair(**table), cases.batch([[20], [9, 11]], 20, types=1)
   model = models.build(c.model)

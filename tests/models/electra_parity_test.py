@@ -19,10 +19,7 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
-mutation(
-  "batch['example_BT'] > 0, fake_BT != original_BT",
-  "batch['example_BT'] > 0, fake_BT != batch['token_BT']",
-)
+mutation('> 0, fake_BT != original_BT', "> 0, fake_BT != batch['token_BT']")
 mutation(
   "real_BT, replaced_BT = batch['example_BT'] > 0,",
   "real_BT, replaced_BT = (batch['example_BT'] > 0) & (batch['position_BT'] > 0),",
@@ -169,9 +166,7 @@ def test_the_joint_step_equals_transformers(fields):
 
 
 @pytest.mark.full
-@mutation(
-  "kind[jnp.minimum(batch['type_BT'], self.types - 1)]", "kind[jnp.minimum(batch['type_BT'], 1)]"
-)
+@mutation("[jnp.minimum(batch['type_BT'], self.types - 1)]", "[jnp.minimum(batch['type_BT'], 1)]")
 def test_odd_shapes_equal_transformers():
   """3 segments, 3 heads of 12 and of 4, 45 positions, all of them used, and a row of padding."""
   odd = dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3, embedding_width=20)

@@ -91,12 +91,8 @@ def states_of(theirs, step, towers, layers):
   return [tuple(map(np.concatenate, zip(*x, strict=True))) for x in zip(*ways, strict=True)]
 
 
-@mutation(
-  'config.length if config.objective.times_length else 1', '1', file='bertjax/objectives/bilm.py'
-)
-@mutation(
-  'updates, squares)', 'updates, state.sum_of_squares)', file='bertjax/optim/directions/adagrad.py'
-)
+@mutation('config.length if config.objective.times_length else 1', '1')
+@mutation('updates, squares', 'updates, state.sum_of_squares')
 @pytest.mark.parametrize(
   'name',
   ['char_skip_full', 'char_noskip_full', 'char_skip_cellclip', 'char_skip_full_clipped',

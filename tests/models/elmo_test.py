@@ -70,9 +70,7 @@ def test_labels_are_maps_of_the_weighted_layers(norm):
 
 
 @mutation('mesh.over_rows(total(x_LBTD))', 'total(x_LBTD)', file='bertjax/models/layers/mix.py')
-@mutation(
-  'mesh.over_rows(jnp.sum(real_BT))', 'jnp.sum(real_BT)', file='bertjax/models/layers/mix.py'
-)
+@mutation('mesh.over_rows(jnp.sum(real_BT))', 'jnp.sum(real_BT)')
 def test_layers_are_normalised_over_the_rows_of_all_devices():
   layers_LBTD = np.random.default_rng(0).normal(size=(2, 4, 5, 3)).astype(np.float32)
   layers_LBTD[:, 2:] += 3

@@ -175,16 +175,8 @@ def tuning(golden, factor):
   return Tuning(theirs, objective, batch, params_of, loss)
 
 
-@mutation(
-  'jnp.maximum(jnp.sum(of_BGT, -1), 1)',
-  '8.0',
-  case='0.5',
-)
-@mutation(
-  'read_BGD = pool(x_BTD, batch, self.pooling)',
-  'read_BGD = x_BTD[:, :2]',
-  file='bertjax/models/gpt.py',
-)
+@mutation('jnp.maximum(jnp.sum(of_BGT, -1), 1)', '8.0', case='0.5')
+@mutation('pool(x_BTD, batch, self.pooling)', 'x_BTD[:, :2]', file='bertjax/models/gpt.py')
 @pytest.mark.parametrize('factor', in_tiers([0.0, 0.5], [0.0]))
 def test_fine_tuning_on_choices_is_the_original(golden, factor):
   theirs, objective, batch, params_of, loss = tuning(golden, factor)
@@ -229,10 +221,7 @@ def test_five_steps_of_fine_tuning_are_the_originals(golden):
 
 
 @pytest.mark.full
-@mutation(
-  'jnp.sum(read_BGD, 1, keepdims=True)',
-  'read_BGD[:, :1]',
-)
+@mutation('jnp.sum(read_BGD, 1, keepdims=True)', 'read_BGD[:, :1]')
 def test_both_orders_of_a_pair_are_summed():
   fields = {f: getattr(model_of(dict(n_layer=2, n_embd=16, n_head=2, n_ctx=8), False, 20), f)
             for f in gpt.MODEL.options.__annotations__}  # fmt: skip

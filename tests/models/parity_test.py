@@ -111,9 +111,7 @@ def test_shared_layers_equal_transformers(case, kind):
   compare(*make_case(case, kind))
 
 
-@mutation(
-  "kind[jnp.minimum(batch['type_BT'], self.types - 1)]", "kind[jnp.minimum(batch['type_BT'], 1)]"
-)
+@mutation("[jnp.minimum(batch['type_BT'], self.types - 1)]", "[jnp.minimum(batch['type_BT'], 1)]")
 @pytest.mark.parametrize(
   'family',
   [

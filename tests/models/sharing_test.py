@@ -21,9 +21,7 @@ mutation(
   '          held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
   '          whole = jax.tree.map(held, {**params, **mine})\n',
 )
-mutation(
-  'np.arange(self.layers) * self.groups // self.layers', 'np.arange(self.layers) % self.groups'
-)
+mutation('arange(self.layers) * self.groups // self.layers', 'arange(self.layers) % self.groups')
 mutation('context, noise, None, number + place)', 'context, noise, None, jnp.int32(0))')
 mutation(
   'inner = blocks[group * self.inner_groups :][: self.inner_groups]',

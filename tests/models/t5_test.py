@@ -78,9 +78,7 @@ def test_t5_is_that_of_transformers(case):
   chex.assert_trees_all_close(jax.tree.map(np.asarray, gradient), wanted, atol=1e-4, rtol=1e-4)
 
 
-@mutation(
-  'Mask(mine_BU, theirs_BT)', 'Mask((mine_BU > 0).astype(int), (theirs_BT > 0).astype(int))'
-)
+@mutation('(mine_BU, theirs_BT)', '((mine_BU > 0).astype(int), (theirs_BT > 0).astype(int))')
 def test_texts_that_share_a_row_do_not_see_each_other(case):
   theirs, model, batch = case
   apart, number_B1 = {key: x[:2] for key, x in batch.items()}, jnp.array([[1], [2]])

@@ -72,9 +72,7 @@ def test_segments_with_memory_equal_one_pass(pre_norm):
 
 
 @pytest.mark.parametrize('same_length, reach', [(False, 2 * 3), (True, 2 * (3 - 1))])
-@mutation(
-  'window = self.mem_len if self.same_length', 'window = self.mem_len + 1 if self.same_length'
-)
+@mutation('window = self.mem_len if self', 'window = self.mem_len + 1 if self')
 def test_memory_reaches_back_exactly_layers_times_its_length(same_length, reach):
   """With segments of one token; same_length counts the token itself among the mem_len."""
   _, objective, variables = make(1, mem_len=3, same_length=same_length)
@@ -198,16 +196,10 @@ def formula(model, params, token_BT, memory):
   ids=lambda fields: fields.get('attention', 'relative'),
 )
 @mutation("embed(batch['token_BT']) * self.width**0.5", "embed(batch['token_BT'])")
-@mutation(
-  'np.arange(mask.example_k_BS.shape[1] - 1, -1, -1)',
-  'np.arange(mask.example_k_BS.shape[1], 0, -1)',
-)
+@mutation('(mask.example_k_BS.shape[1] - 1, -1, -1)', '(mask.example_k_BS.shape[1], 0, -1)')
 @mutation('bias_RN[place_R].T * self.head_size**-0.5', 'bias_RN[place_R].T')
 @mutation('table[None, self.learned_positions - x_BTD.shape[1] :]', 'table[None, : x_BTD.shape[1]]')
-@mutation(
-  'normed(memory_lib.join(memory_BMD, self.content(x_BTD, context)))',
-  'memory_lib.join(memory_BMD, normed(self.content(x_BTD, context)))',
-)
+@mutation('normed(memory_lib.join(memory_BMD, self', 'memory_lib.join(memory_BMD, normed(self')
 def test_equals_the_formula(fields):
   model, objective, variables = make(5, **fields)
   run = jax.jit(functools.partial(objective.predict, variables))

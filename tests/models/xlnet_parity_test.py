@@ -76,10 +76,7 @@ def compare(c, state, batches, model) -> None:
     pytest.param('large', dict(both=True, clamp_len=7), marks=pytest.mark.full),
   ],
 )
-@mutation(
-  "jnp.pad(batch['type_BT'], before), biases,",
-  "jnp.pad(batch['type_BT'], before, constant_values=9), biases,",
-)
+@mutation("pad(batch['type_BT'], before)", "pad(batch['type_BT'], before, constant_values=9)")
 def test_equals_transformers(kind, fields):
   compare(*make_case(kind, **fields))
 

@@ -34,10 +34,7 @@ def causal(batch):
   return dict(batch, order_q_BT=column + 1, order_k_BT=column, example_BT=one, type_BT=zero)
 
 
-@mutation(
-  '      query = Mask(example_BT, example_BS, **orders)',
-  '      query = Mask(example_BT, example_BS, **orders, see_self=True)',
-)
+@mutation('(example_BT, example_BS, **orders)', '(example_BT, example_BS, **orders, see_self=True)')
 def test_a_query_never_sees_its_own_token_and_the_content_does():
   objective, variables = system()
   batch = make_batch()
@@ -61,9 +58,7 @@ def test_a_query_never_sees_its_own_token_and_the_content_does():
 
 
 @pytest.mark.parametrize('ahead', [0, LENGTH // 2])
-@mutation(
-  'memory_lib.push(memory_BMD, h_BTD, self.reuse_len)', 'memory_lib.push(memory_BMD, h_BTD)'
-)
+@mutation('push(memory_BMD, h_BTD, self.reuse_len)', 'push(memory_BMD, h_BTD)')
 def test_two_segments_with_memory_equal_one_pass(ahead):
   """However far the first row reads ahead of the part that memory is kept of."""
   whole, reuse = causal(make_batch()), LENGTH // 2

@@ -123,11 +123,7 @@ def test_a_number_is_learned_from_the_teachers_number():
 
 
 @pytest.mark.parametrize('everywhere', in_tiers([True, False], [False]))
-@mutation(
-  'weight_BP = real_BT if everywhere',
-  'weight_BP = jnp.ones_like(real_BT) if everywhere',
-  case='True',
-)
+@mutation('weight_BP = real_BT if ', 'weight_BP = jnp.ones_like(real_BT) if ', case='True')
 @mutation(
   "gather_positions(scores.hidden_BPE, batch['target_pos_BP'])",
   "scores.hidden_BPE[:, : batch['target_pos_BP'].shape[1]]",
@@ -173,9 +169,7 @@ def test_words_are_learned_as_distilbert_does(everywhere):
   check(c, student, teacher, 5 * 4 * soft + 2 * mlm + cosine, batch)
 
 
-@mutation(
-  'return jnp.moveaxis(found, 0, 1).reshape(rows, columns)', 'return found.reshape(rows, columns)'
-)
+@mutation('jnp.moveaxis(found, 0, 1).reshape(rows, columns)', 'found.reshape(rows, columns)')
 def test_a_divergence_in_parts_is_that_of_the_whole(monkeypatch):
   rng = np.random.default_rng(0)
   table_VE = jnp.array(rng.normal(size=(256, 8)), jnp.float32)

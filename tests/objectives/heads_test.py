@@ -34,14 +34,8 @@ from bertjax.objectives import classify, mlm, spans
 
 @pytest.mark.parametrize(('family', 'head', 'pooling', 'lengths'), CASES)
 @mutation('error_BG = jnp.square(logits', 'error_BG = jnp.abs(logits', case='bert-label-1')
-@mutation(
-  'return POOLERS[activation](dense(read_BGD))', 'return dense(read_BGD)', case='bert-label-2'
-)
-@mutation(
-  'return POOLERS[activation](dense(read_BGD))',
-  'return jnp.tanh(dense(read_BGD))',
-  case='electra-label-3',
-)
+@mutation('POOLERS[activation](dense(read_BGD))', 'dense(read_BGD)', case='bert-label-2')
+@mutation('return POOLERS[activation]', 'return jnp.tanh', case='electra-label-3')
 @mutation(
   "pooler_activation='relu'",
   "pooler_activation='tanh'",
@@ -53,30 +47,14 @@ from bertjax.objectives import classify, mlm, spans
   "of_BGT = (batch['example_BT'][:, None] < 1 + number_1G1)",
   case='modernbert-label-mean',
 )
-@mutation(
-  'pooler(self, pool(x_BTD, batch, self.pooling), init)',
-  'pooler(self, x_BTD[:, :1], init)',
-  case='xlnet-label-5',
-)
+@mutation('self, pool(x_BTD, batch, self.pooling)', 'self, x_BTD[:, :1]', case='xlnet-label-5')
 @mutation(
   "pooler_activation='none'", "pooler_activation='tanh'", file='configs/xlm.py', case='xlm-label-5'
 )
 @mutation("[batch[f'{name}_BT']]", "[0 * batch[f'{name}_BT']]", case='xlm-label-5')
-@mutation(
-  'TAG: Term.mean(nll_BT, weight_BT, 1.0)',
-  'TAG: Term.mean(nll_BT, 1 + 0 * weight_BT, 1.0)',
-  case='bert-tags',
-)
-@mutation(
-  'noise, read_BGD, x_BTD if self.token_labels else None',
-  'noise, read_BGD, embedded_BTD if self.token_labels else None',
-  case='bert-tags',
-)
-@mutation(
-  'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
-  'nll_B = jax.nn.softplus(-picked_B)',
-  case='bert-right',
-)
+@mutation('mean(nll_BT, weight_BT, 1.0)', 'mean(nll_BT, 1 + 0 * weight_BT, 1.0)', case='bert-tags')
+@mutation('noise, read_BGD, x_BTD if ', 'noise, read_BGD, embedded_BTD if ', case='bert-tags')
+@mutation('nn.logsumexp(logits_BG, axis=1) - picked_B', 'nn.softplus(-picked_B)', case='bert-right')
 @mutation(
   '  return Mask(example_BT, example_BT)\n',
   '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
@@ -130,10 +108,7 @@ def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
   assert (np.abs(dropped - whole).max() > 0.01) == (sides == 2)
 
 
-@mutation(
-  'jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
-  'jnp.any(jnp.argmax(logits_BT2, 1) == ends_B2, 1)',
-)
+@mutation('all(jnp.argmax(logits_BT2, 1) == ends_B2', 'any(jnp.argmax(logits_BT2, 1) == ends_B2')
 @mutation(
   "weight_B = batch['example_weight_BG'][:, 0]",
   "weight_B = batch['example_weight_BG'][:, 0] * 0 + 1",
@@ -189,10 +164,7 @@ def test_masked_words_of_xlnet_are_refused():
     mlm.make(c)
 
 
-@mutation(
-  "between = 0 if self.pooler_activation == 'none' else self.width * self.width",
-  'between = self.width * self.width',
-)
+@mutation("between = 0 if self.pooler_activation == 'none' else self.width", 'between = self.width')
 def test_flops_leave_the_pooler_out():
   c, batch = config('xlm', LABELS(2)), batch_of('xlm', [(n,) for n in LENGTHS], LENGTH)
   width, flops = c.model.width, classify.make(c).flops(batch)

@@ -54,9 +54,7 @@ def fixed(gradients_or_params, fit):
 @pytest.mark.parametrize(
   'lengths', [(17, 40, 9), pytest.param((40, 40), marks=pytest.mark.full)], ids=str
 )
-@mutation(
-  'range(each - 1, teacher.layers, each)', 'range(0, teacher.layers, each)', case='(40, 40)'
-)
+@mutation('(each - 1, teacher.layers, each)', '(0, teacher.layers, each)', case='(40, 40)')
 @mutation(
   'state_error(states(theirs)[::each], fitted_LBTD)',
   'state_error(states(theirs)[each - 1 :: each][: student.layers + 1], fitted_LBTD[: 2])',

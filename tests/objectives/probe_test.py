@@ -43,16 +43,8 @@ def tagger(**fields):
 
 
 @pytest.mark.parametrize('features', in_tiers(READ, {*READ} - {'mix', 'sum_last_four'}))
-@mutation(
-  'sum_last_four=lambda: jnp.sum(hidden_LBTD[-4:], 0)',
-  'sum_last_four=lambda: jnp.sum(hidden_LBTD[-5:-1], 0)',
-  case='sum_last_four',
-)
-@mutation(
-  'jnp.concatenate([embedded_BTD[None], hidden_LBTD])',
-  'jnp.concatenate([hidden_LBTD[:1], hidden_LBTD])',
-  case='mix',
-)
+@mutation('jnp.sum(hidden_LBTD[-4:], 0)', 'jnp.sum(hidden_LBTD[-5:-1], 0)', case='sum_last_four')
+@mutation('([embedded_BTD[None], hidden_LBTD])', '([hidden_LBTD[:1], hidden_LBTD])', case='mix')
 def test_features_are_read_from_their_layers(features):
   hidden_LBTD, embedded_BTD = states()
   module = tagger(features=features)
@@ -117,10 +109,7 @@ def batch():
 
 
 @pytest.mark.full
-@mutation(
-  'encoder.apply(jax.lax.stop_gradient(dict(params=frozen)), batch, None, hidden=True)',
-  'encoder.apply(dict(params=frozen), batch, None, hidden=True)',
-)
+@mutation('jax.lax.stop_gradient(dict(params=frozen)), batch', 'dict(params=frozen), batch')
 def test_the_tagger_alone_learns_and_the_encoder_has_no_dropout():
   objective = probe.make(config())
   variables = nn.meta.unbox(jax.jit(objective.init)(jax.random.key(0), batch()))

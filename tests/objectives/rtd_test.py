@@ -26,20 +26,10 @@ mutation(
   "jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])",
   "batch['target_pos_BP']",
 )
-mutation(
-  'below = np.cumsum(original) - original / 2',
-  'below = np.cumsum(original) - original',
-  file='bertjax/objectives/rtd.py',
-)
-mutation(
-  "generator_scale = 0.0 if train == 'discriminator' else",
-  "generator_scale = 0.0 if train == 'none' else",
-)
+mutation('below = np.cumsum(original) - original / 2', 'below = np.cumsum(original) - original')
+mutation("0.0 if train == 'discriminator' else", "0.0 if train == 'none' else")
 mutation('jnp.roll(left_BTD, 1, 1)', 'jnp.roll(left_BTD, 0, 1)')
-mutation(
-  "('embed_out', 'embed'), jax.nn.initializers.glorot_uniform()",
-  "('embed_out', 'embed'), jax.nn.initializers.normal(0.02)",
-)
+mutation(', jax.nn.initializers.glorot_uniform()', ', jax.nn.initializers.normal(0.02)')
 
 # Of transformers, tied weights once: size, discriminator with its head, generator.
 COUNTS = [

@@ -95,9 +95,7 @@ def test_xlm_r_equals_its_class():
   parity.compare(c, state, batch, model)
 
 
-@mutation(
-  '10000 ** (np.arange(0, width, 2) / width)', '10000 ** (np.arange(1, width + 1, 2) / width)'
-)
+@mutation('** (np.arange(0, width, 2) / width)', '** (np.arange(1, width + 1, 2) / width)')
 def test_sinusoids_are_those_of_the_original():
   """transformer.py:create_sinusoidal_embeddings, entry by entry."""
   ours = positions.sinusoids(np.arange(40), 12, in_turn=True)

@@ -115,23 +115,13 @@ def reference(row, path, p, grads):
 
 
 @rows
-@mutation(
-  'jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0',
-  'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
-)
-@mutation(
-  'jax.tree.map(apply, self.is_stack, *trees)',
-  'jax.tree.map(apply, jax.tree.map(lambda s: False, self.is_stack), *trees)',
-)
+@mutation('/ (1 - b1**count) if corrected else 1.0', '/ (1 - b1**count)')
+@mutation('self.is_stack, *trees', 'jax.tree.map(lambda s: False, self.is_stack), *trees')
 @mutation('update / jnp.maximum(1.0, rms)', 'update / rms', case='stable')
 @mutation(
   'optax.tree.bias_correction(state[0].nu, b2, state[0].count)', 'state[0].nu', case='stable'
 )
-@mutation(
-  'leaves.map_tensors(clipped, updates, grads, nu)',
-  '__import__("jax").tree.map(clipped, updates, grads, nu)',
-  case='stable',
-)
+@mutation('leaves.map_tensors', '__import__("jax").tree.map', case='stable')
 @mutation(
   'lambda v: v != 0', 'lambda v: v == v', file='bertjax/optim/directions/lamb.py', case='lamb'
 )

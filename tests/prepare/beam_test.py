@@ -109,9 +109,7 @@ def divided(folder, pattern, vocab):
   return shards_lib.divide(corpus, options, load_vocabulary(vocab), str(folder), [])
 
 
-@mutation(
-  'reading=[*reading, files.total],', 'reading=[*reading, files.total if files.verbatim else 0],'
-)
+@mutation('[*reading, files.total]', '[*reading, files.total if files.verbatim else 0]')
 def test_a_shard_of_more_text_is_another_one(tmp_path):
   """Text without empty lines is cut in blocks of a hundredth of all files."""
   vocab = texts(tmp_path)['vocab']

@@ -147,10 +147,7 @@ def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
   assert ended and error  # which keeps all frames
 
 
-@mutation(
-  "with locks.alone(lock, f'another process is writing {partial}'):",
-  'with contextlib.nullcontext():',
-)
+@mutation("locks.alone(lock, f'another process is writing {partial}')", 'contextlib.nullcontext()')
 def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
   write_text(tmp_path / 'a.txt', documents=3000)
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
@@ -187,10 +184,7 @@ def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
     run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
 
 
-@mutation(
-  'signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])',
-  'signal.pthread_sigmask(signal.SIG_BLOCK, [])',
-)
+@mutation('(signal.SIG_BLOCK, [signal.SIGINT])', '(signal.SIG_BLOCK, [])')
 def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
   """It comes to all processes at once; workers import for a while before they do anything."""
   write_text(tmp_path / 'a.txt', documents=3000)

@@ -42,10 +42,7 @@ def save(case, path):
 
 
 @mutation('source = source or _for_run(name, config)', 'source = source or open_source(name)')
-@mutation(
-  "projection = dict(projection=net['projection']) if 'projection' in net else {}",
-  'projection = {}',
-)
+@mutation("dict(projection=net['projection']) if 'projection' in net else {}", '{}')
 def test_of_electra_it_is_the_discriminator(tmp_path):
   """What ElectraForPreTraining holds is what a class with the same encoder is read as."""
   c, said, source = adopt(config_of(save('ElectraForPreTraining', tmp_path / 'hf')), tmp_path)
@@ -66,10 +63,7 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, new['params'][key], tree)
 
 
-@mutation(
-  "for key in ('dense', 'norm')} if 'mlm' in params",
-  "for key in ('dense', 'norm')} if 'mlm' not in params",
-)
+@mutation("if 'mlm' in params", "if 'mlm' not in params")
 def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
   """The model is theirs; the heads, and what was said for this run, are the config's."""
   given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), dropout=0.3)

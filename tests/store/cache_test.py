@@ -201,10 +201,7 @@ def test_a_cache_of_another_user_makes_it_fall_back(expected, store):
     assert 'no plan can be kept in' in err and 'Permission denied' in err
 
 
-@mutation(
-  '    if (figures := _found(path, identity)) is not None:\n      return figures\n    _sweep',
-  '    _sweep',
-)
+@mutation('if (figures := _found(path, identity)) is not None:\n      return figures\n    ', '')
 def test_of_four_processes_one_builds_and_the_others_wait(store, expected, tmp_path):
   running = [start(store.path, 3, tmp_path / 'built') for _ in range(4)]
   done = [process.communicate(timeout=240) for process in running]

@@ -43,10 +43,7 @@ def named(path):
   return [said.partition(': ')[0] for said in verify.faults(path)]
 
 
-@mutation(
-  'sha256[name] = _save(self.path / name, self._arrays[kind], dtype)',
-  'sha256[name] = _save(self.path / name, self._arrays[kind], np.dtype(np.uint32))',
-)
+@mutation('/ name, self._arrays[kind], dtype', '/ name, self._arrays[kind], np.dtype(np.uint32)')
 def test_a_store_is_what_was_written(store):
   assert named(store) == []
   meta = open_store(store).meta
@@ -54,12 +51,8 @@ def test_a_store_is_what_was_written(store):
   assert {p for p in on_the_disk if not p.startswith('heldout/')} == meta['sha256'].keys()
 
 
-@mutation(
-  'if (path / HELD_OUT).exists():\n    yield from faults', 'if False:\n    yield from faults'
-)
-@mutation(
-  'if reads and (found := of_file(path)) != sha256:', 'if reads and (found := sha256) != sha256:'
-)
+@mutation('(path / HELD_OUT).exists():\n    yield from faults', 'False:\n    yield from faults')
+@mutation('reads and (found := of_file(path)) != sha256:', 'reads and (found := sha256) != sha256:')
 def test_every_flipped_byte_is_found(store):
   """10 places in each part of tokens, and 4 in every other file."""
   tried = 0
@@ -118,10 +111,7 @@ def prepare(*flags):
   return forks.run('bertjax.prepare', *flags, cwd=ROOT)
 
 
-@mutation(
-  "  if found:\n    sys.exit(f'bertjax.prepare: {len(found)} files",
-  "  if False:\n    sys.exit(f'bertjax.prepare: {len(found)} files",
-)
+@mutation('  if found:\n    sys.exit', '  if False:\n    sys.exit')
 def test_the_command_names_every_damaged_file(store):
   examples_lib.make_examples(open_store(store), recipe(), 64, 0)
   verified = prepare('--verify', f'--output={store}')

@@ -13,14 +13,8 @@ from bertjax.vocab.vocabulary import load_vocabulary
 SENTENCES = Options('', None, 'sentences', 'strict')
 
 
-@mutation(
-  'documents_lib.split(text, said, options.split, spaced)',
-  'documents_lib.split(text, said, options.split)',
-)
-@mutation(
-  "f' {sentence}' if spaced and apart and number else sentence",
-  "f' {sentence}' if spaced and number else sentence",
-)
+@mutation('split(text, said, options.split, spaced)', 'split(text, said, options.split)')
+@mutation("f' {sentence}' if spaced and apart and number ", "f' {sentence}' if spaced and number ")
 def test_sentences_of_a_paragraph_have_the_ids_of_the_paragraph(shared):
   path = shared / 'tokenizers' / 'roberta'
   theirs = transformers.RobertaTokenizer.from_pretrained(str(path))

@@ -70,10 +70,7 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
   assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
 
 
-@mutation(
-  '_reading(data, source, vocab) | own',
-  '_reading(data, source, vocab) | own | dict(documents=None)',
-)
+@mutation('(data, source, vocab) | own', '(data, source, vocab) | own | dict(documents=None)')
 def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat\n\na mat\n\nmany other words\n')
   given = dict(input=str(tmp_path / 'a.txt'), documents=2, workers=1, holdout=0.0)

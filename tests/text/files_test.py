@@ -77,9 +77,7 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
     read(tmp_path / 'b.txt')
 
 
-@mutation(
-  'if size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG)):', 'if size <= _LONG:'
-)
+@mutation('size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG))', 'size <= _LONG')
 @mutation('divided = divided or ended', 'divided = divided or False')
 @mutation('_LONG if divided else min(', 'size if divided else min(')
 def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):

@@ -95,9 +95,7 @@ def units(vocabulary, texts, find):
   return [part.tolist() for part in np.split(unit_n, np.cumsum(flat[1])[:-1])]
 
 
-@mutation(
-  'np.where(span_n == before_n, CONTINUES, FOUND)', 'np.where(before_n > 0, CONTINUES, FOUND)'
-)
+@mutation('where(span_n == before_n, CONTINUES, FOUND)', 'where(before_n > 0, CONTINUES, FOUND)')
 def test_units_reach_the_tokens(tmp_path):
   find = lexicon(tmp_path, 'New York', 'Newer', '中文').find
   texts = ['The New York, newers 中文中', '', 'New York New York', '中文', 'ers Newer']

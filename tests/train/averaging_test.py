@@ -100,10 +100,7 @@ def run(store, workdir, monkeypatch, average=1, kill_at=0):
 
 @pytest.mark.full
 @mutation('averaging.exchanged(self._state).variables', 'self._state.variables')
-@mutation(
-  '  state = averaging.exchanged(state)\n  state = state._replace(variables=teacher',
-  '  state = state._replace(variables=teacher',
-)
+@mutation('state = averaging.exchanged(state)\n  state = state._replace', 'state = state._replace')
 @mutation('  state = averaging.exchanged(state)\n  return', '  return')
 @mutation('      self._state = averaging.begun(self._state)\n', '')
 def test_the_mean_is_judged_and_kept_and_a_resume_changes_no_bit(rich_store, tmp_path, monkeypatch):

@@ -71,10 +71,7 @@ def test_what_fsdp_sends():
 
 
 @pytest.mark.full
-@mutation(
-  'return 1 if mesh.empty else',
-  "return 1 if mesh.empty or mesh.shape['fsdp'] * mesh.shape['tensor'] > 2 else",
-)
+@mutation(' 1 if mesh.empty ', " 1 if mesh.empty or mesh.shape['fsdp'] * mesh.shape['tensor'] > 2 ")
 def test_replicas_that_are_divided_twice_exchange_what_each_has():
   """Words and columns are divided, and no vector of a token goes to another replica."""
   whole, found = sent(dict(data=2, fsdp=2, tensor=2), microbatches=2)

@@ -181,10 +181,7 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 
 
 @pytest.mark.full
-@mutation(
-  '    stack.callback(self._record.close)\n',
-  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
-)
+@mutation('_record.close)\n', '_record.close)\n    resume.claim_workdir(workdir, config, {})\n')
 def test_a_corrected_config_starts_where_another_one_failed(
   rich_store, tmp_path, monkeypatch, one_device
 ):

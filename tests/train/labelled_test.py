@@ -67,10 +67,7 @@ def test_an_older_run_keeps_its_lengths_and_compiles_for_each(files, straight, t
 
 
 @pytest.mark.full
-@mutation(
-  "return subject.config.data.dev, 'config.data.dev'",
-  "return subject.config.data.train, 'config.data.dev'",
-)
+@mutation("config.data.dev, 'config.data.dev'", "config.data.train, 'config.data.dev'")
 def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
   workdir, _ = straight
   done = finetune_runs.use('main', workdir, '--evaluate')

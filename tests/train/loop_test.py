@@ -47,10 +47,7 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
   assert found[35]['tokens/real'] > 0 and found[35]['tokens_per_second'] > 0
 
 
-@mutation(
-  '    phase, index = self._run.at(done)\n',
-  '    phase, index = self._run.at(done - (self._start > 0))\n',
-)
+@mutation('index = self._run.at(done)', 'index = self._run.at(done - (self._start > 0))')
 def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 16)
   assert 16 <= steps_logged(tmp_path) < STEPS
@@ -61,10 +58,7 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
 
 
 @pytest.mark.full
-@mutation(
-  "self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))",
-  'self._writer = writer.Writer(workdir, start, tracked)',
-)
+@mutation("Writer(workdir, start, tracked, meta.get('metrics'))", 'Writer(workdir, start, tracked)')
 @mutation('    elif self._last is None:\n', '    elif False:\n')
 @mutation('jax.process_index() == 0:  # also', 'self._last and jax.process_index() == 0:  # also')
 def test_a_finished_run_says_so_draws_again_and_misses_a_line(rich_store, straight, tmp_path):
@@ -176,10 +170,7 @@ FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 
 
 @mutation('meta |= watcher.saved(done, held)', 'meta |= watcher.saved(done, {})')
-@mutation(
-  '    self._spikes.saved(done, first_state.saved(self._run, self._state))\n',
-  '    self._spikes.judge()\n',
-)
+@mutation('_spikes.saved(done, first_state.saved(self._run, self._state))', '_spikes.judge()')
 def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(
   rich_store, one_update, tmp_path
 ):

@@ -50,10 +50,7 @@ def ends(best, scores, interrupted=()):
   ],
 )
 @mutation('sign * score > sign * self._score', 'sign * score >= sign * self._score')
-@mutation(
-  'self._step, self._score, self._worse = step, float(score), 0',
-  'self._step, self._score = step, float(score)',
-)
+@mutation('self._score, self._worse = step, float(score), 0', 'self._score = step, float(score)')
 @mutation('is_number and (self._score is None or', '(self._score is None or not is_number or')
 def test_a_run_ends_when_so_many_evaluations_were_not_better(best, scores, after):
   assert ends(best, scores) == after
@@ -176,10 +173,7 @@ def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
 
 
 @pytest.mark.full
-@mutation(
-  'train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value, given)',
-  'train_loop.evaluate(_CONFIG.value, _WORKDIR.value)',
-)
+@mutation('(_CONFIG.value, _WORKDIR.value, _STEP.value, given)', '(_CONFIG.value, _WORKDIR.value)')
 def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
   workdir, _ = stopped
   found = [x for x in lines(workdir) if 'eval/dev/accuracy' in x]

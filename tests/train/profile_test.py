@@ -8,10 +8,7 @@ from mutation import mutation
 from bertjax.train.watch import profile
 
 
-@mutation(
-  'within = 0 <= done - self._window.start < self._window.steps',
-  'within = done == self._window.start',
-)
+@mutation('0 <= done - self._window.start < self._window.steps', 'done == self._window.start')
 def test_a_window_of_the_profile_is_traced_wherever_the_run_begins_and_ends(monkeypatch, tmp_path):
   calls = []
   monkeypatch.setattr(jax.profiler, 'start_trace', lambda path: calls.append('start'))

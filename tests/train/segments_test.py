@@ -65,11 +65,7 @@ PAIRS = dict(classify=lambda files: task_files.alone(files, 'points'), choice=ch
 @pytest.mark.parametrize('task', PAIRS)
 @mutation('any(type_T.any() for', 'any(type_T.all() for', case='classify')
 @mutation('return self.types > 1', 'return self.types > 0', case='spans')
-@mutation(
-  'LAYOUTS.get(with_labels(family), _BERT)[1].partition',
-  'LAYOUTS.get(with_labels(family), _BERT)[0].partition',
-  case='choice',
-)
+@mutation('get(with_labels(family), _BERT)[1]', 'get(with_labels(family), _BERT)[0]', case='choice')
 def test_pairs_for_roberta_are_said_with_the_remedy(files, tmp_path, task):
   config = PAIRS[task](files)
   config.model.update(ROBERTA)

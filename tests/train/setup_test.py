@@ -212,10 +212,7 @@ def ended(tmp_path_factory):
   return path
 
 
-@mutation(
-  'subject.fallback, options.batch_size, examples_lib',
-  'subject.fallback, config.batch_size, examples_lib',
-)
+@mutation('fallback, options.batch_size, examples_lib', 'fallback, config.batch_size, examples_lib')
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   run = make(ended, xlnet, judged=4)
   phase = run.phases[0]

@@ -49,10 +49,7 @@ def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
 
 
 @pytest.mark.full
-@mutation(
-  'model.answer(part.seconds, part.texts, **limits)',
-  'model.answer(part.seconds, part.texts[::-1], **limits)',
-)
+@mutation('(part.seconds, part.texts, **limits)', '(part.seconds, part.texts[::-1], **limits)')
 @mutation('Row(window.id_n, second=int(np.argmax(window.type_n > 0)))', 'Row(window.id_n)')
 def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_path):
   workdir, _ = straight

@@ -52,10 +52,7 @@ def straight(rich_store, tmp_path_factory):
   return workdir
 
 
-@mutation(
-  'self._state, found = phase.leave_out(self._state), None',
-  'self._state, found = phase.train(self._state, batch)',
-)
+@mutation('found = phase.leave_out(self._state), None', 'found = phase.train(self._state, batch)')
 def test_what_trained_nothing_is_counted_and_in_no_mean(straight):
   found = {line['step']: line for line in lines(straight) if 'tokens/real' in line}
   assert sorted(found) == list(range(1, STEPS + 1))

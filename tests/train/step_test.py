@@ -11,10 +11,7 @@ from bertjax import sharding
 from bertjax.train import step as step_lib
 from bertjax.types import Context, Objective, Out, Term
 
-mutation(
-  'loss += term.scale * jnp.where(weights[name] > 0, term.total / safe, 0.0)',
-  'loss += term.scale * jnp.where(weights[name] > 0, term.total / term.weight, 0.0)',
-)
+mutation('weights[name] > 0, term.total / safe', 'weights[name] > 0, term.total / term.weight')
 mutation(
   'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n'
   '    return jnp.swapaxes(parts, 0, 1)',

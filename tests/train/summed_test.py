@@ -57,10 +57,7 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
     np.testing.assert_allclose(mine, grad, rtol=1e-4, atol=1e-7 * largest)
 
 
-@mutation(
-  'found = {key: self._parts[key].at(own, hosts)',
-  "found = {key: self._parts['mrtd'].at(own, hosts)",
-)
+@mutation('key: self._parts[key].at(own, hosts)', "key: self._parts['mrtd'].at(own, hosts)")
 @mutation('      counts.update(more)\n', '      counts = counts or more\n')
 def test_a_batch_has_a_batch_of_each_phase(run):
   (phase,), rows = run.phases, run.config.batch_size

@@ -33,10 +33,7 @@ def tags_of(text):
 
 
 @mutation('true_n = examples.truth[number]', 'true_n = examples.truth[-1]')
-@mutation(
-  'answers.tags(x_TC[row.first_n - before], tags)',
-  'answers.tags(x_TC[row.first_n - before - 1], tags)',
-)
+@mutation('tags(x_TC[row.first_n - before], tags)', 'tags(x_TC[row.first_n - before - 1], tags)')
 @pytest.mark.full
 def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):
   assert finetune_runs.last(straight, 'eval/dev/f1') > 0.9

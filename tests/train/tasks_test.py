@@ -70,11 +70,7 @@ def test_each_task_may_have_the_classes_of_its_examples(files):
 
 
 @pytest.mark.parametrize('name', in_tiers(NAMES, NAMES[1:]))
-@mutation(
-  "task_heads.of_task(v['params'], name)",
-  "task_heads.of_task(v['params'], next(iter(objectives)))",
-  case='stars',
-)
+@mutation("(v['params'], name)", "(v['params'], next(iter(objectives)))", case='stars')
 def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_path, name):
   single = make(task_files.alone(files, name), tmp_path).phases[0]
   own = {**{k: x for k, x in params.items() if k != 'tasks'}, **params['tasks'][name]}

@@ -92,9 +92,7 @@ def test_phases_are_drawn_by_size_and_temperature(temperature):
 
 
 @mutation('phase, np.arange(len(own))', 'phase, own')
-@mutation(
-  "counter_rng.root(self.seed, 'phase of a step')", "counter_rng.root(0, 'phase of a step')"
-)
+@mutation("root(self.seed, 'phase of a step')", "root(0, 'phase of a step')")
 def test_draws_count_each_phase_alone_and_follow_from_seed_and_step():
   steps = lambda total, seed=0: Draws((10, 20), 1.0, seed).steps(total).tolist()
   seen = steps(50)

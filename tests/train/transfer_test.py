@@ -42,9 +42,7 @@ def test_a_student_without_labels_becomes_as_good_as_its_teacher(files, taught, 
   assert not finetune_runs.every(tmp_path, 'label')
 
 
-@mutation(
-  'in zip(part.columns, found, strict=True)', 'in zip(part.columns, found[::-1], strict=True)'
-)
+@mutation('zip(part.columns, found, strict=True)', 'zip(part.columns, found[::-1], strict=True)')
 @pytest.mark.full
 def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_path):
   soft = tmp_path / 'soft.jsonl'
@@ -71,9 +69,7 @@ def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_
 
 
 @pytest.mark.full
-@mutation(
-  'in both if theirs[head] != ours[head]}', 'in both if len(theirs[head]) != len(ours[head])}'
-)
+@mutation('both if theirs[head] != ours[head]', 'both if len(theirs[head]) != len(ours[head])')
 def test_a_teacher_of_classes_in_another_order_is_refused(files, taught, tmp_path):
   finetune_runs.check_refused(
     command(files, taught, tmp_path, '--config.objective.hard=0.0', task=TURNED), tmp_path,

@@ -94,10 +94,7 @@ def test_mistakes_are_one_line(bert, arguments, message):
   assert len(done.stderr.splitlines()) == 1
 
 
-@mutation(
-  "embed([text], 'none', layer, cut)[0][own_n].mean(0)",
-  "embed([text], 'none', layer, cut)[0][own_n[0]]",
-)
+@mutation('[0][own_n].mean(0)', '[0][own_n[0]]')
 @mutation('[text, found[1].rstrip(), before], cut)', '[text, found[1].rstrip(), before], True)')
 def test_neighbours_of_a_word_of_several_pieces(tmp_path):
   pair = used_models.make(tmp_path, 'bert', first=(*used_models.BERT, 'w', '##x'))

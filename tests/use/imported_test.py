@@ -92,9 +92,7 @@ both = pytest.mark.parametrize('family', ['bert', 'roberta'])
 
 
 @mutation('return found._replace(classes=opened.classes)', 'return found')
-@mutation(
-  "separators=layouts.separators(found.model.get('family', ''))", 'separators=1', case='roberta'
-)
+@mutation("layouts.separators(found.model.get('family', ''))", '1', case='roberta')
 @both
 def test_texts_and_pairs_are_classified(made, family):
   path, pipeline = made(family, 'text-classification')

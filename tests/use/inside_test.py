@@ -33,10 +33,7 @@ def theirs(pair, text):
 
 @mutation('self.projections(out, (layer,))', 'self.projections(out, (0,))')
 @mutation('x_NTT[:, :size, :size]', 'x_NTT[:, :, :size]')
-@mutation(
-  'x = Operands(query_BTNH, key_BSNH, key_BSNH, mask, relative)',
-  'x = Operands(key_BSNH, query_BTNH, key_BSNH, mask, relative)',
-)
+@mutation('query_BTNH, key_BSNH, key_BSNH, mask', 'key_BSNH, query_BTNH, key_BSNH, mask')
 def test_attention_is_that_of_transformers(pair, model):
   found = model.attention(TEXTS, layer=np.int64(2))
   for text, mine in zip(TEXTS, found, strict=True):

@@ -29,10 +29,7 @@ def test_words_are_cut_by_the_rules_of_the_language(shared):
   assert load.in_language(plain, 1, ()) is plain
 
 
-@mutation(
-  'found = _found(opened.path, config, vocabulary, opened.languages, opened.meta, read)',
-  'found = _found(opened.path, config, vocabulary, (), opened.meta, read)',
-)
+@mutation('vocabulary, opened.languages, opened.meta, read', 'vocabulary, (), opened.meta, read')
 def test_a_directory_may_name_the_languages_of_its_table(tmp_path):
   pair = used_models.make(tmp_path, 'xlm', extra=(('language', 3),))
   run = runs.open_run(pair.workdir)

@@ -99,9 +99,7 @@ def directory(request, tmp_path):
 @mutation('token.special and token.content not in roles', 'not roles')
 @mutation('in added(file).items() if name in index}', 'in added(file).items() if not name}')
 @mutation("if kind == 'sentencepiece':", "if kind == 'none':")
-@mutation(
-  "config['added_tokens_decoder'] =", "config['forgotten'] =", file='bertjax/vocab/vocabulary.py'
-)
+@mutation("['added_tokens_decoder']", "['forgotten']", file='bertjax/vocab/vocabulary.py')
 @mutation('starts[[*symbols, *(', 'starts[[*(')
 def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
@@ -128,11 +126,7 @@ def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
     assert text[begin_n[at] : end_n[at]] == '[E1]' and length_n.tolist() == [*map(len, wanted)]
 
 
-@mutation(
-  'return coder | dict(tokenizer=tokenizer)',
-  'return coder | dict(tokenizer=reader)',
-  case='wordpiece',
-)
+@mutation('coder | dict(tokenizer=tokenizer)', 'coder | dict(tokenizer=reader)', case='wordpiece')
 def test_an_export_has_the_symbols(directory, tmp_path):
   ours = load_vocabulary(directory)
   tokenizer.write(ours, tmp_path / 'export', 'bert', 64)

@@ -20,9 +20,7 @@ def encode(asked, length=16, **changes):
   return TASK.encode(found, Options(**{**vars(OPTIONS), **changes}), LETTERS, length)
 
 
-@mutation(
-  'np.repeat(np.arange(1, count + 1, dtype=np.int32)', 'np.repeat(np.ones(count, dtype=np.int32)'
-)
+@mutation('np.arange(1, count + 1, dtype=np.int32)', 'np.ones(count, dtype=np.int32)')
 @mutation('right_G[right(question, options.answer)] = 1', 'right_G[0] = 1')
 def test_each_choice_is_a_part_with_the_context():
   found = encode([('xy', 'q', ['a', 'bc'], 1), ('z', '', ['d', 'e'], '0')])

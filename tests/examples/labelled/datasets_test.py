@@ -63,11 +63,7 @@ def encoded(config, path, vocabulary):
 
 
 @pytest.mark.parametrize('name', [*(f'glue/{task}' for task in recipes.GLUE), *recipes.OTHERS])
-@mutation(
-  'return feature.int2str(int(value)) if value >= 0 else str(value)',
-  'return str(value)',
-  case='glue/mrpc',
-)
+@mutation('return feature.int2str(int(value)) if value >= 0 else ', 'return ', case='glue/mrpc')
 @mutation('return texts[language]', 'return next(iter(texts.values()))', case='xnli')
 def test_every_task_is_read_with_the_features_of_tfds(name, store):
   config = recipes.get_config(name)
@@ -115,19 +111,9 @@ NEAREST = {
 
 
 @pytest.mark.parametrize('path', NEAREST)
-@mutation(
-  'if own in known else nearest(own, known)',
-  'if own else nearest(own, known)',
-  case='tfds:xnlii:train',
-)
-@mutation(
-  '  if own in known:\n', '  if own in known and not variant:\n', case='tfds:glue/mrpcs:train'
-)
-@mutation(
-  'except (ValueError, AssertionError) as error:',
-  'except ValueError as error:',
-  case='tfds:glue/mrpc:9.9.9:train',
-)
+@mutation('in known else nearest(own, known)', 'else nearest(own, known)', case='tfds:xnlii:train')
+@mutation('  if own in known:', '  if own in known and not variant:', case='tfds:glue/mrpcs:train')
+@mutation('(ValueError, AssertionError) as', 'ValueError as', case='tfds:glue/mrpc:9.9.9:train')
 def test_the_nearest_name_that_tfds_has_is_said(path):
   with pytest.raises(UserError, match=NEAREST[path]):
     next(iter(datasets.examples(path)))

@@ -48,19 +48,9 @@ def record(text, begin=None, context=CONTEXT, name='q', question='who was it'):
 @pytest.mark.parametrize(
   'text', ['Ada', 'Lovelace', '1815', '52', 'wrote notes', 'Babbage', '春', '晚', CONTEXT]
 )
-@mutation(
-  "np.searchsorted(context.end_n, begin, side='right')",
-  "np.searchsorted(context.end_n, begin, side='left')",
-  case='52-wordpiece',
-)
-@mutation(
-  "np.searchsorted(context.begin_n, end, side='left')",
-  "np.searchsorted(context.begin_n, end, side='right')",
-  case='1815-wordpiece',
-)
-@mutation(
-  'return np.minimum(next_c[begin_n], end_n)', 'return begin_n', case='wrote notes-byte_level'
-)
+@mutation("end_n, begin, side='right'", "end_n, begin, side='left'", case='52-wordpiece')
+@mutation("begin_n, end, side='left'", "begin_n, end, side='right'", case='1815-wordpiece')
+@mutation('np.minimum(next_c[begin_n], end_n)', 'begin_n', case='wrote notes-byte_level')
 def test_the_span_of_an_answer_is_its_text(kind, text, request):
   vocabulary = request.getfixturevalue(kind)
   asked = record(text)
@@ -88,9 +78,7 @@ def shown(window, context):
   return [numbers[int(i)] for i in window.id_n[window.column : stop]]
 
 
-@mutation(
-  'beyond + options.stride, options.stride)', 'beyond + options.stride, options.stride + 1)'
-)
+@mutation('beyond + options.stride, options.stride', 'beyond + options.stride, options.stride + 1')
 @mutation('range(0, beyond + options.stride,', 'range(0, max(beyond, 1),')
 @pytest.mark.parametrize('size', range(1, 17))
 def test_windows_follow_each_other_by_the_stride(wordpiece, size):
@@ -112,14 +100,8 @@ def test_windows_follow_each_other_by_the_stride(wordpiece, size):
 
 
 @mutation('if first < row.first or last >= row.stop:', 'if first < row.first or first >= row.stop:')
-@mutation(
-  'return row.column + first - row.first, row.column + last - row.first',
-  'return first - row.first, last - row.first',
-)
-@mutation(
-  'dict(zip((START, END), label_n2.T, strict=True))',
-  'dict(zip((END, START), label_n2.T, strict=True))',
-)
+@mutation('row.column + first - row.first, row.column + last', 'first - row.first, last')
+@mutation('((START, END), label_n2.T, strict=True)', '((END, START), label_n2.T, strict=True)')
 def test_windows_without_the_whole_answer_learn_the_first_token(wordpiece):
   asked = [record('wrote notes', name='a'), record(None, name='b'), record('Ada', name='c')]
   found = spans.encode(asked, OPTIONS, wordpiece, 12)
@@ -137,10 +119,7 @@ def test_windows_without_the_whole_answer_learn_the_first_token(wordpiece):
   assert found.label['span_start'].dtype == np.int32
 
 
-@mutation(
-  'np.concatenate([text_n, head_n[1:], head_n[:1]])',
-  'np.concatenate([head_n[1:], text_n, head_n[:1]])',
-)
+@mutation('([text_n, head_n[1:], head_n[:1]])', '([head_n[1:], text_n, head_n[:1]])')
 @mutation('return row.cls, row.cls', 'return 0, 0')
 @mutation(
   "not asked[row.question].values['answers'] for row in rows",

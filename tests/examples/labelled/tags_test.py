@@ -22,10 +22,7 @@ def encode(words, tags, length=16, **changes):
   return TASK.encode([sentence], options, LETTERS, length)
 
 
-@mutation(
-  'tag_T[row.first_n], weight_T[row.first_n] = true_n[: len(row.first_n)], 1',
-  'tag_T[row.first_n], weight_T[1:-1] = true_n[: len(row.first_n)], 1',
-)
+@mutation('[row.first_n], weight_T[row.first_n] = true_n', '[row.first_n], weight_T[1:-1] = true_n')
 @mutation('first_n = 1 + np.cumsum(size_n) - size_n', 'first_n = np.cumsum(size_n)')
 def test_the_first_piece_of_a_word_carries_its_tag():
   found = encode('Ada was in', 'B-PER O B-LOC')
@@ -74,11 +71,7 @@ def test_what_is_cut_is_counted_and_its_truth_is_kept():
     ('O O', dict(length=2), 'config.length=2 leaves no room'),
   ],
 )
-@mutation(
-  "if tag.startswith('I-') and before[2:] != tag[2:]",
-  "if tag.startswith('I-') and before == OUTSIDE",
-  case='B-LOC I-PER-changes2-line 8: I-PER goes on',
-)
+@mutation('[2:] != tag[2:]', ' == OUTSIDE', case='B-LOC I-PER-changes2-line 8: I-PER goes on')
 def test_what_is_wrong_is_named_by_its_line(tags, changes, said):
   with pytest.raises(UserError, match=said):
     encode('a b', tags, **changes)

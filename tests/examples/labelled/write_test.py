@@ -32,9 +32,7 @@ def spelled(ids):
   return [chr(i) if i > 3 else int(i) for i in ids]
 
 
-@mutation(
-  '*frame.before, *ids[:room], *frame.after], np', '*frame.before, *ids, *frame.after][:length], np'
-)
+@mutation('*frame.before, *ids[:room], *frame.after', '*frame.before, *ids, *frame.after][:length')
 @mutation('np.append(frame.begin, ids[:-1])', 'np.append(frame.begin, ids[1:])')
 def test_both_texts_have_their_ends_and_the_decoder_reads_late():
   found = encode(RECORDS)

@@ -11,11 +11,7 @@ from bertjax.examples.noise import albert_ngrams as rule
 from bertjax.vocab.sentencepiece_model import word_starts
 
 
-@mutation(
-  'return share_n / share_n.sum()',
-  'return share_n[::-1] / share_n.sum()',
-  file='bertjax/examples/noise/albert_ngrams.py',
-)
+@mutation('return share_n', 'return share_n[::-1]', file='bertjax/examples/noise/albert_ngrams.py')
 def test_lengths_have_the_probabilities_of_the_paper():
   np.testing.assert_allclose(rule.pmf(3), [0.5455, 0.2727, 0.1818], atol=5e-5)
   assert rule.pmf(3) @ [1, 2, 3] == pytest.approx(1.636, abs=5e-4)

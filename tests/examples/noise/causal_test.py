@@ -12,10 +12,7 @@ def corrupted(lengths, row_E=None, capacity=16):
   return causal.corrupt(placed(lengths, row_E, capacity), causal.Options(), random_store(3))
 
 
-@mutation(
-  'np.append(example_n[1:] == example_n[:-1], False)',
-  'np.append(example_n[1:] >= example_n[:-1], False)',
-)
+@mutation('(example_n[1:] == example_n[:-1], False)', '(example_n[1:] >= example_n[:-1], False)')
 def test_every_target_is_the_next_token_of_its_example():
   batch = corrupted([5, 7, 3, 16], row_E=[0, 0, 1, 2])
   token_BT = batch['token_BT']
@@ -33,9 +30,7 @@ def test_every_target_is_the_next_token_of_its_example():
   assert batch['weight_BP'].shape == token_BT.shape and not batch['dropped_B'].any()
 
 
-@mutation(
-  "store.special['pad'] or 0", "store.special['pad']", file='bertjax/examples/noise/causal.py'
-)
+@mutation("special['pad'] or 0", "special['pad']", file='bertjax/examples/noise/causal.py')
 def test_a_vocabulary_needs_no_special_token():
   store = random_store(3)
   store.special = dict.fromkeys(SPECIAL)  # GPT-2's has no padding

@@ -54,23 +54,15 @@ def test_each_position_is_masked_as_often_as_the_original_draws_it():
 
 
 @pytest.mark.parametrize('lengths', [[64] * 10, [20, 64, 13, 41, 30] * 2])
-@mutation(
-  'tokens_B.reshape(-1, options.block).sum(1)', 'tokens_B.reshape(-1, options.block).max(1)'
-)
+@mutation('tokens_B.reshape(-1, options.block).sum', 'tokens_B.reshape(-1, options.block).max')
 def test_a_block_masks_its_share_of_the_tokens_without_padding(lengths):
   batch = corrupted(recipe(), counted([1, 50]), lengths, capacity=64)
   number_b = (batch['weight_BP'] > 0).sum(1).reshape(2, 5).sum(1)
   assert number_b.tolist() == [math.ceil(0.15 * sum(lengths[:5]))] * 2
 
 
-@mutation(
-  'targets.ids_of(tuple(store.special), store)',
-  "targets.ids_of(('cls', 'unk', 'mask', 'pad'), store)",
-)
-@mutation(
-  'targets.ids_of(tuple(store.special), store)',
-  "targets.ids_of(('cls', 'sep', 'mask', 'pad'), store)",
-)
+@mutation('ids_of(tuple(store.special), store)', "ids_of(('cls', 'unk', 'mask', 'pad'), store)")
+@mutation('ids_of(tuple(store.special), store)', "ids_of(('cls', 'sep', 'mask', 'pad'), store)")
 def test_special_tokens_are_never_predicted_and_words_without_a_count_are():
   store = random_store(200)
   store.tokens[::7] = SPECIAL['unk']

@@ -85,9 +85,7 @@ def test_units_are_masked_whole(store):
   np.testing.assert_allclose(both.mean(), 0.64, atol=4 * np.sqrt(0.23 / lead.sum()))
 
 
-@mutation(
-  'np.diff(candidate_c) > 1', 'np.diff(candidate_c) > 2', file='bertjax/examples/noise/ernie.py'
-)
+@mutation('diff(candidate_c) > 1', 'diff(candidate_c) > 2', file='bertjax/examples/noise/ernie.py')
 def test_units_end_at_the_separator(tmp_path):
   """Pairs of one unit each, most cut at the front: A is chosen without regard to B."""
   draw = np.random.default_rng(0)
@@ -104,10 +102,7 @@ def test_units_end_at_the_separator(tmp_path):
 
 @pytest.mark.parametrize('block', [1, 8, 100])
 @mutation('rows.number_B // options.block', 'rows.number_B')
-@mutation(
-  '(len(row_n), self.length), row_n, self.spec.seed,',
-  '(len(row_n), self.length), None, self.spec.seed,',
-)
+@mutation('(len(row_n), self.length), row_n, self', '(len(row_n), self.length), None, self')
 def test_one_coin_for_a_block_of_rows(store, block):
   config = ernie(mask__block=block, mask__word_prob=0.7)
   batch, original = batch_of(store, config, rows=800)

@@ -97,10 +97,7 @@ def entity_spans(units, real):
 
 
 @pytest.mark.parametrize('probability', [0.0, 0.5, 0.95])
-@mutation(
-  '(counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob)',
-  '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
-)
+@mutation('uniform(bits_JS(_COIN)) < options.entity_prob', 'uniform(bits_JS(_COIN)) < 1.0')
 def test_entities_are_masked_whole_and_as_often_as_asked(probability):
   """With a budget of one token the first draw decides: it begins an entity, or a random word."""
   config = spans(mask__max_words=1, mask__entity_prob=probability, mask__rate=0.01)
@@ -131,10 +128,7 @@ def word_start_share(store, units, starts, row, real):
   return (units[1:][lead] == 2).mean()
 
 
-@mutation(
-  'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
-  'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
-)
+@mutation('entities.begin_e[pick_n], entities.size_e[pick_n]', 'entities.begin_e[pick_n], 1')
 def test_a_large_budget_covers_whole_entities():
   config = spans(mask__max_words=1, mask__entity_prob=0.9, mask__rate=0.3)
   store = with_units(random_store(600))
@@ -154,10 +148,7 @@ def test_a_large_budget_covers_whole_entities():
   assert whole > 5 * cut > 0
 
 
-@mutation(
-  "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
-  'decide_n = index_n',
-)
+@mutation("texts.candidate_c[first_n] if options.rule == 'spans' else index_n", 'index_n')
 def test_a_merged_span_is_decided_as_a_whole():
   batch, original_BT, _ = masked(spans(), rows=600, store=random_store(1500))
   kinds = np.zeros(3)

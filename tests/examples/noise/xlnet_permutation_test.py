@@ -81,10 +81,7 @@ def parts_of(batch, row, store):
 
 
 @pytest.mark.parametrize('perm_size', [1, 2, 6, 48])
-@mutation(
-  "  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)",
-  "  backward_p = np.repeat(rows.ranges.row['direction'] < -1, 2)",
-)
+@mutation("(rows.ranges.row['direction'] < 0, 2)", "(rows.ranges.row['direction'] < -1, 2)")
 @mutation('    inside = stop < end\n', '    inside = stop <= end\n')
 @mutation('(rows.position_n >= reuse) * (reuse + 1)', '(rows.position_n >= reuse) * 0')
 @mutation('  return offset_n - place_n + order_E2s', '  return 0 * place_n + order_E2s')

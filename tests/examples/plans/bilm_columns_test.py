@@ -37,21 +37,9 @@ def text_of(store, order, ends: bool) -> list[int]:
 
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
-@mutation(
-  'from_E = begin_E, spec.rows * size - begin_E - length_E',
-  'from_E = begin_E, begin_E',
-  file='bertjax/examples/plans/bilm_columns.py',
-)
-@mutation(
-  'np.where(second_n, 2 * own_n - 1 - offset_n, offset_n)',
-  'np.where(second_n, offset_n - own_n, offset_n)',
-  file='bertjax/examples/plans/bilm_columns.py',
-)
-@mutation(
-  'read_m = np.where(token_m == end, begin, token_m)',
-  'read_m = token_m',
-  file='bertjax/examples/noise/bilm.py',
-)
+@mutation('from_E = begin_E, spec.rows * size - begin_E - length_E', 'from_E = begin_E, begin_E')
+@mutation('second_n, 2 * own_n - 1 - offset_n, offset_n', 'second_n, offset_n - own_n, offset_n')
+@mutation('read_m = np.where(token_m == end, begin, token_m)', 'read_m = token_m')
 def test_rows_are_the_text_from_its_front_and_from_its_end(ends):
   store = random_store(21, distinct=True)
   batches, found = read(opened(store, ends=ends), shuffle=False)

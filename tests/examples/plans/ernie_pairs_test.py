@@ -26,13 +26,8 @@ def columns_of(store, window, seed=0, length=64, **changes):
   return column, count
 
 
-@mutation(
-  'last_n = (next_n % BUFFER == 0) | (next_n == len(order_n))', 'last_n = next_n == len(order_n)'
-)
-@mutation(
-  "first_n, part = positive['a_length'][item_n] <= room_n,",
-  "first_n, part = positive['b_length'][item_n] > room_n,",
-)
+@mutation('(next_n % BUFFER == 0) | (next_n == len(order_n))', 'next_n == len(order_n)')
+@mutation("positive['a_length'][item_n] <= room_n", "positive['b_length'][item_n] > room_n")
 @mutation("swapped_n = column['swapped'] > 0", "swapped_n = column['swapped'] > 1")
 def test_negatives_come_from_the_buffer(store, monkeypatch):
   monkeypatch.setattr(ernie_pairs, 'BUFFER', 100)

@@ -19,14 +19,8 @@ def planned(store, config, length, seed=3, **kwargs):
 
 @pytest.mark.parametrize('length', [16, 64, 128])
 @pytest.mark.parametrize('documents', [2, 25])
-@mutation(
-  'return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2',
-  'return a_first_n + (rest_n + 1) // 2, b_first_n + rest_n // 2',
-)
-@mutation(
-  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob',
-  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < 0.0',
-)
+@mutation('+ rest_n // 2, b_first_n + (rest_n + 1) /', '+ (rest_n + 1) // 2, b_first_n + rest_n /')
+@mutation('< spec.options.short_prob', '< 0.0')
 def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
   store, config = (
     random_store(documents, distinct=True),
@@ -56,10 +50,7 @@ def within_languages(sizes):
 
 
 @pytest.mark.parametrize('sizes', in_tiers([(3, 2, 1), (1, 4), (6, 1, 1)], [(1, 4), (6, 1, 1)]))
-@mutation(
-  'return begin_n, store.sentences[stop_n], other_n == document_n',
-  'return begin_n, store.sentences[stop_n], other_n < 0',
-)
+@mutation('store.sentences[stop_n], other_n == document_n', 'store.sentences[stop_n], other_n < 0')
 def test_random_text_is_of_another_document_of_the_language_or_left_out(sizes):
   store = random_store(sum(sizes), sentences=60, distinct=True)
   of_document = np.repeat(np.arange(len(sizes)), sizes)

@@ -93,9 +93,7 @@ def test_the_name_of_a_file_tells_its_direction_or_it_is_refused(golden, tmp_pat
 @mutation('dict(backward=model.backward)', 'dict(backward=False)')
 @mutation("'vocab.txt' if path.is_dir() else 'itos*.pkl'", "'itos*.pkl'")
 @mutation("'vocab.txt' if path.is_dir() else 'itos*.pkl'", "'vocab.txt'")
-@mutation(
-  'if not isinstance(found, bool):', 'if found is not None and not isinstance(found, bool):'
-)
+@mutation('if not isinstance(found, bool)', 'if found is not None and not isinstance(found, bool)')
 def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_path):
   import safetensors.numpy
 

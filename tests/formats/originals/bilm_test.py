@@ -87,9 +87,7 @@ def test_a_checkpoint_of_tensorflow_has_the_softmax_and_the_words(golden, tmp_pa
 
 
 @mutation('if model.characters else pieces', '')
-@mutation(
-  "for n in (f'{SCOPE}embedding', SOFTMAX[0])", "for n in (SOFTMAX[0], f'{SCOPE}embedding')"
-)
+@mutation("n in (f'{SCOPE}embedding', SOFTMAX[0])", "n in (SOFTMAX[0], f'{SCOPE}embedding')")
 @mutation('outputs=outputs if outputs != size else 0', 'outputs=0')
 def test_words_that_are_read_and_never_scored_come_back(tmp_path):
   config = elmo.get_config('test')

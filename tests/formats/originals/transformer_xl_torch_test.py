@@ -40,9 +40,7 @@ def save(path, state, args=None):
 
 @pytest.mark.parametrize('name', ['plain', 'adaptive', 'prenorm', 'absolute'])
 @mutation("QKV = ('query', 'key', 'value')", "QKV = ('key', 'query', 'value')", case='plain')
-@mutation(
-  "f'word_emb.emb_projs.{i}', 'D,E->ED'", "f'word_emb.emb_projs.{i}', 'E,D->ED'", case='adaptive'
-)
+@mutation("word_emb.emb_projs.{i}', 'D,E->ED", "word_emb.emb_projs.{i}', 'E,D->ED", case='adaptive')
 @mutation("pre_norm=bool(args.get('pre_lnorm', False))", 'pre_norm=False', case='prenorm')
 def test_the_numbers_of_the_original(name, golden, tmp_path):
   """Every segment's nll, the memory, and the gradients of every leaf."""

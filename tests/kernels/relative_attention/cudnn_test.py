@@ -65,11 +65,7 @@ def check(built: cases.Built) -> dict[str, np.ndarray]:
 @mutation(
   'scale=x.scale,', '', file='bertjax/kernels/relative_attention/gpu/cudnn.py', case='scaled'
 )
-@mutation(
-  'key_value_seq_lengths=jnp.maximum(keys_B, 1)',
-  'key_value_seq_lengths=jnp.maximum(queries_B, 1)',
-  case='another text',
-)
+@mutation('jnp.maximum(keys_B, 1)', 'jnp.maximum(queries_B, 1)', case='another text')
 @mutation('(mask.window - 1, 0)', '(mask.window, 0)')
 @mutation('is_causal=mask.causal,', 'is_causal=False,')
 @mutation('key_value_seq_lengths=jnp.maximum(keys_B, 1),', '')

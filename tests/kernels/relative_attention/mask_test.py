@@ -39,10 +39,7 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
 
 
 @pytest.mark.parametrize('queries, memory', [(11, 0), (8, 7), (1, 5)])
-@mutation(
-  '(jnp.arange(keys) < mask.sinks)[None]',
-  '(jnp.arange(keys) <= mask.sinks)[None]',
-)
+@mutation('(jnp.arange(keys) < mask.sinks)[None]', '(jnp.arange(keys) <= mask.sinks)[None]')
 @mutation('    near = 0 if near is None else max(near, 0)', '    pass')
 @mutation('mask.order_q_BT[:, :, None] > mask', 'mask.order_q_BT[:, :, None] >= mask')
 def test_random_vectors_equal_brute_force(queries, memory):
@@ -88,9 +85,7 @@ def original_mask(rng, half: int, perm: int, memory: int):
 
 
 @pytest.mark.parametrize('half, perm, memory', [(16, 16, 0), (16, 16, 9), (16, 4, 9), (24, 8, 5)])
-@mutation(
-  'ahead_BTS |= (distance_TS == 0)[None]', 'ahead_BTS = ahead_BTS & (distance_TS != 0)[None]'
-)
+@mutation('ahead_BTS |= (distance_TS == 0)', 'ahead_BTS = ahead_BTS & (distance_TS != 0)')
 def test_xlnet_permutations_are_orders(half, perm, memory):
   for seed in range(5):
     hidden, order_T, rev_S = original_mask(np.random.default_rng(seed), half, perm, memory)
@@ -103,10 +98,7 @@ def test_xlnet_permutations_are_orders(half, perm, memory):
 
 
 @pytest.mark.parametrize('name', arg_specs.SHAPES)
-@mutation(
-  'return order + half * (reuse + 1), before + half * (reuse + 1)',
-  'return order + half * reuse // 2, before + half * reuse // 2',
-)
+@mutation('* (reuse + 1), before + half * (reuse + 1)', '* reuse // 2, before + half * reuse // 2')
 def test_shapes_hold_what_their_sources_say(name):
   """The operation takes it; every query sees a key; the share of the visible ones is that of the
   system."""

@@ -32,10 +32,7 @@ def words(div_val: int):
 
 @pytest.mark.parametrize('div_val', [1, 4])
 @mutation('self.head.vocab_size - 1 - cluster', 'self.bounds[0] + cluster')
-@mutation(
-  'self.tables[i], self.biases[i], self._size(i))',
-  'self.tables[i], 0 * self.biases[i], self._size(i))',
-)
+@mutation('tables[i], self.biases[i], self._size', 'tables[i], 0 * self.biases[i], self._size')
 @mutation(
   'nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)',
   'nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)\n'

@@ -114,9 +114,7 @@ class Original:
   'clipped(cell_CB + jax.nn.sigmoid(take) * jnp.tanh(new), rules.cell_clip)',
   'cell_CB + jax.nn.sigmoid(take) * jnp.tanh(new)',
 )
-@mutation(
-  'x_BTF = carry * changed + (1 - carry) * x_BTF', 'x_BTF = carry * x_BTF + (1 - carry) * changed'
-)
+@mutation('carry * changed + (1 - carry) * x_BTF', 'carry * x_BTF + (1 - carry) * changed')
 @pytest.mark.parametrize(
   'name',
   in_tiers(

@@ -81,9 +81,7 @@ def test_a_step_of_summed_losses_is_lowered(phase):
 
 
 @pytest.mark.full
-@mutation(
-  'for each in (changed, *own_step.phases_of(changed).values()):', 'for each in (changed,):'
-)
+@mutation('for each in (changed, *own_step.phases_of(changed).values())', 'for each in (changed,)')
 def test_all_phases_of_a_step_keep_less_where_less_is_proposed(phase):
   batch = checking.batch_of(phase.config)
   found = estimate.of(phase.config, batch, ONE)

@@ -51,10 +51,7 @@ ENTRY %main (a: f32[64], b: bf16[8,8]) -> f32[64] {
 
 
 @mutation('counts[key] += times', 'counts[key] += 1')
-@mutation(
-  'ids = ids.transpose([int(n) for n in counted[4].split',
-  "ids = ids.transpose([int(n) for n in '0,1,2'.split",
-)
+@mutation('int(n) for n in counted[4].split', "int(n) for n in '0,1,2'.split")
 def test_counts_a_program_by_hand():
   found = {(c.kind, c.axes): c for c in collectives(PROGRAM, MESH)}
   expected = [

@@ -26,11 +26,7 @@ def test_an_unknown_slice_is_refused(name):
     topology.devices(name)
 
 
-@mutation(
-  'except RuntimeError as error:',
-  'except Exception as error:',
-  file='bertjax/tools/preflight/topology.py',
-)
+@mutation('RuntimeError as error', 'Exception as error', file='bertjax/tools/preflight/topology.py')
 def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeypatch):
   pytest.importorskip('libtpu')
   with pytest.raises(UserError, match='no compiler for v5e:3x7: .*give a slice that exists'):
@@ -40,11 +36,7 @@ def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeyp
     topology.devices('v5e:2x2')
 
 
-@mutation(
-  'except RuntimeError as error:',
-  'except NotImplementedError as error:',
-  file='bertjax/tools/preflight/topology.py',
-)
+@mutation('RuntimeError as', 'NotImplementedError as', file='bertjax/tools/preflight/topology.py')
 def test_without_libtpu_it_is_asked_for(monkeypatch):
   def absent(**names):
     raise RuntimeError('JAX TPU support not installed')  # in jax's words
@@ -70,9 +62,7 @@ def preflight(*flags: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.full
-@mutation(
-  'config.mesh.update(sharding.typed_mesh(_MESH.value))', 'sharding.typed_mesh(_MESH.value)'
-)
+@mutation('config.mesh.update(sharding.typed_mesh(_MESH.value)', 'sharding.typed_mesh(_MESH.value')
 def test_a_mesh_is_typed():
   size = ('--topology=v5e:4x4', '--estimate', '--batch_size=64', '--length=64')
   done = preflight('--config=configs/bert.py:test', *size, '--mesh=4,2,2')
@@ -87,11 +77,7 @@ def test_a_mesh_is_typed():
   assert done.returncode == 1 and '--mesh and --config.mesh.fsdp' in done.stderr
 
 
-@mutation(
-  "platform, remedy = 'cuda', f'pip",
-  "platform, remedy = 'tpu', f'pip",
-  file='bertjax/tools/preflight/topology.py',
-)
+@mutation("platform, remedy = 'cuda', f", "platform, remedy = 'tpu', f")
 def test_gpus_are_estimated_and_their_compiler_is_asked_for(monkeypatch):
   size = ('--batch_size=64', '--length=64')
   done = preflight('--config=configs/bert.py:test', '--topology=h100:8', '--estimate', *size)
@@ -184,10 +170,7 @@ def test_the_estimate_is_within_a_tenth_of_the_compiler():
   assert 0.9 < said['estimate_bytes'] / said['hbm_bytes'] < 1.1
 
 
-@mutation(
-  'with locks.in_turn(path, lambda holder: say(',
-  'with locks.in_turn(path.with_suffix(str(os.getpid())), lambda holder: say(',
-)
+@mutation('path, lambda holder: say', 'path.with_suffix(str(os.getpid())), lambda holder: say')
 def test_two_preflights_queue(tmp_path, monkeypatch):
   monkeypatch.setenv('TMPDIR', str(tmp_path))
   monkeypatch.setattr(tempfile, 'tempdir', None)

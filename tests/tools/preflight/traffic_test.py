@@ -57,10 +57,7 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 
 
 @mutation('{key: times * value for', '{key: value for')
-@mutation(
-  "if user.opcode in ('dynamic-slice', 'slice', 'gather') and",
-  "if user.opcode in ('slice', 'gather') and",
-)
+@mutation("opcode in ('dynamic-slice', 'slice', 'gather') and", "opcode in ('slice', 'gather') and")
 @mutation(' if not array.on_chip)', ')')
 def test_counts_a_program_by_hand():
   body = 4096 + 100 + 4096  # the slice, the kernel, the part that is updated

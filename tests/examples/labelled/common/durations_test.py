@@ -43,9 +43,7 @@ def test_epochs_are_of_the_examples_that_are_used(config):
   assert lasts(config) == (('3 epochs of 96 examples: 9 steps',), (9, 3, 3))
 
 
-@mutation(
-  '  if record is None:\n', '  if False:\n', file='bertjax/examples/labelled/common/from_config.py'
-)
+@mutation('if record is None:', 'if False:', file='bertjax/examples/labelled/common/from_config.py')
 def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
   config.data.train = str(tmp_path / 'none.tsv')
   said = 'config.data.train=.*none.tsv has no examples: expected one at least'
@@ -54,9 +52,7 @@ def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
   check_set_up_refuses(config, tmp_path, said)  # where the command line gives total_steps
 
 
-@mutation(
-  '  if record is None:\n', '  if False:\n', file='bertjax/examples/labelled/common/from_config.py'
-)
+@mutation('if record is None:', 'if False:', file='bertjax/examples/labelled/common/from_config.py')
 def test_a_dev_file_with_a_header_alone_is_refused(config, tmp_path):
   config.data.dev = str(tmp_path / 'none.tsv')
   check_set_up_refuses(config, tmp_path, 'config.data.dev=.*none.tsv has no examples')

@@ -13,10 +13,7 @@ def config(*extra, language='', languages=('de', 'en', 'fr')):
   return ConfigDict(dict(model=dict(extra=extra), data=data))
 
 
-@mutation(
-  "    said = language or config.data.get('language', '')",
-  "    said = config.data.get('language', '')",
-)
+@mutation('    said = language or config.data.get', '    said = config.data.get')
 def test_an_evaluation_may_be_in_a_language_of_its_own():
   c = config(('language', 3), language='en')
   assert extra_ids.ids(c) == dict(language=1)

@@ -17,10 +17,7 @@ def read(path, text, form='columns', where=ONE):
   return list(questions.read(str(path), form, where))
 
 
-@mutation(
-  'choices = [value(name) for name in where.choices]',
-  'choices = [value(name) for name in where.choices[:1]]',
-)
+@mutation('[value(name) for name in where.choices]', '[value(name) for name in where.choices[:1]]')
 def test_columns(tmp_path):
   record = dict(text='t', ask='q', list=['a', 'b'], right=1)
   place = f'{tmp_path}/a.jsonl, line 1'

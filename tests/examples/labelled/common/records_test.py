@@ -44,11 +44,7 @@ FILES = {
 
 
 @pytest.mark.parametrize('name', FILES)
-@mutation(
-  "(n, line.rstrip('\\r\\n').split('\\t'))",
-  "(n, line.rstrip('\\r\\n').replace('\"', '').split('\\t'))",
-  case='a.tsv',
-)
+@mutation("split('\\t'))", "replace('\"', '').split('\\t'))", case='a.tsv')
 def test_files_say_the_same(tmp_path, name):
   (tmp_path / name).write_bytes(FILES[name])
   found = list(records.read(str(tmp_path / name), ('text', 'label')))
