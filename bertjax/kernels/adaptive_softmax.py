@@ -29,8 +29,7 @@ from bertjax.kernels.cross_entropy import (
   logits,
   score,
 )
-
-Array = jax.Array
+from bertjax.types import Array
 
 # At least, where there are positions enough: less than a group is computed in vain.
 GROUPS = 16

@@ -15,8 +15,7 @@ import numpy as np
 
 from bertjax.kernels import mesh
 from bertjax.kernels.look_up import one_of
-
-Array = jax.Array
+from bertjax.types import Array
 
 PLAIN_LOGITS = 1 << 28  # 1 GiB of float32, of one device
 CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time

@@ -8,7 +8,7 @@ scores are small and what counts is that keys and values are read once.
 import jax
 import jax.numpy as jnp
 
-Array = jax.Array
+from bertjax.types import Array
 
 FAR = -1e10
 

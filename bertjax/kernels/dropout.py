@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-Array = jax.Array
+from bertjax.types import Array
 
 _GOLDEN = 0x9E3779B9  # 2^32 / golden ratio, spreads consecutive integers
 

@@ -8,8 +8,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from bertjax.kernels import mesh
-
-Array = jax.Array
+from bertjax.types import Array
 
 WORDS, COLUMNS = 'tensor', 'fsdp'  # axes of the mesh that divide a table
 PLACES = 'sequence'  # and one that divides the ids, besides the axes of rows

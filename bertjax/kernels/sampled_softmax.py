@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.look_up import look_up
-
-Array = jax.Array
+from bertjax.types import Array
 
 FAR = -1e37  # of a candidate that is the target
 

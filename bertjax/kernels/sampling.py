@@ -14,8 +14,7 @@ import numpy as np
 from bertjax.kernels import cross_entropy as ce
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.look_up import one_of
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 def uniform(bits: Array) -> Array:

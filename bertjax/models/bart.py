@@ -28,9 +28,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.encoder_decoder import EncoderDecoder, Side
 from bertjax.models.layers.heads import WordHead
-from bertjax.types import Factory
-
-Array = jax.Array
+from bertjax.types import Array, Factory
 
 OFFSET = 2  # rows of a table of positions that nobody reads: fairseq counts from the pad's id + 1
 

@@ -40,9 +40,7 @@ from bertjax.models.layers.heads import (
   pooler,
 )
 from bertjax.models.layers.writing import OneText
-from bertjax.types import Batch, Factory
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory
 
 PoolerActivation = Literal['tanh', 'gelu_erf', 'relu', 'none']
 

@@ -36,9 +36,7 @@ from bertjax.models.layers.basic import options_of
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Stack
-from bertjax.types import Batch, Factory
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory
 
 ENDS = 2  # blocks that see all
 AROUND = 3  # blocks that each other one sees beside it, itself among them

@@ -30,9 +30,7 @@ from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import scanned, stacked, turns
 from bertjax.models.layers.positions import of_no_row
-from bertjax.types import Batch, Factory
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory
 
 PASSES = 2  # of the last layer in the enhanced mask decoder (masked_language_model.py:47)
 

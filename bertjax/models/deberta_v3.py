@@ -30,9 +30,7 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.heads import WordHead, gather_positions
-from bertjax.types import Batch, Factory, Part
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory, Part
 
 
 class DebertaV3(Base, electra.Electra, kw_only=True):

@@ -29,9 +29,7 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import Head, WordHead, at_targets, gather_positions
-from bertjax.types import Batch, Factory, Part
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory, Part
 
 # Fields of `config.model` that a BERT has not.
 OF_TWO_NETS = (

@@ -24,9 +24,8 @@ from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.heads import Head, WordHead, declared, label_heads, pool
 from bertjax.models.layers.lstm import LSTM, State, one_text
 from bertjax.models.layers.memory import Start
-from bertjax.types import Batch, Factory, Term
+from bertjax.types import Array, Batch, Factory, Term
 
-Array = jax.Array
 States = tuple[State, ...]
 
 # test, tiny: ours. original: bilm-tf/bin/train_elmo.py.

@@ -43,9 +43,7 @@ from bertjax.models.layers.heads import (
   pool,
 )
 from bertjax.models.layers.writing import OneText
-from bertjax.types import Batch, Factory
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory
 
 # test, tiny, mini: ours. gpt1: the paper, section 4.1. The others: GPT-2's paper, table 2, whose
 # 1542M is xl.

@@ -30,9 +30,7 @@ from bertjax.models.layers.basic import Dense, options_of
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Stack
-from bertjax.types import Batch, Factory, Part
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory, Part
 
 GLOBAL = dict(global_query='query', global_key='key', global_value='value')
 

@@ -40,8 +40,6 @@ from bertjax.models.layers.heads import (
 from bertjax.models.layers.positions import bias_table
 from bertjax.types import Batch, Factory, Part
 
-Array = jax.Array
-
 Distances = Literal['rotary', 'alibi', 'buckets']
 
 # Base and large: paper, table 4. `test` and `tiny` are ours: four layers, so that a period of local

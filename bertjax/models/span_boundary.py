@@ -28,9 +28,7 @@ from bertjax.models.layers.basic import (
   small_table,
 )
 from bertjax.models.layers.heads import Head, gather_positions
-from bertjax.types import Batch, Factory, Part
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory, Part
 
 
 class BoundaryHead(nn.Module):

@@ -30,9 +30,7 @@ from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.encoder_decoder import EncoderDecoder, Side
 from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.positions import bias_table
-from bertjax.types import Factory
-
-Array = jax.Array
+from bertjax.types import Array, Factory
 
 # test, tiny: ours. The others: t5x, examples/t5/{t5_1_0,t5_1_1}; `xl` and `xxl` are 3B and 11B.
 SIZES: dict[str, dict[str, int]] = {

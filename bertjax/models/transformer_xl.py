@@ -45,9 +45,7 @@ from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import Head, WordHead, at_targets
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
-from bertjax.types import Batch, Factory
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory
 
 PROJECTION_STD = 0.01  # proj_init_std, of the adaptive softmax
 # In the order of the original's attn_type, 0 to 3.

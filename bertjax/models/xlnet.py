@@ -47,9 +47,7 @@ from bertjax.models.layers.heads import (
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
-from bertjax.types import Batch, Factory, Part
-
-Array = jax.Array
+from bertjax.types import Array, Batch, Factory, Part
 
 MEMORY_ORDER = -2  # below every query's
 

@@ -13,14 +13,12 @@ import functools
 import importlib
 from collections.abc import Iterator
 
-import jax
 from absl import logging
 
 from bertjax.kernels import target
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, check
 from bertjax.kernels.relative_attention.sharded import sharded
-
-Array = jax.Array
+from bertjax.types import Array
 
 KERNELS = ('tpu', 'gpu')  # each is named like the backend that it is for
 IMPLEMENTATIONS = ('reference', 'xla', *KERNELS, 'cudnn')

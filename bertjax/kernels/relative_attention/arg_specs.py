@@ -21,8 +21,7 @@ import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, Segment
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 class Shape(NamedTuple):

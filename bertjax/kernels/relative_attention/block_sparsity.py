@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention.operands import Mask
-
-Array = jax.Array
+from bertjax.types import Array
 
 _FAR = 2**30
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Array = jax.Array
+from bertjax.types import Array
 
 
 def distances(queries: int, keys: int) -> np.ndarray:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import jax
 
 from bertjax.kernels import dropout as dropout_lib
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 def _static(default):

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import distance_tables
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 class Place(NamedTuple):

@@ -10,8 +10,7 @@ from jax.sharding import PartitionSpec
 
 from bertjax.kernels import mesh
 from bertjax.kernels.relative_attention.operands import Operands
-
-Array = jax.Array
+from bertjax.types import Array
 
 HEADS = ('tensor', 'sequence')  # axes of the mesh that divide heads
 

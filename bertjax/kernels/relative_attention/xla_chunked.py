@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from bertjax.kernels.relative_attention import reference
 from bertjax.kernels.relative_attention.operands import Mask, Operands
 from bertjax.kernels.relative_attention.reference import Place
-
-Array = jax.Array
+from bertjax.types import Array
 
 # Scores of one row and head that are held at once. Small enough for a cache: at 512 queries by 896
 # keys, 64 queries at a time take 0.73 of the CPU time of all at once, forward twice included.

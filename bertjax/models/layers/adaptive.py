@@ -17,8 +17,7 @@ from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers.basic import Init, padded_rows, param, word_table
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 class AdaptiveWords(nn.Module):

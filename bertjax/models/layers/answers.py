@@ -27,9 +27,8 @@ from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import ACTIVATIONS, Dense, Dropout, Init, Norm, affine_inits, param
 from bertjax.models.layers.heads import gather_positions
-from bertjax.types import Batch, Beam
+from bertjax.types import Array, Batch, Beam
 
-Array = jax.Array
 Answers = Literal['none', 'xlnet', 'electra']  # config.model.answers
 
 NEVER = -1e30  # the logit of what is no start and no end; finite, as that of XLNet

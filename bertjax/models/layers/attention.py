@@ -15,8 +15,7 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, relative_attention
 from bertjax.models.layers.basic import Dense, FanIn, Init
 from bertjax.models.layers.cache import Cache, Reading, put
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 class Rotary(NamedTuple):

@@ -14,8 +14,8 @@ from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.remat import keep
+from bertjax.types import Array
 
-Array = jax.Array
 Init = Callable[..., Any]
 METADATA = ('name', 'family', 'size')  # keys of `config.model` that are none of the module's fields
 

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
@@ -13,8 +12,7 @@ from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.attention import Attention, Rotary
 from bertjax.models.layers.basic import ACTIVATIONS, Dense, Dropout, Init, Norm, NormKind
 from bertjax.models.layers.cache import Reading
-
-Array = jax.Array
+from bertjax.types import Array
 
 NormPlace = Literal['after', 'before', 'none']
 

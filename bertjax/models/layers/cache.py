@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-Array = jax.Array
+from bertjax.types import Array
 
 
 class Cache(NamedTuple):

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.models.layers.basic import Dense, param, small_table
-
-Array = jax.Array
+from bertjax.types import Array
 
 CHARACTERS = 261  # ids: 256 bytes, and the marks of examples/spelling.py
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from bertjax.kernels import mesh
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import Dense, Dropout, Init, param
-
-Array = jax.Array
+from bertjax.types import Array
 
 STATISTICS = 'batch_stats'  # the collection
 EPS, MOMENTUM = 1e-5, 0.1  # torch.nn.BatchNorm1d

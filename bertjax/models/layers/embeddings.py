@@ -3,7 +3,6 @@
 from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,9 +11,7 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers.basic import Dense, Dropout, Norm, small_table, word_table
 from bertjax.models.layers.positions import sinusoids
-from bertjax.types import Batch
-
-Array = jax.Array
+from bertjax.types import Array, Batch
 
 
 class Embeddings(nn.Module):

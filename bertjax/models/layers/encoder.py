@@ -14,8 +14,7 @@ from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Cache, Reading
-
-Array = jax.Array
+from bertjax.types import Array
 
 # Parts of a layer that layers may share alone; a norm goes with the part before it.
 PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down', 'ffn_norm'))

@@ -7,7 +7,6 @@ stack ends (`end`) and what the words score (`scores`). Reading, training and wr
 from typing import Any, Literal
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,9 +19,8 @@ from bertjax.models.layers.cache import Reading, Writing, before, empty
 from bertjax.models.layers.contracts import PairModel, Sized
 from bertjax.models.layers.encoder import ended
 from bertjax.models.layers.heads import Head
-from bertjax.types import Batch
+from bertjax.types import Array, Batch
 
-Array = jax.Array
 Side = Literal['first', 'second']  # text, and the stack that reads it
 
 

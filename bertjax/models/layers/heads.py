@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,9 +23,7 @@ from bertjax.models.layers.basic import (
   param,
 )
 from bertjax.models.layers.flops import head_flops
-from bertjax.types import Batch
-
-Array = jax.Array
+from bertjax.types import Array, Batch
 
 Pooling = Literal['first', 'mean']  # of which token labels of examples are
 POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS['relu'])

@@ -19,9 +19,7 @@ from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import Init, param
-from bertjax.types import Batch
-
-Array = jax.Array
+from bertjax.types import Array, Batch
 
 GATES = ('input', 'new', 'forget', 'output')  # in the order of axis G of kernels and biases
 

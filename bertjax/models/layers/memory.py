@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention import Mask
-
-Array = jax.Array
+from bertjax.types import Array
 
 Start = Literal['empty', 'zeros']
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from bertjax.kernels import mesh
 from bertjax.models.layers.basic import param
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 def mixed(module: nn.Module, layers_LBTD: Array) -> tuple[Array, Array]:

@@ -3,15 +3,13 @@
 from typing import Any, Literal
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import distance_tables
 from bertjax.models.layers.basic import Dropout, Init, param
-
-Array = jax.Array
+from bertjax.types import Array
 
 Bias = Literal['alibi', 'buckets']
 

@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 from jax.ad_checkpoint import checkpoint_name
 
-Array = jax.Array
+from bertjax.types import Array
 
 # none: what XLA's derivative asks for. light: products and attention are kept, the rest is computed
 # again. dots: attention is computed again too. full: the layer's input alone is kept.

@@ -3,14 +3,13 @@
 from typing import Any, Literal
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import Dense, Dropout
 from bertjax.models.layers.mix import mixed
+from bertjax.types import Array
 
-Array = jax.Array
 Features = Literal[
   'embeddings', 'last', 'second_to_last', 'sum', 'sum_last_four', 'concat_last_four', 'mix'
 ]

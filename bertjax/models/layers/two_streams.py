@@ -18,9 +18,7 @@ from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import param
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.positions import query_biases
-from bertjax.types import Batch
-
-Array = jax.Array
+from bertjax.types import Array, Batch
 
 
 class Slots(NamedTuple):

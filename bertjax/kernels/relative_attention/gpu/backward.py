@@ -21,8 +21,7 @@ from bertjax.kernels.relative_attention.gpu import layout
 from bertjax.kernels.relative_attention.gpu import tile as tile_lib
 from bertjax.kernels.relative_attention.gpu.tile import LOG2E, Plan, Refs
 from bertjax.kernels.relative_attention.tuning import Tile
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 def _slopes(

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention.operands import Mask, Operands, Relative
-
-Array = jax.Array
+from bertjax.types import Array
 
 LIBRARY: Any = 'cudnn'  # tests run the same call by 'xla', without a GPU
 

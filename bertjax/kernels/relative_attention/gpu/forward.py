@@ -22,8 +22,7 @@ from bertjax.kernels.relative_attention.gpu import tile as tile_lib
 from bertjax.kernels.relative_attention.gpu.tile import LEAST, LOG2E, Plan
 from bertjax.kernels.relative_attention.operands import Operands
 from bertjax.kernels.relative_attention.tuning import Call, Tile, choose
-
-Array = jax.Array
+from bertjax.types import Array
 
 SIZE = 128  # a program holds whole heads
 INTERPRET = False  # tests run the kernels without a GPU

@@ -9,14 +9,12 @@ shift. It takes T (T + S) numbers of memory a row and head."""
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import block_sparsity, distance_tables
 from bertjax.kernels.relative_attention.operands import Mask, Operands, Relative
-
-Array = jax.Array
+from bertjax.types import Array
 
 
 class Folded(NamedTuple):

@@ -22,8 +22,8 @@ from jax.experimental.pallas import triton
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention.gpu.layout import Folded, Rules, Vectors
 from bertjax.kernels.relative_attention.tuning import Tile
+from bertjax.types import Array
 
-Array = jax.Array
 Refs = dict[str, Any]
 
 LOG2E = 1.4426950408889634

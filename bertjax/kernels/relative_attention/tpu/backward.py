@@ -18,8 +18,7 @@ from bertjax.kernels.relative_attention.tpu import layout
 from bertjax.kernels.relative_attention.tpu import tile as tile_lib
 from bertjax.kernels.relative_attention.tpu.layout import LANES, Floats, Integers, Shape
 from bertjax.kernels.relative_attention.tpu.tile import INPUTS, dot
-
-Array = jax.Array
+from bertjax.types import Array
 
 _TILE_BYTES = 2**24  # of a tile's operands and scores
 

@@ -22,8 +22,7 @@ from bertjax.kernels.relative_attention.tpu import tile as tile_lib
 from bertjax.kernels.relative_attention.tpu.layout import Floats, Integers, Shape
 from bertjax.kernels.relative_attention.tpu.tile import INPUTS, LANES, LEAST, Tile, dot
 from bertjax.kernels.relative_attention.tuning import Call, choose
-
-Array = jax.Array
+from bertjax.types import Array
 
 _NO_STRIDED_ROTATION = ('TPU v4', 'TPU v3', 'TPU v2')
 # Bytes that the sums may take of a core's fast memory: of 16 MB, less a tile; of 64 MB or more.

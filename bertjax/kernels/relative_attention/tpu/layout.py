@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import block_sparsity, distance_tables
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative
-
-Array = jax.Array
+from bertjax.types import Array
 
 # Rows of `vectors` and columns of `info`.
 U, W, Z, SAME, OTHER = range(5)

@@ -18,8 +18,7 @@ from jax.experimental.pallas import tpu as pltpu
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention.tpu import layout
 from bertjax.kernels.relative_attention.tpu.layout import LANES, Floats, Integers, Shape
-
-Array = jax.Array
+from bertjax.types import Array
 
 LEAST = -1e30  # a finite score for what is not visible: the difference of two is no nan
 INPUTS = 9  # of every kernel, without the scalars
