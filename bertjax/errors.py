@@ -12,6 +12,7 @@ import contextlib
 import difflib
 import errno
 import functools
+import importlib
 import os
 import select
 import signal
@@ -66,6 +67,17 @@ def nearest(name: str, options: Iterable[str]) -> str:
   like it; '' where none is."""
   near = difflib.get_close_matches(name, list(options), 1)
   return f'; did you mean {near[0]!r}?' if near else ''
+
+
+def package(name: str, what: str, install: str = '') -> Any:
+  """Imports a package that not everybody has. Raises UserError: `what` needs it, and it is not
+  installed; `install` is what brings it, where that has another name."""
+  try:
+    return importlib.import_module(name)
+  except ImportError as error:
+    raise UserError(
+      f'{what} needs {error.name or name}, which is not installed: pip install {install or name}'
+    ) from error
 
 
 @functools.cache

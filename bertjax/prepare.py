@@ -41,7 +41,7 @@ from absl import app, flags
 
 from bertjax import text_flags
 from bertjax.config import command_line, timeline
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, door, package
 from bertjax.examples import unread_text
 from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
@@ -253,13 +253,9 @@ def _beam(words: list[str]) -> Any:
       '--workers are of this machine: expected the flags of the runner, --direct_num_workers of '
       'DirectRunner, --num_workers of DataflowRunner'
     )
-  try:
-    from bertjax.store import on_beam
-  except ModuleNotFoundError as error:
-    raise UserError(
-      f'--runner={_RUNNER.value} needs Apache Beam: pip install -r requirements-beam.txt ({error})'
-    ) from error
-  return on_beam.options_of([f'--runner={_RUNNER.value}', *words])
+  runner = f'--runner={_RUNNER.value}'
+  on_beam = package('bertjax.store.on_beam', runner, '-r requirements-beam.txt')
+  return on_beam.options_of([runner, *words])
 
 
 def main(argv: list[str]) -> None:

@@ -2,7 +2,6 @@
 and length are free. optimum-onnx 0.1.0 exports too, and asks for transformers below 4.58."""
 
 import contextlib
-import importlib
 import io
 import logging
 import pathlib
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertjax import models
-from bertjax.errors import UserError
+from bertjax.errors import UserError, package
 from bertjax.export import parity
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
@@ -38,13 +37,7 @@ def check(model: Any) -> None:
       f'{family_lib.class_of(model)}, because {" and ".join(said)}: expected --to=hf'
     )
   for name in LIBRARIES:
-    try:
-      importlib.import_module(name)
-    except ImportError as error:
-      raise UserError(
-        f'--to=onnx needs {error.name}, which is not installed: pip install -r '
-        'requirements-onnx.txt'
-      ) from error
+    package(name, '--to=onnx', '-r requirements-onnx.txt')
 
 
 def compared(
@@ -61,7 +54,7 @@ def compared(
   _write(directory / NAME, net, given, names)
   for path in weights.files_of(directory):
     path.unlink()
-  ort: Any = importlib.import_module('onnxruntime')
+  ort = package('onnxruntime', '--to=onnx')
   session = ort.InferenceSession(directory / NAME, providers=['CPUExecutionProvider'])
 
   def run(real_BT: np.ndarray | None = None, **given: Any) -> parity.Outputs:

@@ -1,4 +1,4 @@
-"""Compressed files as streams of bytes: .gz, .xz, .bz2 and, where zstandard is installed, .zst."""
+"""Compressed files as streams of bytes: .gz, .xz, .bz2 and, where pyarrow is installed, .zst."""
 
 import bz2
 import gzip
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, package
 
 
 def suffix(path: pathlib.Path) -> str:
@@ -57,49 +57,8 @@ def _damaged(path: pathlib.Path, size: int, error: Exception) -> Exception:
 
 
 def _open_zst(raw: IO[bytes]) -> IO[bytes]:
-  try:
-    import zstandard  # optional
-  except ModuleNotFoundError as error:
-    raise UserError(
-      f'{getattr(raw, "name", raw)} is compressed with Zstandard, which needs a package: pip '
-      'install zstandard, or compress it with gzip, xz or bzip2'
-    ) from error
-  return io.BufferedReader(_Zst(raw, zstandard), 2**20)
-
-
-class _Zst(io.RawIOBase):
-  """zstandard's own reader takes a file that is cut short for one that ends there."""
-
-  def __init__(self, raw: IO[bytes], package: Any):
-    self._raw, self._package = raw, package
-    self._frame, self._left = None, b''
-
-  def readable(self) -> bool:
-    return True
-
-  def readinto(self, buffer) -> int:
-    while not self._left:
-      chunk = self._raw.read(2**16)
-      if not chunk:
-        if self._frame is not None:
-          raise EOFError('the last frame has no end')
-        return 0
-      try:
-        self._left = b''.join(self._texts(chunk))
-      except self._package.ZstdError as error:
-        raise EOFError(str(error)) from error
-    size = min(len(buffer), len(self._left))
-    buffer[:size], self._left = self._left[:size], self._left[size:]
-    return size
-
-  def _texts(self, chunk: bytes) -> Iterator[bytes]:
-    """Decompresses a chunk, which may hold the ends of frames."""
-    while chunk:
-      self._frame = self._frame or self._package.ZstdDecompressor().decompressobj()
-      yield self._frame.decompress(chunk)
-      chunk = b''
-      if self._frame.eof:
-        chunk, self._frame = self._frame.unused_data, None
+  pyarrow = package('pyarrow', f'{getattr(raw, "name", raw)}: Zstandard')
+  return io.BufferedReader(pyarrow.CompressedInputStream(raw, 'zstd'), 2**20)
 
 
 _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, door, package
 
 MARKS = 'xxunk xxpad xxbos xxeos xxfld xxrep xxwrep xxup xxmaj'.split()
 # What exports of web pages and WikiText leave -> the character; in this order.
@@ -88,11 +88,7 @@ def cleaned(text: str, rules: dict[str, Callable[[str], str]] = RULES) -> str:
 def words(lines: Iterable[str], first: bool = False) -> Iterator[list[str]]:
   """Yields the words of each line as spaCy cuts English, by the rules of fastai 2, or of the first.
   Raises UserError: spaCy is not there."""
-  try:
-    import spacy  # pyright: ignore[reportMissingImports]
-  except ImportError as error:
-    raise UserError(f'fastai cuts words by spaCy ({error}): pip install spacy') from error
-  cut = spacy.blank('en').tokenizer
+  cut = package('spacy', "the cut of fastai's words").blank('en').tokenizer
   for mark in MARKS:
     cut.add_special_case(mark, [dict(ORTH=mark)])
   for line in lines:

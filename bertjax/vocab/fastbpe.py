@@ -10,8 +10,6 @@ the same as vocab.json, which says every id, and merges.txt, which are the codes
 """
 
 import functools
-import importlib
-import importlib.util
 import pathlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, package
 from bertjax.vocab import refusals
 
 SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
@@ -84,9 +82,7 @@ def decode(pieces: Sequence[str], ids: Sequence[int]) -> str:
 
 def check_language(language: str) -> None:
   """Raises UserError where the package that cuts the words of a language is not installed."""
-  _package('sacremoses', 'sacremoses', language)
-  if language in _CUTTERS:
-    _package(*_CUTTERS[language][:2], language)
+  _moses(language)
 
 
 def merger(
@@ -118,22 +114,16 @@ def _words(text: str, language: str, lowercase: bool) -> list[str]:
 
 @functools.cache
 def _moses(language: str) -> tuple[Callable[[str], str], Callable[[str], Sequence[str]]]:
-  """Returns Moses' normalizer of a language, and the function that cuts its text into words."""
-  check_language(language)
-  sacremoses = importlib.import_module('sacremoses')
+  """Returns Moses' normalizer of a language, and the function that cuts its text into words. Raises
+  UserError where the package that does is not installed."""
+  words = f'the words of the language {language!r}'
+  sacremoses = package('sacremoses', words, 'sacremoses, or leave the language out')
   normalizer = sacremoses.MosesPunctNormalizer(
     lang=language, pre_replace_unicode_punct=True, post_remove_control_chars=True
   )
   if language in _CUTTERS:
-    module, _, cut = _CUTTERS[language]
-    return normalizer.normalize, functools.partial(cut, importlib.import_module(module))
+    module, name, cut = _CUTTERS[language]
+    cutter = package(module, words, f'{name}, or leave the language out')
+    return normalizer.normalize, functools.partial(cut, cutter)
   tokenize = sacremoses.MosesTokenizer(lang=language).tokenize
   return normalizer.normalize, functools.partial(tokenize, escape=False)
-
-
-def _package(module: str, name: str, language: str) -> None:
-  if importlib.util.find_spec(module) is None:
-    raise UserError(
-      f'the words of the language {language!r} are cut by the package {name}, which is not '
-      f'installed: pip install {name}, or leave the language out'
-    )

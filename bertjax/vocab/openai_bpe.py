@@ -7,16 +7,14 @@ transformers' OpenAIGPTTokenizer cuts words as BERT does: other ids on 175 of 30
 """
 
 import functools
-import importlib
-import importlib.util
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tokenizers import pre_tokenizers
 
-from bertjax.errors import UserError
+from bertjax.errors import package
 from bertjax.vocab import english_words, fastbpe
 
 MARK = '\n</w>'  # a piece of it and of no other vocabulary
@@ -31,7 +29,7 @@ def read(merges: pathlib.Path, pieces: Sequence[str]) -> dict[str, Any]:
   index = {piece: i for i, piece in enumerate(pieces)}
   spaces = pre_tokenizers.Split(' ', 'removed')
   tokenizer, id_n = fastbpe.merger(index, fastbpe.merges_of(merges), index[_UNK], spaces)
-  mend = _mender()
+  mend = package('ftfy', "the text of GPT-1's vocabulary").fix_text
 
   def encode(texts: Sequence[str]) -> list[list[int]]:
     cut = [' '.join(english_words.words(standardized(mend(text)))) for text in texts]
@@ -45,13 +43,3 @@ def standardized(text: str) -> str:
   """Returns a text, which ftfy has mended, with spaces where the original has them."""
   text = _RUN.sub(r' \g<0> ', text.translate(_PLAIN))
   return re.sub(r'[^\S\n]+', ' ', re.sub(r'\s*\n\s*', ' \n ', text)).strip()
-
-
-def _mender() -> Callable[[str], str]:
-  """Returns ftfy's fix_text."""
-  if importlib.util.find_spec('ftfy') is None:
-    raise UserError(
-      "the text of GPT-1's vocabulary is cleaned by the package ftfy, which is not installed: pip "
-      'install ftfy'
-    )
-  return importlib.import_module('ftfy').fix_text

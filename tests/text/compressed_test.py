@@ -4,8 +4,8 @@ import bz2
 import gzip
 import lzma
 
+import pyarrow
 import pytest
-import zstandard
 
 from bertjax.text import compressed
 
@@ -14,11 +14,10 @@ LINES = [b'line %d of a text\n' % i for i in range(5000)]
 
 def zst(data):
   """Two frames, the first of unknown size, as `zstd` of a pipe writes it."""
-  half = len(data) // 2
-  first = zstandard.ZstdCompressor().compressobj()
-  return (
-    first.compress(data[:half]) + first.flush() + zstandard.ZstdCompressor().compress(data[half:])
-  )
+  half, first = len(data) // 2, pyarrow.BufferOutputStream()
+  with pyarrow.CompressedOutputStream(first, 'zstd') as stream:
+    stream.write(data[:half])
+  return first.getvalue().to_pybytes() + pyarrow.compress(data[half:], 'zstd', asbytes=True)
 
 
 COMPRESS = {'.gz': gzip.compress, '.xz': lzma.compress, '.bz2': bz2.compress, '.zst': zst}

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import sys
 
 import ftfy
 import pytest
@@ -105,6 +106,6 @@ def test_an_export_says_that_transformers_has_other_words(toy, tmp_path):
 def test_what_cannot_be_done_is_refused(toy, monkeypatch):
   with pytest.raises(UserError, match='lowercase=False was asked for'):
     load_vocabulary(toy, lowercase=False)
-  monkeypatch.setattr(openai_bpe.importlib.util, 'find_spec', lambda name: None)
+  monkeypatch.setitem(sys.modules, 'ftfy', None)
   with pytest.raises(UserError, match='pip install ftfy'):
     load_vocabulary(toy)

@@ -11,16 +11,13 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.errors import UserError, is_foreign
+from bertjax.errors import UserError, is_foreign, package
 
 
 def load(path: pathlib.Path) -> Any:
   """Loads a torch file onto the CPU, tensors and plain containers only. Raises UserError if torch
   is not installed, the file cannot be read, or it carries more than that; nothing of it has run."""
-  try:
-    import torch
-  except ImportError as error:
-    raise UserError(f'{path}: to read it needs PyTorch: pip install torch') from error
+  torch = package('torch', f'{path}: its reader')
   try:
     with torch.serialization.safe_globals([argparse.Namespace]):
       zipped = zipfile.is_zipfile(path)  # files of before 2020 are not, and cannot be mapped

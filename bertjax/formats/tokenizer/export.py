@@ -1,6 +1,5 @@
 """Writes the tokenizer of an export."""
 
-import importlib.util
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -8,7 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, package
 from bertjax.formats.tokenizer import layouts, sentencepiece_json
 from bertjax.formats.tokenizer.compare import FIXED_TEXTS
 from bertjax.vocab import fastbpe, whole_words
@@ -156,11 +155,7 @@ def _companions(vocabulary: Vocabulary, spec: Mapping[str, Any]) -> dict[str, by
 
 
 def _xlm_files(vocabulary: Vocabulary) -> dict[str, bytes]:
-  if importlib.util.find_spec('sacremoses') is None:
-    raise UserError(
-      f'{vocabulary.files[0]}: XLM cuts words with the package sacremoses, without which '
-      'transformers cannot read its tokenizer: pip install sacremoses'
-    )
+  package('sacremoses', f"{vocabulary.files[0]}: transformers' reader of XLM's tokenizer")
   first, second = vocabulary.files
   codes = second if first.name == 'vocab.json' else first
   merges = ''.join(f'{a} {b}\n' for a, b in fastbpe.merges_of(codes))

@@ -10,7 +10,6 @@ followed by others (ê and an acute, as some Vietnamese is typed) as it is, wher
 letter; and normal forms of characters that are younger than the library's tables.
 """
 
-import importlib
 import pathlib
 import sys
 import unicodedata
@@ -18,7 +17,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, package
 from bertjax.vocab import formats
 from bertjax.vocab.sentencepiece_model import SPACE, accents_of
 from bertjax.vocab.vocabulary import Vocabulary
@@ -56,14 +55,8 @@ def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
 
 def parse(file: pathlib.Path) -> Any:
   """Returns the parts of a model; raises UserError where protobuf, which reads them, is missing."""
-  try:
-    module: Any = importlib.import_module('sentencepiece.sentencepiece_model_pb2')
-  except ImportError as error:
-    raise UserError(
-      f'{file}: the parts of a SentencePiece model are read with protobuf, which is not installed: '
-      'pip install protobuf'
-    ) from error
-  proto = module.ModelProto()
+  reader = f'{file}: the reader of a SentencePiece model'
+  proto = package('sentencepiece.sentencepiece_model_pb2', reader, 'protobuf').ModelProto()
   proto.ParseFromString(file.read_bytes())
   return proto
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import json_files
-from bertjax.errors import UserError
+from bertjax.errors import UserError, package
 from bertjax.text import kinds
 from bertjax.text import left_out as left_out_lib
 from bertjax.text.left_out import LeftOut, Wrong, wrong_with
@@ -145,22 +145,15 @@ def _table(lines: Iterable[bytes], reading: Reading, quoted: bool) -> Iterator[R
 
 
 def _parquet(raw: Any, reading: Reading) -> Iterator[Record]:
+  pyarrow = package('pyarrow', f'{reading.path}: Parquet')
   try:
-    import pyarrow
-    import pyarrow.compute
-    from pyarrow import parquet
-  except ModuleNotFoundError as error:
-    raise UserError(
-      f'{reading.path}: Parquet needs a package that is not installed: pip install pyarrow'
-    ) from error
-  try:
-    file = parquet.ParquetFile(raw)
+    file = package('pyarrow.parquet', 'Parquet').ParquetFile(raw)
     _check_column(file, reading)
     also = [name for name in reading.columns if name in file.schema_arrow.names]
     number = 0
     for batch in file.iter_batches(_AT_ONCE, columns=[reading.field, *also]):
       columns = {name: batch.column(name).to_pylist() for name in also}
-      for i, text in enumerate(_bytes(pyarrow, batch, reading.field)):
+      for i, text in enumerate(_bytes(batch, reading.field)):
         number += 1
         found = Wrong('no text') if text is None else wrong_with(text, reading.errors) or text
         yield number, found, {name: _joined(values[i]) for name, values in columns.items()}
@@ -180,15 +173,14 @@ def _check_column(file: Any, reading: Reading) -> None:
     )
 
 
-def _bytes(pyarrow: Any, batch: Any, field: str) -> list[bytes | None]:
+def _bytes(batch: Any, field: str) -> list[bytes | None]:
   """Returns the values of a column as they lie in the file, UTF-8 or not."""
-  if field in batch.schema.names:
-    column = batch.column(field)
-  else:
-    first, *rest = field.split('.')
-    column = batch.column(first)
-    for name in rest:
-      column = pyarrow.compute.struct_field(column, name)
+  import pyarrow
+
+  first, *rest = [field] if field in batch.schema.names else field.split('.')
+  column = batch.column(first)
+  if rest:
+    column = package('pyarrow.compute', 'Parquet').struct_field(column, rest)
   if pyarrow.types.is_dictionary(column.type):
     column = column.dictionary_decode()
   return column.cast(pyarrow.large_binary()).to_pylist()
