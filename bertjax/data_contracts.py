@@ -10,7 +10,7 @@ The arrays of a batch and the letters of their axes are in bertjax/types.py.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,19 @@ PREFIX = {
   'T': '',
   'U': 'out_',
 }  # letter of a text's columns -> what the names of its arrays begin with
+
+
+# The meaning of the targets that rows have, which an objective asks for by these names:
+#   hidden    the token of each slot's column, which the row may show otherwise
+#   spans     hidden ones, and the tokens around the span of each
+#   next      slot t is column t: the token after it, which the model must not see
+#   permuted  the token of each slot's column, where the model sees by order_q_BT and order_k_BT
+#   written   the token after each column of the second text
+#   both_ways the token after each column of two texts, one of which runs backwards
+#   tags      the tag of each word, which people have given
+#   answers   the ends of the answer to a question, likewise
+# Labels of whole examples are none of them: they have names (`config.model.labels`).
+Targets = Literal['hidden', 'spans', 'next', 'permuted', 'written', 'both_ways', 'tags', 'answers']
 
 
 def sizes(batch: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -156,6 +169,7 @@ class Masking(NamedTuple):
   # or elementwise for an array; longer examples need no less. A row has T columns and, of the other
   # letters, what `raw` tokens become. None: tokens stay in their columns.
   sizes: Callable[[Any, Any], Mapping[str, Any]] | None = None
+  targets: Sequence[Targets] = ('hidden',)  # the kinds that its targets are of
 
 
 class Labelled(NamedTuple):
@@ -209,6 +223,7 @@ class Task(NamedTuple):
   encode_cls_last: Callable[[Sequence[Any], Any, Any, int], Labelled] | None = None
   # (record, options) -> the classes that it names; None: `classes` cannot be inferred
   named: Callable[[Any, Any], Iterable[str]] | None = None
+  targets: Sequence[Targets] = ()  # the kinds that its targets are of, besides labels of examples
 
   @staticmethod
   def infers(options: Any) -> bool:

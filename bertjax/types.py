@@ -61,7 +61,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bertjax.data_contracts import HeldOutRows
+from bertjax.data_contracts import HeldOutRows, Targets
 
 Array = jax.Array
 Batch = Mapping[str, Any]  # arrays of the device or of the host
@@ -92,6 +92,9 @@ class Factory(NamedTuple):
   # name of a model that this one may begin as, its own or another -> (`config.model` of the run,
   # and of the other) -> what it takes of it
   begins: Mapping[str, Callable[[Any, Mapping[str, Any]], Part]] = MappingProxyType({})
+  # of an objective: (the run's config) -> the kinds of targets that it can learn from, one of which
+  # its rows must have; (): it reads none
+  targets: Callable[[Any], Sequence[Targets]] = lambda config: ()
 
 
 class Beam(NamedTuple):

@@ -14,6 +14,7 @@ from bertjax import options, registry
 from bertjax.config import sections, timeline
 from bertjax.config.keys import LEAST_PIECES, SHARDING_RULES, Data, MeshSizes, Run
 from bertjax.errors import UserError, choose
+from bertjax.examples import fit
 
 # Keys of `config.data` that say how a store is made.
 OF_THE_TEXT = (
@@ -120,6 +121,7 @@ def _check_one(config: Any) -> None:
   for section in sections.sections(config):
     options.check_fields(section.fields, dict(section.given), section.key)
   _check_read(config.data)
+  fit.check(config)
   trained = config.data.train_vocab
   if trained.type and not trained.size:
     raise UserError(

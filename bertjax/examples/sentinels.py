@@ -68,7 +68,7 @@ class Options:
 def of_all_tokens(corrupt: Callable[[Rows, Options, Any], dict[str, Any]]) -> Masking:
   """Returns such a noise, which needs no sentinels."""
   none = lambda options, store, length: None
-  return Masking(Options, ('sep', 'pad'), none, corrupt, raw=raw, sizes=sizes)
+  return Masking(Options, ('sep', 'pad'), none, corrupt, raw=raw, sizes=sizes, targets=('written',))
 
 
 def raw(options: Any, length: int) -> int:

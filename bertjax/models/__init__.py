@@ -15,13 +15,18 @@ def build(model: Any) -> Any:
 
 
 def heads_of(model: Any) -> tuple[Head, ...]:
-  """Returns the heads of a `config.model`, whose sizes and ids may be left to the vocabulary yet.
-  Raises UserError: no such model."""
+  """Returns the heads of a `config.model`; as `bare`."""
+  return bare(model).output_heads
+
+
+def bare(model: Any) -> Any:
+  """Returns the `layers.contracts.Model` of a `config.model` whose sizes and ids may be left to the
+  vocabulary yet: what it says of itself, not what it computes. Raises UserError: no such model."""
   made = factory(model)
   if not hasattr(made.options, 'module'):  # somebody's own, with options of another kind
-    return made.make(model).output_heads
+    return made.make(model)
   fields = {key: value for key, value in dict(model).items() if key not in METADATA}
-  return made.options.module(**fields).output_heads  # pyright: ignore
+  return made.options.module(**fields)  # pyright: ignore
 
 
 def labels_of(model: Any) -> tuple[str, ...]:

@@ -111,4 +111,4 @@ def _check(config: Any, scored: int) -> None:
     )
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ('both_ways',))

@@ -198,4 +198,6 @@ def _unit(x: Array) -> Array:
   return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(
+  Options, make, targets=lambda config: mlm.targets(config) if has_words(config.model) else ()
+)

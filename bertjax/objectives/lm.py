@@ -100,4 +100,4 @@ def in_unit(nll: float, unit: str) -> dict[str, float]:
   return dict(perplexity=math.exp(min(nll, 700.0)))  # beyond, a double overflows
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ('next',))

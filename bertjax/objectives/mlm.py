@@ -7,10 +7,13 @@ Which tokens are targets is the masking's to say, what a position sees the model
 language modelling is this objective too.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from bertjax import models
+from bertjax.data_contracts import Targets
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
@@ -55,6 +58,12 @@ def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
   }
 
 
+def targets(config) -> Sequence[Targets]:
+  """Returns what the words of a `config.model` are learned from: a model that sees later tokens
+  would copy the next one."""
+  return ('hidden', 'next') if models.bare(config.model).causal else ('hidden',)
+
+
 def make(config) -> Objective:
   """Builds the objective from a run's config. Every label of `config.model.labels` is learned
   beside the words. Raises UserError: see `model_of`; a model without words."""
@@ -80,4 +89,4 @@ def make(config) -> Objective:
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=targets)

@@ -95,4 +95,4 @@ def tagger_matrices(tagger: Tagger, encoder: Any) -> int:
   return gates * (first + (tagger.layers - 1) * more) + both * tagger.classes
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=tag.OBJECTIVE.targets)

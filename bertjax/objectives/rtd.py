@@ -296,4 +296,4 @@ class _Pair(NamedTuple):
     return self.model.discriminator_flops(batch) + self.model.generator_flops(batch) * share
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ('hidden',))

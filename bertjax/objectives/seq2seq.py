@@ -70,4 +70,4 @@ def _check_frame(model: PairModel, data: Any) -> None:
     )
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ('written',))

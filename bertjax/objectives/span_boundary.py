@@ -49,11 +49,6 @@ def make(config) -> Objective:
   """Builds the objective from a run's config. Raises UserError: spans longer than the model's table
   of places, or see `model_of`."""
   settings, model = config.objective, model_of(config.model, config.objective.name, SpanBert)
-  if 'max_pair_targets' not in config.data.mask:
-    raise UserError(
-      f'config.data.mask {config.data.mask.name!r} has no spans to predict from their boundary: '
-      "expected 'spanbert', or config.objective.name='mlm'"
-    )
   most = config.data.mask.max_pair_targets
   if most > config.model.boundary_positions:
     raise UserError(
@@ -76,4 +71,4 @@ def make(config) -> Objective:
   return masked._replace(loss=loss)
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ('spans',))

@@ -81,4 +81,4 @@ def make(config) -> Objective:
   return of_heads(model, terms, ('spans',))
 
 
-OBJECTIVE = Factory(NoOptions, make)
+OBJECTIVE = Factory(NoOptions, make, targets=lambda config: ('answers',))

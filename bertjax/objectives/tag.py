@@ -46,4 +46,4 @@ def terms(out, batch: Batch) -> dict[str, Term]:
   return {TAG: Term.mean(nll_BT, weight_BT, 1.0), f'{TAG}_accuracy': Term.mean(right_BT, weight_BT)}
 
 
-OBJECTIVE = Factory(NoOptions, make)
+OBJECTIVE = Factory(NoOptions, make, targets=lambda config: ('tags',))

@@ -115,8 +115,16 @@ def check(examples, mask, batch, text):
   target_BT[row_n, at_BP[used_BP]] = True
   original_BT, real_BT = text['token_BT'], text['example_BT'] > 0
   assert not (target_BT & ~real_BT).any()
-  if name == 'causal':
+  kinds = examples.recipe.masking.targets
+  if 'next' in kinds:
+    after_BT = np.where(real_BT, np.roll(original_BT, -1, 1), 0)
+    inside_BP = used_BP & (text['example_BT'] == np.roll(text['example_BT'], -1, 1))
+    inside_BP[:, -1] = False
+    np.testing.assert_array_equal(batch['target_BP'][inside_BP], after_BT[inside_BP])
+    assert (at_BP == np.arange(LENGTH))[used_BP].all() and inside_BP.any()
     return np.testing.assert_array_equal(batch['token_BT'], original_BT)
+  assert ('permuted' in kinds) == ('order_q_BT' in batch) != ('hidden' in kinds)
+  assert ('spans' in kinds) == ('pair_weight_BP' in batch)
   np.testing.assert_array_equal(batch['token_BT'][~target_BT], original_BT[~target_BT])
   assert (np.diff(used_BP.astype(int), axis=1) <= 0).all()  # used slots come first
   least = 0 if mask == 'electra' else 1  # a position may have two slots
@@ -125,7 +133,7 @@ def check(examples, mask, batch, text):
   store = examples.store
   excluded = [] if mask in SPECIAL_TARGETS else [store.special['cls'], store.special['sep']]
   assert not np.isin(batch['target_BP'][used_BP], [store.special['pad'], *excluded]).any()
-  if name == 'xlnet_permutation':  # hides by its permutation
+  if 'permuted' in kinds:  # hides by its permutation
     return np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'])
   shown_BP = np.take_along_axis(batch['token_BT'], at_BP, 1)
   assert (shown_BP[batch['masked_BP'] > 0] == MASK).all() and batch['masked_BP'].any()

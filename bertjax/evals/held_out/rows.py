@@ -13,7 +13,7 @@ from bertjax.data_contracts import HeldOutRows
 from bertjax.errors import UserError, choose
 from bertjax.evals.held_out.labelled import check_batch
 from bertjax.examples import examples as examples_lib
-from bertjax.examples import loader
+from bertjax.examples import fit, loader
 from bertjax.field_types import NONE, Count, Natural, Seed
 from bertjax.metrics.progress import passing
 from bertjax.options import override
@@ -129,12 +129,13 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
     source = _other_text(subject, options.store)
   if source is None:
     return None
-  data = copy.deepcopy(config.data)
-  override(data, options.data, 'config.evals: data')
+  config = copy.deepcopy(config)
+  override(config.data, options.data, 'config.evals: data')
+  fit.check(config)
   # Word frequencies come from the training text, not the held-out sample.
   held_out = dataclasses.replace(source, counts=subject.store.counts)
   return examples_lib.make_examples(
-    examples_lib.read_by(held_out, config.model), held_out_data(data), length,
+    examples_lib.read_by(held_out, config.model), held_out_data(config.data), length,
     options.seed, subject.fallback, options.batch_size, examples_lib.tables_of(config.model),
   )  # fmt: skip
 

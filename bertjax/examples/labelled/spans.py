@@ -254,4 +254,7 @@ def _say_left_out(out: Sequence[Record], kept: Sequence[int]) -> None:
   logging.warning('%s: they are kept out', said)
 
 
-TASK = Task(Options, check, read, classes, encode, functools.partial(encode, cls_last=True))
+TASK = Task(
+  Options, check, read, classes, encode, functools.partial(encode, cls_last=True),
+  targets=('answers',),
+)  # fmt: skip

@@ -118,4 +118,4 @@ def named(sentence: Sentence, options: Options) -> list[str]:
   return [tag[2:] for tag in sentence.tags if tag[:2] in ('B-', 'I-')]
 
 
-TASK = Task(Options, check, read, classes, encode, named=named)
+TASK = Task(Options, check, read, classes, encode, named=named, targets=('tags',))

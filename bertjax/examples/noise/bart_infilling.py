@@ -160,5 +160,11 @@ def _ranks(drawn_n: np.ndarray, example_n: np.ndarray) -> np.ndarray:
 
 
 MASKING = Masking(
-  Options, ('cls', 'sep', 'mask'), framed.check, corrupt, raw=framed.raw, sizes=framed.sizes
+  Options,
+  ('cls', 'sep', 'mask'),
+  framed.check,
+  corrupt,
+  raw=framed.raw,
+  sizes=framed.sizes,
+  targets=('written',),
 )

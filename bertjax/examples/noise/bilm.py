@@ -87,4 +87,5 @@ MASKING = Masking(
   row=('second',),
   raw=lambda options, length: 2 * length + 2,
   sizes=lambda options, tokens: dict(T=tokens // 2 - 1, U=tokens // 2 - 1),
+  targets=('both_ways',),
 )

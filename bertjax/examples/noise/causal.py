@@ -42,5 +42,10 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 
 
 MASKING = Masking(
-  Options, (), lambda options, store, length: None, corrupt, lambda options, length: length
+  Options,
+  (),
+  lambda options, store, length: None,
+  corrupt,
+  lambda options, length: length,
+  targets=('next',),
 )

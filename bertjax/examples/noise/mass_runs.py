@@ -105,4 +105,12 @@ def _check(options: Options, store, length: int) -> None:
     )
 
 
-MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, raw=framed.raw, sizes=sizes)
+MASKING = Masking(
+  Options,
+  ('cls', 'sep', 'mask'),
+  _check,
+  corrupt,
+  raw=framed.raw,
+  sizes=sizes,
+  targets=('written',),
+)

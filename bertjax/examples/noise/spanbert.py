@@ -250,4 +250,5 @@ MASKING = Masking(
   corrupt,
   targets.slots,
   units=lambda options: options.entity_prob > 0,
+  targets=('hidden', 'spans'),
 )

@@ -62,4 +62,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   )
 
 
-MASKING = Masking(Options, ('sep', 'pad'), _check, corrupt, raw=raw, sizes=sizes)
+MASKING = Masking(
+  Options, ('sep', 'pad'), _check, corrupt, raw=raw, sizes=sizes, targets=('written',)
+)

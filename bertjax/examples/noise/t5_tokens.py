@@ -90,4 +90,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   return dict(T=sentinels.text(rows, *inputs, end), U=sentinels.target(rows, *outputs, end, start))
 
 
-MASKING = Masking(Options, ('sep', 'pad'), _check, corrupt, raw=sentinels.raw, sizes=sizes)
+MASKING = Masking(
+  Options, ('sep', 'pad'), _check, corrupt, raw=sentinels.raw, sizes=sizes, targets=('written',)
+)

@@ -214,4 +214,6 @@ def _permute(rows, options):
   return offset_n - place_n + order_E2s[rows.example_n, later_n.astype(np.int64), place_n]
 
 
-MASKING = Masking(Options, ('pad', 'cls', 'sep'), _check, corrupt, slots, row=('direction',))
+MASKING = Masking(
+  Options, ('pad', 'cls', 'sep'), _check, corrupt, slots, row=('direction',), targets=('permuted',)
+)

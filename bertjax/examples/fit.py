@@ -1,0 +1,38 @@
+"""Rows and an objective that fit: what it learns from is what they have."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.examples import readers
+
+# Section of `config.data` that says what rows ask for -> its folder, and what each module exports.
+OF_TARGETS = dict(mask=('noise', 'MASKING'), task=('labelled', 'TASK'))
+
+
+def check(config: Any) -> None:
+  """Refuses rows of `config.data` without targets that `config.objective` learns from."""
+  name, where = config.objective.name, 'config.objective.name'
+  wanted = set(registry.find('bertjax.objectives', name, where).OBJECTIVE.targets(config))
+  for key in OF_TARGETS.keys() & readers.of(config.data).reads:
+    chosen = config.data[key].name
+    found = _targets(key, chosen)
+    if wanted and not wanted & {*found}:
+      every = registry.names_in(f'bertjax.examples.{OF_TARGETS[key][0]}')
+      fitting = [each for each in every if wanted & {*_targets(key, each)}]
+      raise UserError(
+        f'{where}={name!r} learns from targets of the kind {_or(sorted(wanted))} '
+        f'(bertjax/data_contracts.py), and config.data.{key}.name={chosen!r} gives {_or(found)}: '
+        f'expected {_or(fitting)} there, or an objective and a model that learn from those'
+      )
+
+
+def _targets(key: str, name: str) -> Sequence[str]:
+  folder, export = OF_TARGETS[key]
+  module = registry.find(f'bertjax.examples.{folder}', name, f'config.data.{key}.name')
+  return getattr(module, export).targets
+
+
+def _or(names: Sequence[str]) -> str:
+  return ' or '.join(names) or 'none'
