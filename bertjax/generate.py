@@ -79,6 +79,8 @@ def main() -> None:
   temperature = float(bool(draws)) if _TEMPERATURE.value is None else _TEMPERATURE.value
   if _BEAMS.value and (temperature or draws):
     raise UserError('--beams searches, --temperature, --top_k and --top_p draw: expected one way')
+  if flags.FLAGS['alpha'].present and not _BEAMS.value:
+    raise UserError('--alpha is for a search: expected --beams with it')
   beams = Beams(_BEAMS.value, _ALPHA.value) if _BEAMS.value else None
   sampling = None if beams else Sampling(temperature, _TOP_K.value, _TOP_P.value)
   order: Any = _ORDER.value

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from bertjax import models
 from bertjax.errors import UserError, writing
 from bertjax.export import card, onnx_model, parity, receipt
+from bertjax.export.originals import ORIGINALS
 from bertjax.formats import config_json, directory, sentence_modules, tables
 from bertjax.formats import family as family_lib
 from bertjax.formats.families import electra_net
@@ -44,6 +45,11 @@ class Net(NamedTuple):
 def parts_of(model: Any) -> list[Net]:
   """Splits a model into those to write: ELECTRA into discriminator and generator, others not. Of
   one that its classes do not compute it is the encoder, of DeBERTa-v3 the discriminator's."""
+  if model.family == 'none':
+    raise UserError(
+      f'no class of transformers has a model of config.model.name={model.name!r}: expected another '
+      f'one, or of {", ".join(ORIGINALS)} --to=original'
+    )
   if family_lib.find(model.family).model != model.name:
     way = models.factory(model).encoder
     heads = [head.name for head in models.heads_of(model)]

@@ -82,6 +82,11 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
   """Finds config, checkpoint and vocabulary of a workdir, or of one of its checkpoints. `step`: of
   the checkpoint, 'best' by `config.best`, None the newest intact one; `task`: of a run on several,
   whose head is meant. UserError: no run, checkpoint or task of that name, or none intact."""
+  if foreign.is_source(str(workdir)):
+    raise UserError(
+      f'the model: expected the workdir of a run, got {workdir}; python -m bertjax.convert '
+      '--from=FORMAT --input=PATH --output=RUN makes one of it'
+    )
   hub = str(workdir).startswith(foreign.HUB)
   if hub or not remote.is_remote(workdir) and not pathlib.Path(workdir).exists():
     raise foreign.nothing_at(str(workdir), 'the model')

@@ -19,7 +19,6 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, reading, resume
 from bertjax.config import sections
 from bertjax.errors import UserError
-from bertjax.examples import readers
 from bertjax.machine import checksums, hosts, mirror
 from bertjax.machine.stop import Stop
 from bertjax.metrics.progress import Progress
@@ -169,12 +168,11 @@ class Session:
       self._progress.note(said)
 
   def _compile(self, phase: Phase, index: int, batch: Batch) -> None:
-    """Once for each length of rows, of which labelled ones have several."""
+    """Once for each length of rows, of which labelled ones and AWD-LSTM's have several."""
     if phase.takes(batch):
       return
     name, lengths = phase.place(index).name, '-'.join(map(str, sorted({*columns(batch).values()})))
-    own = f' for rows of {lengths}' if readers.of(phase.config.data).unit else ''
-    self._progress.note(f'Compiling the train step of phase {name!r}{own}')
+    self._progress.note(f'Compiling the train step of phase {name!r} for rows of {lengths}')
     with self._record.time('compile'):
       phase.compile(self._run.abstract, batch)
       # Collectives of CPUs give up where one process begins 30 s after another.

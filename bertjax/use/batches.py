@@ -25,6 +25,7 @@ COMPILE = 4  # batches that are computed while one shape is compiled (LOG.md, 20
 STEPS = 4  # lengths between a power of two and the next
 SHORTEST = 8
 FEWER = 4  # a last batch may have a fourth of the rows, or a sixteenth, ..
+NAN = 'the model answers NaN, its numbers overflow: take another checkpoint or model'
 
 
 class Cut(NamedTuple):
@@ -134,6 +135,6 @@ def _land(cut: Cut, found: Any, results: list[Any]) -> None:
   leaves, tree = jax.tree.flatten(jax.device_get(found))
   rows = len(cut.index_n)
   if any(np.isnan(leaf[:rows]).any() for leaf in leaves if leaf.dtype.kind == 'f'):
-    raise UserError('the model answers NaN, its numbers overflow: take another checkpoint or model')
+    raise UserError(NAN)
   for place, index in enumerate(cut.index_n):
     results[index] = tree.unflatten([leaf[place] for leaf in leaves])

@@ -1,5 +1,6 @@
 """The flags that `predict` and `embed` share, and the texts that they name."""
 
+import codecs
 import itertools
 import pathlib
 import sys
@@ -146,6 +147,8 @@ def _parts(
 ) -> Iterator[Part]:
   empty = False
   for first, chunk in _batches(lines, size):
+    if first == 1:
+      chunk[0] = chunk[0].removeprefix(codecs.BOM_UTF8)
     texts = [_decoded(line, number, name) for number, line in enumerate(chunk, first)]
     if not empty and '' in texts:
       number, empty = first + texts.index(''), True

@@ -7,7 +7,7 @@ of the text and the place.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,10 +16,11 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.models.layers import decoding
 from bertjax.models.layers.contracts import PairModel
-from bertjax.models.layers.decoding import Beams, Sampling, Written
+from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.text import sentences
 from bertjax.use import batches
 from bertjax.use.texts import listed
+from bertjax.vocab.vocabulary import Vocabulary
 
 AT_ONCE = 64  # rows of a batch at most
 
@@ -55,8 +56,10 @@ def texts(
     batch = _batch(model, rows, cut)
     batch |= dict(row_B=batch['row_B'] + first - 1, seed_B=np.full(cut.count, seed, np.int32))
     written = jax.device_get(model.runner.call(key, function, batch))
+    token_BN, score_B = written.token_BKN[:, 0], written.score_BK[:, 0]
     for place, index in enumerate(cut.index_n):
-      found[index] = _text(model, written, place, end)
+      prompt = () if isinstance(model.net.writer, PairModel) else rows[index]
+      found[index] = text(model.vocabulary, prompt, token_BN[place], end, score_B[place])
   return found
 
 
@@ -126,10 +129,14 @@ def _frame(model: Any) -> sentences.PairFrame:
   return sentences.pair_frame(model.net.writer.framed, model.vocabulary.special)
 
 
-def _text(model: Any, written: Written, place: int, end: int | None) -> Text:
-  ids = decoding.until(written.token_BKN[place, 0], -1 if end is None else end)
-  body = [i for i in ids if i != end]
-  spell = model.vocabulary.pieces
-  return Text(
-    model.vocabulary.decode(body), [spell[i] for i in ids], float(written.score_BK[place, 0])
-  )
+def text(
+  vocabulary: Vocabulary, prompt: Iterable[int], ids: Iterable[int], end: int | None, score: float
+) -> Text:
+  """Returns the text of ids up to their end, with the space between it and the prompt where there
+  is one. Raises UserError: a score that is no number."""
+  if np.isnan(score):
+    raise UserError(batches.NAN)
+  ids, spell = decoding.until(ids, -1 if end is None else end), vocabulary.pieces
+  before = [i for i in prompt if i != end]  # an empty prompt is the end alone
+  whole = vocabulary.decode([*before, *(i for i in ids if i != end)])
+  return Text(whole[len(vocabulary.decode(before)) :], [spell[i] for i in ids], float(score))

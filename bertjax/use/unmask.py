@@ -11,14 +11,14 @@ import jax
 import numpy as np
 
 from bertjax.errors import UserError
-from bertjax.models.layers import decoding, unmasking
+from bertjax.models.layers import unmasking
 from bertjax.models.layers.decoding import Sampling
 from bertjax.models.layers.unmasking import Unmasking
 from bertjax.objectives import lm
 from bertjax.text.sentences import Row, as_batch
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import batches
-from bertjax.use.generate import AT_ONCE, Text, check_numbers, end_of
+from bertjax.use.generate import AT_ONCE, Text, check_numbers, end_of, text
 from bertjax.use.texts import listed
 
 SLOTS = 4096  # hidden tokens of a batch at most, each of which has logits of the whole vocabulary
@@ -58,8 +58,8 @@ def texts(
       model.runner.call(key, written, batch | dict(seed_B=np.full(cut.count, seed, np.int32)))
     )
     for place, index in enumerate(cut.index_n):
-      ids = decoding.until(token_BP[place], -1 if end is None else end)
-      found[index] = _text(model, rows[index], ids, end, float(score_B[place]))
+      prompt = rows[index].id_n[len(net.frame.before) : rows[index].columns[0]]
+      found[index] = text(model.vocabulary, prompt, token_BP[place], end, score_B[place])
   return found
 
 
@@ -88,12 +88,3 @@ def _batch(
   batch = as_batch(chosen, cut.count, cut.length, new_tokens, model.net.frame)
   batch |= model.runner.tables(batch['token_BT'])
   return batch | dict(row_B=(index_n + first - 1).astype(np.int32))
-
-
-def _text(model: Any, row: Row, ids: Sequence[int], end: int | None, score: float) -> Text:
-  """Returns the text behind the prompt, with the space between them where there is one."""
-  spell, before = model.vocabulary.pieces, len(model.net.frame.before)
-  prompt = row.id_n[before : row.columns[0]]
-  body = [i for i in ids if i != end]
-  shown = model.vocabulary.decode([*prompt, *body])[len(model.vocabulary.decode(prompt)) :]
-  return Text(shown, [spell[i] for i in ids], score)

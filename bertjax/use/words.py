@@ -76,16 +76,11 @@ class Words:
     Raises UserError: a model without a head for words, or without a mask token; a text that is too
     long."""
     self._require_words('score texts')
-    mask, found = self._texts.mask, self._texts.plain(texts, cut, first)
+    found = self._texts.plain(texts, cut, first)
     if self.net.model.causal:
       rows = [[sentences_lib.continued(sentence)] for sentence in found]
-    elif mask is None:
-      raise UserError(
-        f'{self.source} is scored token by token behind the mask token, which its vocabulary has '
-        'none of: expected another vocabulary, or a causal model'
-      )
     else:
-      rows = [sentences_lib.blanked(sentence, mask) for sentence in found]
+      rows = [sentences_lib.blanked(sentence, self._texts.mask) for sentence in found]
 
     def likelihood(variables: Variables, batch: Batch) -> Array:
       nll_BP, _ = lm.score(self.net.words(variables, batch), batch['target_BP'])
@@ -129,4 +124,10 @@ class Words:
       raise UserError(
         f'{self.source}, of config.model.name={self.net.name!r}, scores the words of a second text '
         f'and cannot {what}: this one embeds and writes texts (bertjax.generate)'
+      )
+    if self._texts.mask is None and not self.net.model.causal:
+      raise UserError(
+        f'{self.source}, of config.model.name={self.net.name!r}, has no mask token in its '
+        f'vocabulary and cannot {what}: expected one with it, or a causal model; this one embeds '
+        'texts'
       )

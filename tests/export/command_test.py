@@ -212,6 +212,8 @@ def test_an_export_that_says_something_else_is_not_left_looking_finished(
   assert (tmp_path / 'out.failed' / 'parity.json').exists()
 
 
+@mutation("  if model.family == 'none':", '  if not model.family:')
+@mutation('if foreign.is_source(str(workdir)):', 'if False:')
 def test_bad_input_writes_nothing(run, theirs, tmp_path):
   full = tmp_path / 'full'
   full.mkdir()
@@ -222,6 +224,10 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
     importing.import_model(f'hf:{theirs}', full)
   with pytest.raises(UserError, match='there is nothing at .*; expected the workdir of a run'):
     exporting.export(tmp_path / 'nothing', tmp_path / 'out')
+  with pytest.raises(UserError, match="config.model.name='elmo': expected .* awd_lstm --to=orig"):
+    exporting.parts_of(cases.config('elmo').model)
+  with pytest.raises(UserError, match=r'workdir of a run, got hf:.*--from=FORMAT .* makes one'):
+    exporting.export(f'hf:{theirs}', tmp_path / 'out')
   with pytest.raises(UserError, match=r'has no checkpoint of step 7: expected one of \[0\]'):
     exporting.export(run, tmp_path / 'out', 7)
   for step in (7, 'best'):

@@ -49,9 +49,10 @@ def test_predict_scores_lines_of_standard_input(bert):
   assert shown.stdout.startswith('w9 w10\n  pseudo-perplexity ')
 
 
+@mutation('chunk[0].removeprefix(codecs.BOM_UTF8)', 'chunk[0]')
 def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   texts = used_models.texts(30, 20)
-  (tmp_path / 'in.txt').write_text('\r\n'.join(texts))
+  (tmp_path / 'in.txt').write_text('\r\n'.join(texts), 'utf-8-sig')
   output = tmp_path / 'out.npy'
   arguments = (f'--workdir={bert}', f'--input={tmp_path}/in.txt', f'--output={output}')
   done = run('embed', *arguments, '--normalize')
@@ -80,6 +81,7 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
       '--second is for --mode=label, got score',
     ),
     (('predict', '--text=a', '--step=new'), "--step: expected a number or 'best', got 'new'"),
+    (('generate', '--text=a', '--alpha=1'), '--alpha is for a search: expected --beams'),
     (('embed', '--input=-', '--output=out.txt'), '--output: expected a name that ends in .npy'),
     (
       ('embed', '--input=-', '--neighbours=', '--output=o.npy'),

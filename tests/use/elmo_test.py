@@ -86,10 +86,11 @@ def test_the_nearest_tokens_of_a_word_in_its_context(made, tmp_path):
   assert 'expected one word between asterisks' in refused.stderr
 
 
+@mutation('if self._texts.mask is None and not', 'if False and not')
 def test_a_bilm_neither_fills_blanks_nor_scores(made):
   _, model = made
-  for ask in (model.score, model.fill):
-    with pytest.raises(UserError, match='mask token|which this'):
+  for ask, what in ((model.score, 'score texts'), (model.fill, 'fill in blanks')):
+    with pytest.raises(UserError, match=f"'elmo', has no mask token .* cannot {what}: expected"):
       ask(['w9 w10'])
 
 

@@ -11,6 +11,7 @@ import bertjax
 from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.models.layers.decoding import Beams, Sampling
+from bertjax.use import generate
 
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
 
@@ -54,6 +55,23 @@ def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
     assert text.tokens == alone.tokens and len(text.tokens) <= 4
     assert text.score == pytest.approx(alone.score, abs=1e-4)
   assert model.generate([]) == []
+
+
+@mutation('isinstance(model.net.writer, PairModel) else rows[index]', 'True else rows[index]')
+@mutation('[i for i in prompt if i != end]', 'list(prompt)')
+def test_a_text_begins_with_the_space_behind_its_prompt(load):
+  for prompt, text in zip(PROMPTS, load('gpt').generate(PROMPTS, 4), strict=True):
+    assert (prompt + text.text).split() == [
+      *prompt.split(),
+      *(w for w in text.tokens if w[0] == 'w'),
+    ]
+    assert text.text[:1] == (' ' if prompt else text.tokens[0][:1])
+
+
+@mutation('if np.isnan(score):', 'if score == np.nan:')
+def test_a_text_of_a_model_that_answers_nan_is_refused(load):
+  with pytest.raises(UserError, match='the model answers NaN'):
+    generate.text(load('gpt').vocabulary, (), [9], None, float('nan'))
 
 
 @mutation('if line.side_by_side else ()', 'if False else ()')
