@@ -82,13 +82,17 @@ def clear_others(data, seed: int, workdir: str) -> None:
       made_of['vocab'] = _OWN
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]
     if differing:
+      # A text that is held out has a store of its own, if there was one before and is one now.
+      apart = differing == ['heldout'] and made_of['heldout'] and data.heldout
+      gone = ('store/heldout',) if apart else ('store', 'store.partial', 'vocab', 'plans')
       print(
-        f'{workdir}/store was made with other values of {", ".join(differing)} of config.data by a '
-        'start that failed: it is made again',
+        f'{workdir}/{gone[0]} was made with other values of {", ".join(differing)} of config.data '
+        'by a start that failed: it is made again',
         flush=True,
       )
-      for name in ('store', 'store.partial', 'vocab', 'plans'):
+      for name in gone:
         shutil.rmtree(pathlib.Path(workdir, name), ignore_errors=True)
+      _record(data, seed, workdir)
 
 
 def _made_of(data, seed: int, workdir: str) -> dict:

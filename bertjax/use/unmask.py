@@ -15,7 +15,7 @@ from bertjax.models.layers import unmasking
 from bertjax.models.layers.decoding import Sampling
 from bertjax.models.layers.unmasking import Unmasking
 from bertjax.objectives import lm
-from bertjax.text.sentences import Row, as_batch
+from bertjax.text.sentences import BLANK, Row, as_batch
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import batches
 from bertjax.use.generate import AT_ONCE, Text, check_numbers, end_of, text
@@ -37,7 +37,14 @@ def texts(
     )
   check_numbers(new_tokens, sampling, seed, model.vocabulary.size)
   unmasking.check(how, new_tokens)
-  rows = _rows(model, listed(prompts, first), new_tokens, mask, first)
+  prompts, blanks = listed(prompts, first), {BLANK, model.vocabulary.pieces[mask]}
+  for number, prompt in enumerate(prompts, first):
+    if any(blank in prompt for blank in blanks):
+      raise UserError(
+        f'prompt {number} has a blank, and tokens are written behind prompts: expected none of '
+        f'{", ".join(sorted(blanks))}; python -m bertjax.predict or Model.fill fills blanks'
+      )
+  rows = _rows(model, prompts, new_tokens, mask, first)
   end = end_of(model) if ends else None
   never = tuple(sorted({i for r, i in special.items() if i not in (None, end) and r != 'unk'}))
 

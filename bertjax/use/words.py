@@ -3,6 +3,7 @@
 import math
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,11 +77,12 @@ class Words:
     Raises UserError: a model without a head for words, or without a mask token; a text that is too
     long."""
     self._require_words('score texts')
+    mask: Any = self._texts.mask  # of causal models not read
     found = self._texts.plain(texts, cut, first)
     if self.net.model.causal:
       rows = [[sentences_lib.continued(sentence)] for sentence in found]
     else:
-      rows = [sentences_lib.blanked(sentence, self._texts.mask) for sentence in found]
+      rows = [sentences_lib.blanked(sentence, mask) for sentence in found]
 
     def likelihood(variables: Variables, batch: Batch) -> Array:
       nll_BP, _ = lm.score(self.net.words(variables, batch), batch['target_BP'])

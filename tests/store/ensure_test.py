@@ -42,6 +42,8 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path, overrides, me
 
 
 @mutation('holdout = 0.0 if data.heldout else data.holdout', 'holdout = data.holdout')
+@mutation("gone = ('store/heldout',) if apart else", "gone = ('store/heldout',) if False else")
+@mutation('      _record(data, seed, workdir)\n\n', '\n')
 def test_a_text_of_its_own_is_held_out(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
   (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')
@@ -56,6 +58,14 @@ def test_a_text_of_its_own_is_held_out(tmp_path):
   shutil.rmtree(held_out.path)
   ensure(tmp_path / 'run', **given)
   assert open_store(held_out.path).meta == held_out.meta
+  # Another one, for which the text to train on is not read again.
+  made = (store.path / 'store.json').stat().st_mtime_ns
+  (tmp_path / 'b.txt').rename(tmp_path / 'c.txt')
+  ensure(tmp_path / 'run', **given | dict(heldout=str(tmp_path / 'c.txt')))
+  again = (held_out.path / 'store.json').stat().st_mtime_ns
+  ensure(tmp_path / 'run', **given | dict(heldout=str(tmp_path / 'c.txt')))
+  assert (held_out.path / 'store.json').stat().st_mtime_ns == again > made
+  assert (store.path / 'store.json').stat().st_mtime_ns == made
 
 
 def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):

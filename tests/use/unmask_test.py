@@ -151,6 +151,7 @@ def test_prompts_of_a_bucket_are_compiled_once(model):
   assert len(model.runner._compiled) == before
 
 
+@mutation('if any(blank in prompt for blank in blanks):', 'if blanks <= {prompt}:')
 def test_what_cannot_be_written_is_refused(model, tmp_path):
   for changes, message in (
     (dict(new_tokens=0), 'new_tokens: expected 1 at least'),
@@ -167,6 +168,8 @@ def test_what_cannot_be_written_is_refused(model, tmp_path):
   ):
     with pytest.raises(UserError, match=message):
       model.generate(['w9'], **dict(new_tokens=4, first=2) | changes)
+  with pytest.raises(UserError, match=r'prompt 3 has a blank.* expected none of \[MASK\]; '):
+    model.generate(['w9', 'w9 [MASK] w8'], first=2)
   first = ('<unk>', '<pad>', '<cls>', '<sep>', 'w4')
   bare = load(used_models.make(tmp_path / 'bare', 'diffusion', first=first, labels=()).workdir)
   with pytest.raises(UserError, match='in the place of mask tokens, which its vocabulary has none'):
