@@ -10,7 +10,6 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
-from bertjax.errors import UserError
 from bertjax.formats import huggingface
 from bertjax.models import bigbird
 
@@ -146,9 +145,3 @@ def test_cost_is_linear_in_the_length():
     return jax.jit(jax.grad(total, (0, 1))).lower(x, x).cost_analysis()['flops'] / blocks
 
   assert flops(80) == pytest.approx(flops(20), rel=0.02)
-
-
-@pytest.mark.parametrize('field, value', [('sharing', 'all'), ('attend', 'causal')])
-def test_what_has_no_blocks_is_refused(field, value):
-  with pytest.raises(UserError, match=f'{field}: BigBird has '):
-    built(**{field: value})

@@ -13,15 +13,14 @@ from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import torch
+from torch_models import state_of
 
 from bertjax import models
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models import deberta_v3
-from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import rtd
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
-from configs import deberta_v3 as recipes
 
 # Heads of 12; rows are longer than the 8 buckets of one distance each.
 ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
@@ -39,10 +38,6 @@ def encoder(**model):
   return c
 
 
-def state_of(model):
-  return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
-
-
 @pytest.mark.parametrize(
   'model', [{}, pytest.param(dict(layers=3, remat='full'), marks=pytest.mark.full)], ids=str
 )
@@ -54,19 +49,8 @@ def test_the_encoder_is_that_of_transformers(model):
   """Hidden states, logits, loss and every leaf's gradient."""
   c = encoder(**model)
   theirs = torch_models.like(c.model, 'DebertaV2ForMaskedLM')
-  state = state_of(theirs)
   batch = cases.batch([[n] for n in parity.LENGTHS], parity.LENGTH, types=1)
-  wanted, grads = parity.torch_run(theirs, batch, 0, None)
-  out, loss, ours = parity.our_run(c, state_dicts.from_huggingface(state, c.model), batch)
-  real_BT, used_BP = batch['example_BT'] > 0, batch['weight_BP'] > 0
-  row_BP = np.broadcast_to(np.arange(len(used_BP))[:, None], used_BP.shape)
-  found = np.asarray(out['hidden_LBTD'])[:, real_BT]
-  parity.close(found, wanted['hidden'][:, real_BT], parity.HIDDEN, 'hidden')
-  there = wanted['logits'][row_BP, batch['target_pos_BP']][used_BP]
-  here = np.asarray(out['logits_BPV'])[used_BP][:, : cases.VOCAB]
-  parity.close(here, there, parity.LOGITS, 'logits')
-  assert loss == pytest.approx(wanted['loss'], rel=parity.LOSS)
-  parity.close_gradients(ours, state_dicts.from_huggingface(grads, c.model))
+  parity.compare(c, state_of(theirs), batch, theirs)
 
 
 @mutation('p_RNH=p_RNH[bucket_R], far', 'far')
@@ -208,34 +192,3 @@ def test_a_word_table_has_gradients_of_its_own_nets_alone(table, gets):
     for other, subtree in ours.items():
       moved = any(np.any(leaf) for leaf in jax.tree.leaves(found[subtree]))
       assert moved == (other == net), (net, subtree)
-
-
-@pytest.mark.parametrize(
-  'size, count',
-  [
-    ('xsmall', 70_682_112), ('small', 141_304_320), ('base', 183_831_552), ('large', 434_012_160),
-  ],
-)  # fmt: skip
-def test_parameters_of_a_discriminator_are_as_many_as_published(size, count):
-  """As transformers 5.24 counts them with 128,100 ids, without a pooler."""
-  c = recipes.get_config(size)
-  c.model.vocab_size = 128_100
-  model = models.build(ConfigDict(deberta_v3.MODEL.encoder.model(c.model)))
-  shapes = meta.unbox(jax.eval_shape(model.init, jax.random.key(0), cases.batch([[8]], 8)))
-  ours = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes['params']))
-  assert ours - (padded_rows(128_100) - 128_100) * c.model.width == count
-
-
-@pytest.mark.parametrize(
-  'model, said',
-  [
-    (dict(generator='uniform'), "got 'uniform' with 3 heads of width 36"),
-    (dict(generator_width=2.0), "got 'own' with 6 heads of width 72"),
-    (dict(sharing='all'), "sharing='all'"),
-    (dict(embedding_width=12), 'embedding_width=12 of width=36'),
-  ],
-  ids=str,
-)
-def test_nets_that_do_not_go_together_are_refused(model, said):
-  with pytest.raises(ValueError, match=said):
-    models.build(pair(**model).model)

@@ -4,11 +4,12 @@ generator drew (eager attention, float32, evaluation mode)."""
 import cases
 import jax
 import numpy as np
-import parity
 import pytest
 import state_dicts
+import torch_models
 from mutation import mutation
-from slow_imports import rival_step, torch, transformers
+from parity import HIDDEN, LENGTH, LENGTHS, LOGITS, LOSS, close, close_gradients
+from slow_imports import rival_step, torch
 
 from bertjax.formats.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
@@ -25,33 +26,14 @@ mutation(
   "real_BT, replaced_BT = (batch['example_BT'] > 0) & (batch['position_BT'] > 0),",
 )
 
-LENGTHS, LENGTH = (17, 32, 9), 32
-# Hidden states and logits: absolute. Loss: relative.
-HIDDEN, LOGITS, LOSS = 2e-5, 1e-4, 1e-5
 
-
-def torch_config(m):
-  return transformers.ElectraConfig(
-    vocab_size=m.vocab_size, embedding_size=m.embedding_width, hidden_size=m.width,
-    num_hidden_layers=m.layers, num_attention_heads=m.heads, intermediate_size=m.ffn,
-    max_position_embeddings=m.positions, type_vocab_size=m.types, layer_norm_eps=m.norm_eps,
-    hidden_act='gelu', pad_token_id=0, attn_implementation='eager',
-  )  # fmt: skip
-
-
-def torch_pair(c, tied: bool):
+def torch_pair(c):
   """(generator, discriminator) with random weights; one embedding module if tied."""
-  torch.manual_seed(0)
-  judge = transformers.ElectraForPreTraining(torch_config(c.model)).eval()
-  size = c.model.copy_and_resolve_references()
-  size.update(electra.generator_size(c.model))
-  generator = transformers.ElectraForMaskedLM(torch_config(size)).eval()
-  for model in (generator, judge):
-    with torch.no_grad():
-      for name, parameter in model.named_parameters():
-        is_scale = 'norm' in name.lower() and name.endswith('weight')
-        parameter.normal_(1.0 if is_scale else 0.0, 0.1)
-  if tied:
+  own = dict(hidden_act='gelu', pad_token_id=0)
+  judge = torch_models.like(c.model, 'ElectraForPreTraining', **own)
+  made = electra_net.model_of(c.model)
+  generator = torch_models.like(made, 'ElectraForMaskedLM', seed=1, **own)
+  if c.model.tied_embeddings:
     generator.electra.embeddings = judge.electra.embeddings
     generator.generator_lm_head.weight = judge.electra.embeddings.word_embeddings.weight
   return generator, judge
@@ -109,14 +91,8 @@ def fakes(c, params, batch):
   return np.asarray(jax.jit(drawn)(params))
 
 
-def close(ours, theirs, tolerance: float, what: str) -> None:
-  worst = float(np.abs(np.asarray(ours) - theirs).max())
-  assert worst <= tolerance, f'{what} is off by {worst:.2e}, allowed {tolerance:.0e}'
-
-
 def compare(c, generator, judge, batch):
-  state = lambda model: {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
-  params = ours_of(state(generator), state(judge), c)
+  params = ours_of(torch_models.state_of(generator), torch_models.state_of(judge), c)
   fake_BT = fakes(c, params, batch)
   made, judged, original_BT = torch_step(generator, judge, batch, fake_BT, 50.0)
   loss, means, grads = our_step(c, params, batch)
@@ -140,56 +116,51 @@ def compare(c, generator, judge, batch):
   assert abs(loss - theirs) <= LOSS * theirs
 
   of = lambda model: {k: p.grad.numpy() for k, p in model.named_parameters()}
-  parity.close_gradients(grads, ours_of(of(generator), of(judge), c))
+  close_gradients(grads, ours_of(of(generator), of(judge), c))
   return fake_BT, original_BT
 
 
 def make_case(**fields):
   c = cases.config('electra', **fields)
   batch = cases.batch([[n] for n in LENGTHS], LENGTH)
-  return (c, *torch_pair(c, c.model.tied_embeddings), batch)
+  return (c, *torch_pair(c), batch)
+
+
+FULL = pytest.mark.full
+# 3 heads of 12 and of 4.
+ODD = dict(
+  layers=3, width=36, heads=3, ffn=52, positions=45, types=3, embedding_width=20,
+  generator_width=1 / 3, generator_head=4,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
   'fields',
   [
     pytest.param({}, id='projected'),
-    pytest.param(dict(embedding_width=64, generator_width=0.5), id='base', marks=pytest.mark.full),
-    pytest.param(
-      dict(tied_embeddings=False, generator_width=0.5), id='untied', marks=pytest.mark.full
-    ),
+    pytest.param(dict(embedding_width=64, generator_width=0.5), id='base', marks=FULL),
+    pytest.param(dict(tied_embeddings=False, generator_width=0.5), id='untied', marks=FULL),
+    pytest.param(ODD, id='odd', marks=FULL),
   ],
 )
+@mutation("[jnp.minimum(batch['type_BT'], self.types - 1)]", "[jnp.minimum(batch['type_BT'], 1)]")
 def test_the_joint_step_equals_transformers(fields):
-  fake_BT, original_BT = compare(*make_case(**fields))
+  c, *pair, batch = make_case(**fields)
+  if fields is ODD:  # all positions are used, and a row is padding alone
+    batch = cases.batch([[17], [45], [], [9]], 45, types=3)
+  fake_BT, original_BT = compare(c, *pair, batch)
   assert (fake_BT != original_BT).sum() >= 10
 
 
-@pytest.mark.full
-@mutation("[jnp.minimum(batch['type_BT'], self.types - 1)]", "[jnp.minimum(batch['type_BT'], 1)]")
-def test_odd_shapes_equal_transformers():
-  """3 segments, 3 heads of 12 and of 4, 45 positions, all of them used, and a row of padding."""
-  odd = dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3, embedding_width=20)
-  c, generator, judge, _ = make_case(**odd, generator_width=1 / 3, generator_head=4)
-  compare(c, generator, judge, cases.batch([[17], [45], [], [9]], 45, types=3))
-
-
 def test_generator_and_discriminator_are_written_for_their_classes():
-  c, generator, judge, _ = make_case()
-  state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
-  params = ours_of(state(generator), state(judge), c)
-  for model, written in (
-    (judge, state_dicts.to_huggingface(params, c.model)),
-    (
-      generator,
-      state_dicts.to_huggingface(
-        electra_net.select(params, c.model), electra_net.model_of(c.model)
-      ),
-    ),
-  ):
-    assert set(written) == set(state(model))
-    for name, tensor in state(model).items():
-      np.testing.assert_array_equal(tensor, written[name], err_msg=name)
+  c, *pair, _ = make_case()
+  wanted = [torch_models.state_of(model) for model in pair]
+  params, made = ours_of(*wanted, c), electra_net.model_of(c.model)
+  found = [
+    state_dicts.to_huggingface(electra_net.select(params, c.model), made),
+    state_dicts.to_huggingface(params, c.model),
+  ]
+  jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
 @mutation('judged = self.judge(fake,', 'judged = self.judge(input_ids,')
@@ -202,8 +173,8 @@ def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
   rival = rival_step.make(c)
   inputs = rival_step.inputs_of(c, batch)
-  state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
-  params = ours_of(state(rival.generator), state(rival.judge), c)
+  nets = (torch_models.state_of(net) for net in (rival.generator, rival.judge))
+  params = ours_of(*nets, c)
   loss, _, _ = our_step(c, params, batch)
   fake_BT = fakes(c, params, batch)
   drawn = fake_BT[inputs['labels'].numpy() >= 0].reshape(-1, 1)

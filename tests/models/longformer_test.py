@@ -196,18 +196,6 @@ def test_a_task_says_how_long_its_questions_are():
   assert (c.model.global_tokens, c.model.token_labels) == (31, (('span', 2),))
 
 
-@pytest.mark.parametrize(
-  'fields, said',
-  [
-    (dict(sharing='all'), "sharing: Longformer has 'none', got 'all'"),
-    (dict(attend='causal'), "attend: Longformer has 'example', got 'causal'"),
-  ],
-)
-def test_what_has_no_window_is_refused(fields, said):
-  with pytest.raises(UserError, match=said):
-    models.build(cases.config('longformer', **fields).model)
-
-
 @pytest.mark.parametrize('given', [[8, 4, 8], 7, 'wide'])
 def test_windows_that_differ_or_are_odd_are_refused(given):
   config = dict(model_type='longformer', architectures=['LongformerModel'], attention_window=given)

@@ -6,37 +6,14 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
+import torch_models
 from flax.core import meta
 from mutation import mutation
-from slow_imports import torch, transformers
+from slow_imports import torch
 
-from bertjax.models import modernbert
-from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import mlm
-from configs import modernbert as recipes
 
 WINDOW = 4  # of 32 columns
-
-
-def torch_model(c, std: float):
-  m = c.model
-  config = transformers.ModernBertConfig(
-    vocab_size=m.vocab_size, hidden_size=m.width, num_hidden_layers=m.layers,
-    num_attention_heads=m.heads, intermediate_size=m.ffn, local_attention=2 * m.window,
-    global_attn_every_n_layers=m.global_every,
-    rope_parameters=dict(
-      full_attention=dict(rope_type='default', rope_theta=m.theta),
-      sliding_attention=dict(rope_type='default', rope_theta=m.local_theta),
-    ),
-    pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3,
-    attn_implementation='eager',
-  )  # fmt: skip
-  torch.manual_seed(0)
-  model = transformers.ModernBertForMaskedLM(config).eval()
-  with torch.no_grad():
-    for name, parameter in model.named_parameters():
-      parameter.normal_(1.0 if 'norm' in name else 0.0, std)
-  return model
 
 
 def make_config(**model):
@@ -45,12 +22,11 @@ def make_config(**model):
   return cases.config('modernbert', **(odd | model))
 
 
-def run_both(c, rows, std: float = 0.1):
+def run_both(c, rows):
   """Theirs one example at a time, so that nothing is packed; ours as the rows say."""
-  model = torch_model(c, std)
-  state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
+  model = torch_models.like(c.model, 'ModernBertForMaskedLM')
   batch = cases.batch(rows, 32, types=1)
-  params = state_dicts.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(torch_models.state_of(model), c.model)
   loss, weight, hidden, logits = 0.0, batch['weight_BP'].sum(), [], []
   for b, g in ((b, g) for b, row in enumerate(rows) for g in range(len(row))):
     columns = np.flatnonzero(batch['example_BT'][b] == g + 1)
@@ -104,22 +80,6 @@ def test_equals_transformers(rows, model):
   run_both(make_config(**model), rows)
 
 
-@pytest.mark.parametrize('size', ['base', 'large'])
-def test_parameters_are_as_many_as_theirs(size):
-  c = recipes.get_config(size)
-  c.model.vocab_size, m = 50_368, c.model
-  with torch.device('meta'):
-    config = transformers.ModernBertConfig(
-      hidden_size=m.width, num_hidden_layers=m.layers, num_attention_heads=m.heads,
-      intermediate_size=m.ffn,
-    )  # fmt: skip
-    theirs = transformers.ModernBertForMaskedLM(config).num_parameters()
-  shapes = jax.eval_shape(mlm.make(c).init, jax.random.key(0), cases.batch([[8]], 8))
-  ours = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(meta.unbox(shapes)['params']))
-  padding = padded_rows(m.vocab_size) - m.vocab_size
-  assert ours - padding * (m.width + 1) == theirs
-
-
 @mutation('return self.init_std / (2 * self.layers) ** 0.5', 'return self.init_std')
 def test_initial_values_are_those_of_the_original():
   c = make_config(layers=8, width=96, ffn=128)
@@ -137,8 +97,3 @@ def test_initial_values_are_those_of_the_original():
     # Cut at 3: the standard deviation is .987 of the argument.
     assert float(leaf.std()) == pytest.approx(0.987 * std, rel=0.03)
     assert 2.5 * std < float(abs(leaf).max()) <= 3 * std
-
-
-def test_heads_that_cannot_turn_are_refused():
-  with pytest.raises(ValueError, match='even quotient'):
-    modernbert.make(make_config(heads=4, width=36).model)

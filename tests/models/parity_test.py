@@ -5,10 +5,11 @@ import cases
 import jax
 import numpy as np
 import pytest
+import torch_models
 from flax.core import meta
 from mutation import mutation
-from parity import HIDDEN, LENGTH, LENGTHS, LOGITS, close, compare
-from slow_imports import torch, transformers
+from parity import HIDDEN, LENGTHS, LOGITS, close, compare
+from slow_imports import torch
 
 from bertjax.objectives import mlm
 
@@ -20,111 +21,55 @@ mutation('position_offset=-1', 'position_offset=0')
 
 
 ODD = dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3)
-# Name -> (family, fields of the model).
-CASES = {
-  'bert': ('bert', {}),
-  'roberta': ('roberta', {}),
-  'ernie': ('ernie', {}),
-  'odd roberta': ('roberta', ODD | dict(positions=47)),  # two stand before the first
-  'odd bert': ('bert', ODD),
-  'odd ernie': ('ernie', ODD),
-  'odd albert': ('albert', ODD | dict(embedding_width=20)),
-  'albert': ('albert', {}),
-  'albert in groups': ('albert', dict(layers=4, groups=2)),
-  'albert in inner groups': ('albert', dict(inner_groups=2)),
-  'albert in both': ('albert', dict(layers=3, groups=2, inner_groups=2)),
-}
+# Our family -> class of transformers, activation and norm as its original has them.
+CLASSES = dict(
+  bert=('BertForPreTraining', 'gelu_new', 1e-12), roberta=('RobertaForMaskedLM', 'gelu', 1e-5),
+  ernie=('ErnieForPreTraining', 'relu', 1e-5), albert=('AlbertForPreTraining', 'gelu_new', 1e-12),
+)  # fmt: skip
+ROWS, ODD_ROWS = [[n] for n in LENGTHS], [[17], [45], [], [9]]  # of 45 positions, and of padding
+STD = dict(plain=0.02, large=0.1, norm=0.02)
 
 
-def torch_model(c):
-  m = c.model
-  common = dict(
-    vocab_size=m.vocab_size, hidden_size=m.width, num_hidden_layers=m.layers,
-    num_attention_heads=m.heads, intermediate_size=m.ffn, max_position_embeddings=m.positions,
-    type_vocab_size=m.types, layer_norm_eps=m.norm_eps, attn_implementation='eager',
-  )  # fmt: skip
-  if m.position_offset:
-    hf = transformers.RobertaConfig(hidden_act='gelu', pad_token_id=1, **common)
-    return transformers.RobertaForMaskedLM(hf).eval()
-  if m.family == 'albert':
-    hf = transformers.AlbertConfig(
-      embedding_size=m.embedding_width, num_hidden_groups=m.groups, inner_group_num=m.inner_groups,
-      hidden_act='gelu_new', pad_token_id=0, **common,
-    )  # fmt: skip
-    return transformers.AlbertForPreTraining(hf).eval()
-  if m.family == 'ernie':
-    hf = transformers.ErnieConfig(hidden_act='relu', pad_token_id=0, use_task_id=False, **common)
-    return transformers.ErnieForPreTraining(hf).eval()
-  hf = transformers.BertConfig(hidden_act='gelu_new', pad_token_id=0, **common)
-  return transformers.BertForPreTraining(hf).eval()
-
-
-def make_case(case: str, kind: str):
-  """(config, state dict, batch, torch model); kind names what the weights stress."""
-  torch.manual_seed(0)
-  family, fields = CASES[case]
-  c = cases.config(family, **fields)
-  model = torch_model(c)
-  # 'plain': the usual scale. 'large' amplifies small errors. 'norm': rows of variance ~1e-4 enter
-  # the first norm, where eps 1e-12 and 1e-5 differ by 5% in scale.
-  std = {'plain': 0.02, 'large': 0.1, 'norm': 0.02}[kind]
-  with torch.no_grad():
-    for name, parameter in model.named_parameters():
-      is_scale = 'norm' in name.lower() and name.endswith('weight')
-      parameter.normal_(1.0 if is_scale else 0.0, std)
-      if kind == 'norm' and 'embeddings' in name and 'LayerNorm' not in name:
-        parameter.mul_(0.3)
-  state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
-  label = c.model.labels[0][0] if c.model.labels else 'next'
-  batch = cases.batch([[n] for n in LENGTHS], LENGTH, types=c.model.types, label=label)
-  return c, state, batch, model
-
-
-EACH = [
-  (case, kind) for case in ('bert', 'roberta', 'ernie') for kind in ('plain', 'large', 'norm')
-]
-QUICK = {('bert', 'norm'), ('roberta', 'large'), ('ernie', 'plain')}
+def row(family, kind, rows=ROWS, *, full=True, **fields):
+  """`kind` names what the weights stress. 'plain': the usual scale. 'large' amplifies small errors.
+  'norm': rows of variance ~1e-4 enter the first norm, where eps 1e-12 and 1e-5 differ by 5%."""
+  return pytest.param(family, kind, rows, fields, marks=[pytest.mark.full] * full)
 
 
 @pytest.mark.parametrize(
-  'case, kind', [pytest.param(*x, marks=() if x in QUICK else pytest.mark.full) for x in EACH]
-)
-def test_equals_transformers(case, kind):
-  compare(*make_case(case, kind))
-
-
-@pytest.mark.parametrize(
-  'case, kind',
+  'family, kind, rows, fields',
   [
-    pytest.param('albert', 'large', marks=pytest.mark.full),
-    pytest.param('albert', 'norm', marks=pytest.mark.full),
-    pytest.param('albert in groups', 'large', marks=pytest.mark.full),
-    pytest.param('albert in inner groups', 'large', marks=pytest.mark.full),
-    ('albert in both', 'plain'),
+    *(row('bert', kind, full=kind != 'norm') for kind in STD),
+    *(row('roberta', kind, full=kind != 'large') for kind in STD),
+    *(row('ernie', kind, full=kind != 'plain') for kind in STD),
+    row('albert', 'large'),
+    row('albert', 'norm'),
+    row('albert', 'large', layers=4, groups=2),
+    row('albert', 'large', inner_groups=2),
+    row('albert', 'plain', full=False, layers=3, groups=2, inner_groups=2),
+    row('roberta', 'large', ODD_ROWS, full=False, **ODD | dict(positions=47)),  # 2 stand before
+    row('bert', 'large', ODD_ROWS, **ODD),
+    row('ernie', 'large', ODD_ROWS, **ODD),
+    row('albert', 'large', ODD_ROWS, **ODD, embedding_width=20),
   ],
 )
+@mutation("[jnp.minimum(batch['type_BT'], self.types - 1)]", "[jnp.minimum(batch['type_BT'], 1)]")
 @mutation(
   'return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]',
   'return [row.theirs.format(group=g, inner=i) for g, i in sorted(numbers, key=lambda n: n[1])]',
 )
-def test_shared_layers_equal_transformers(case, kind):
-  compare(*make_case(case, kind))
-
-
-@mutation("[jnp.minimum(batch['type_BT'], self.types - 1)]", "[jnp.minimum(batch['type_BT'], 1)]")
-@pytest.mark.parametrize(
-  'family',
-  [
-    'roberta',
-    *(pytest.param(name, marks=pytest.mark.full) for name in ('bert', 'ernie', 'albert')),
-  ],
-)
-def test_odd_shapes_equal_transformers(family):
-  """3 segments, 3 heads of 12, 45 positions, all of them used, and a row of padding alone."""
-  c, state, batch, model = make_case(f'odd {family}', 'large')
+def test_equals_transformers(family, kind, rows, fields):
+  c = cases.config(family, **fields)
+  name, activation, eps = CLASSES[family]
+  own = dict(hidden_act=activation, layer_norm_eps=eps)
+  model = torch_models.like(c.model, name, STD[kind], **own)
+  with torch.no_grad():
+    for path, parameter in model.named_parameters():
+      if kind == 'norm' and 'embeddings' in path and 'LayerNorm' not in path:
+        parameter.mul_(0.3)
   label = c.model.labels[0][0] if c.model.labels else 'next'
-  batch = cases.batch([[17], [45], [], [9]], 45, types=3, label=label)
-  compare(c, state, batch, model)
+  batch = cases.batch(rows, max(map(sum, rows)), types=c.model.types, label=label)
+  compare(c, torch_models.state_of(model), batch, model)
 
 
 @pytest.mark.parametrize('family', ['bert', 'roberta'])

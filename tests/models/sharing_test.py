@@ -11,7 +11,6 @@ from tiers import in_tiers
 
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
-from bertjax.models import bert
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.encoder import PARTS, Encoder
 
@@ -152,17 +151,3 @@ def test_visits_of_a_shared_layer_draw_apart(rates):
   np.testing.assert_allclose(*step(None), atol=1e-5)
   second, first = step(NOISE)
   assert np.abs(second - first).max() > 0.01
-
-
-@pytest.mark.parametrize(
-  'change, message',
-  [
-    (dict(sharing='atention'), "did you mean 'attention'"),
-    (dict(sharing='ffn', groups=2), "sharing='all' only"),
-    (dict(sharing='all', groups=3), 'from 1 to layers=2'),
-    (dict(sharing='all', inner_groups=0), 'at least 1, got 1 and 0'),
-  ],
-)
-def test_refuses_what_it_cannot_share(change, message):
-  with pytest.raises(ValueError, match=message):
-    bert.make(cases.config('bert', **change).model)

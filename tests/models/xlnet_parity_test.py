@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import state_dicts
-import xlnet_cases
 from mutation import mutation
 from parity import HIDDEN, LOGITS, LOSS, close, close_gradients
 from slow_imports import torch
@@ -16,6 +15,9 @@ from bertjax.models.layers.memory import Memory
 from bertjax.objectives import plm
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
+
+# 3 segments, 3 heads of 12 in 3 layers, and a row of padding alone.
+ODD = dict(lengths=(17, LENGTH, 0, 20), layers=3, width=36, heads=3, ffn=52)
 
 
 def our_gradients(c, params, memory, batch):
@@ -74,6 +76,7 @@ def compare(c, state, batches, model) -> None:
     ('plain', dict(both=True)),
     pytest.param('norm', dict(), marks=pytest.mark.full),
     pytest.param('large', dict(both=True, clamp_len=7), marks=pytest.mark.full),
+    pytest.param('large', ODD, marks=pytest.mark.full),
   ],
 )
 @mutation("pad(batch['type_BT'], before)", "pad(batch['type_BT'], before, constant_values=9)")
@@ -81,20 +84,13 @@ def test_equals_transformers(kind, fields):
   compare(*make_case(kind, **fields))
 
 
-@pytest.mark.full
-def test_odd_shapes_equal_transformers(monkeypatch):
-  """3 segments, 3 heads of 12 in 3 layers, and a row of padding alone."""
-  monkeypatch.setattr(xlnet_cases, 'LENGTHS', (17, LENGTH, 0, 20))
-  compare(*make_case('large', layers=3, width=36, heads=3, ffn=52))
-
-
 @mutation("int(start == 'zeros')", '0')
 @mutation("start == 'zeros' or 'start_B' not in batch", "'start_B' not in batch")
 @mutation("Start = 'zeros'", "Start = 'empty'")
-def test_memory_begins_as_zeros_and_no_epoch_clears_it(monkeypatch):
+def test_memory_begins_as_zeros_and_no_epoch_clears_it():
   """XLNet's own default: transformers with memory of zeros given to it, and then what it left."""
-  monkeypatch.setattr(xlnet_cases, 'LENGTHS', (LENGTH,) * ROWS)  # padding is seen there, not here
-  c, state, batches, model = make_case('large')
+  whole = (LENGTH,) * ROWS  # padding is seen there, not here
+  c, state, batches, model = make_case('large', lengths=whole)
   c.objective.memory = cases.config('xlnet').objective.memory
   objective, params = plm.make(c), state_dicts.from_huggingface(state, c.model)
   predict, memory = jax.jit(objective.predict), objective.carry(batches[0])

@@ -5,10 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import state_dicts
 from flax.core import meta
 from mutation import mutation
-from xlnet_cases import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torch_inputs
+from xlnet_cases import LENGTH, ROWS, SLOTS, config, make_batch
 
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import xlnet
@@ -104,16 +103,6 @@ def test_reversed_rows_mirror_the_distances():
   assert np.abs(run(back, 1)[:, ::-1] - plain).max() > 1e-2
 
 
-def test_fine_tuning_has_no_query_stream_and_equals_transformers():
-  c, state, (batch, _), theirs = make_case('large')
-  params = state_dicts.from_huggingface(state, c.model)
-  alone = without(batch, 'target', 'weight', 'order')
-  out = jax.jit(plm.make(c).predict)(dict(params=params), (), alone)
-  want = theirs.transformer(**torch_inputs(batch, predicts=False)).last_hidden_state
-  real = batch['example_BT'] > 0
-  assert np.abs(np.asarray(out['last_BTD'])[real] - want.detach().numpy()[real]).max() < 2e-5
-
-
 def test_shared_query_biases_are_one_for_all_layers():
   objective, _ = system()
   _, tied = system(untie_r=False)
@@ -152,18 +141,3 @@ def test_dropout_is_drawn_apart_for_the_two_streams():
   drawn = jax.jit(lambda v: net.apply(v, batch, (), noise, True))(variables)['hidden_LBXD'][0]
   content, query = at_slots(drawn)
   assert np.abs(content - query).max() > 1e-2
-
-
-@pytest.mark.parametrize(
-  'fields, message',
-  [
-    (dict(width=60), 'must be a multiple of model.heads, got 60 and 8'),
-    (dict(mem_len=-1), 'expected model.mem_len >= 0'),
-    (dict(reuse_len=0), 'expected model.mem_len >= 0 and reuse_len >= 1, got 10 and 0'),
-  ],
-)
-def test_refuses(fields, message):
-  c = config()
-  c.model.update(fields)
-  with pytest.raises(ValueError, match=message):
-    plm.make(c)

@@ -9,14 +9,11 @@ from flax.core import meta
 from mutation import mutation
 from tiers import in_tiers
 
-from bertjax.config import sections
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
-from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import rtd
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
-from configs import electra as config_electra
 
 mutation(
   "return jnp.take_along_axis(bits_BT, batch['target_pos_BP'], axis=1)",
@@ -31,13 +28,6 @@ mutation("0.0 if train == 'discriminator' else", "0.0 if train == 'none' else")
 mutation('jnp.roll(left_BTD, 1, 1)', 'jnp.roll(left_BTD, 0, 1)')
 mutation(', jax.nn.initializers.glorot_uniform()', ', jax.nn.initializers.normal(0.02)')
 
-# Of transformers, tied weights once: size, discriminator with its head, generator.
-COUNTS = [
-  ('small', 13_549_057, 4_620_026),
-  ('base', 109_483_009, 33_740_602),
-  ('large', 335_142_913, 51_295_290),
-]
-
 
 def shapes_of(c):
   batch = cases.batch([[8]], 8)
@@ -46,21 +36,6 @@ def shapes_of(c):
 
 def variables_of(c, std: float = 0.1):
   return jax.tree.map(jnp.asarray, cases.random_params(shapes_of(c), std))
-
-
-@pytest.mark.parametrize('size, discriminator, generator', COUNTS)
-def test_parameter_counts(size, discriminator, generator):
-  c = config_electra.get_config(size)
-  sections.complete(c)
-  c.model.vocab_size = 30522
-  params = shapes_of(c)['params']
-  rows = padded_rows(30522) - 30522
-  count = lambda *parts: sum(
-    int(np.prod(leaf.shape)) for part in parts for leaf in jax.tree.leaves(params[part])
-  )
-  width = c.model.embedding_width
-  assert count('embeddings', 'discriminator', 'rtd') - rows * width == discriminator
-  assert count('embeddings', 'generator_net', 'mlm') - rows * (width + 1) == generator
 
 
 def test_only_projections_and_the_last_dense_are_glorot():
@@ -228,22 +203,3 @@ def test_text_is_neither_the_first_token_nor_the_last_of_a_segment():
     position_BT=jnp.array([[0, 1, 2, 3, 4, 0, 1, 2, 0]]),
   )
   assert rtd.text_weight(batch)[0].tolist() == [0, 1, 0, 1, 0, 0, 1, 0, 0]
-
-
-@pytest.mark.parametrize(
-  'model, objective, message',
-  [
-    ({}, dict(copy_generator=True), 'generator of the size of the discriminator'),
-    (dict(generator='uniform'), dict(train='generator'), 'uniform'),
-    ({}, dict(electric=True), "generator='two_tower'"),
-    (dict(generator='twin'), {}, 'own, shared, two_tower, uniform'),
-    (dict(generator_layers=0.1), {}, 'at least one layer'),
-    (dict(labels=(('next', 2),)), {}, 'the heads of ELECTRA are'),
-    (dict(name='bert'), {}, "name='deberta_v3' or 'electra'"),
-  ],
-)
-def test_mistakes_are_met_before_anything_is_compiled(model, objective, message):
-  c = cases.config('electra', **model)
-  c.objective.update(objective)
-  with pytest.raises(ValueError, match=message):
-    rtd.make(c)

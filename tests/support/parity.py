@@ -88,12 +88,12 @@ def close(ours, theirs, tolerance: float, what: str) -> None:
 def compare(c, state, batch, model) -> None:
   params = state_dicts.from_huggingface(state, c.model)
   label = c.model.labels[0][0] if c.model.labels else None
-  pad = 1 if c.model.position_offset else 0
+  pad = 1 if c.model.get('position_offset') else 0
   theirs, their_grads = torch_run(model, batch, pad, label)
   ours, loss, grads = our_run(c, params, batch)
 
   real_BT = batch['example_BT'] > 0
-  assert len(ours['hidden_LBTD']) == c.model.layers * c.model.inner_groups
+  assert len(ours['hidden_LBTD']) == c.model.layers * c.model.get('inner_groups', 1)
   for layer in range(len(ours['hidden_LBTD'])):
     h_BTD, t_BTD = np.asarray(ours['hidden_LBTD'][layer]), theirs['hidden'][layer]
     close(h_BTD[real_BT], t_BTD[real_BT], HIDDEN, f'hidden state {layer}')

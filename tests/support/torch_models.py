@@ -137,6 +137,11 @@ def loud(model, std: float = 0.1):
   return model.eval()
 
 
+def state_of(model) -> dict[str, np.ndarray]:
+  """A copy of its weights."""
+  return {name: leaf.detach().numpy().copy() for name, leaf in model.state_dict().items()}
+
+
 IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
 

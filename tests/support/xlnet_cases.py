@@ -6,8 +6,6 @@ import torch_models
 from slow_imports import torch
 
 ROWS, LENGTH, MEMORY, REUSE, SLOTS = 4, 24, 10, 12, 6
-
-
 LENGTHS = (17, 24, 9, 20)
 
 
@@ -18,12 +16,12 @@ def config(**model):
   return c
 
 
-def make_batch(seed: int = 0, both: bool = False) -> dict[str, np.ndarray]:
+def make_batch(seed: int = 0, both: bool = False, lengths=LENGTHS) -> dict[str, np.ndarray]:
   """Left-padded rows with three segments, random orders and targets; an unused slot in each. A
   row of padding alone has no targets."""
   rng = np.random.default_rng(seed)
   column = np.arange(LENGTH)
-  real = column[None] >= LENGTH - np.array(LENGTHS)[:, None]
+  real = column[None] >= LENGTH - np.array(lengths)[:, None]
   order = rng.permuted(np.tile(column, (ROWS, 1)), axis=1).astype(np.int32)
   plain = rng.random((ROWS, LENGTH)) < 0.5
   batch = dict(
@@ -69,7 +67,7 @@ def torch_inputs(batch, predicts: bool = True) -> 'dict[str, torch.Tensor]':
   return inputs
 
 
-def make_case(kind: str = 'plain', both: bool = False, **model):
+def make_case(kind: str = 'plain', both: bool = False, lengths=LENGTHS, **model):
   """(config, state dict, two batches, torch model); kinds as in parity_test.py."""
   c = config(**model)
   std = dict(plain=0.02, large=0.1, norm=0.02)[kind]
@@ -79,5 +77,5 @@ def make_case(kind: str = 'plain', both: bool = False, **model):
     for name, parameter in theirs.named_parameters():
       if kind == 'norm' and ('word_embedding' in name or 'mask_emb' in name):
         parameter.mul_(0.3)
-  state = {k: v.detach().numpy().copy() for k, v in theirs.state_dict().items()}
-  return c, state, (make_batch(0, both), make_batch(1, both)), theirs
+  batches = tuple(make_batch(seed, both, lengths) for seed in range(2))
+  return c, torch_models.state_of(theirs), batches, theirs
