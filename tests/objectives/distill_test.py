@@ -7,9 +7,10 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
+import torch_models
 from ml_collections import ConfigDict
 from mutation import mutation
-from slow_imports import F, torch, transformers
+from slow_imports import F, torch
 from tiers import in_tiers
 
 from bertjax.config import sections
@@ -19,10 +20,6 @@ from bertjax.objectives import distill, teaching
 from configs.distill import distilbert, kd
 
 SHAPE = dict(width=36, heads=3, ffn=52, positions=45, dropout=0.0, attention_dropout=0.0)
-THEIRS = dict(
-  vocab_size=cases.VOCAB, hidden_size=36, num_attention_heads=3, intermediate_size=52,
-  max_position_embeddings=45, type_vocab_size=3, hidden_act='gelu_new',
-)  # fmt: skip
 LABEL = dict(words=False, head_dropout=0.0, types=3)
 WORDS = dict(labels=(), words=True)
 
@@ -37,19 +34,10 @@ def config(objective, teacher: dict, **student):
   return c
 
 
-def random_model(kind, theirs, seed):
-  torch.manual_seed(seed)
-  model = kind(theirs).eval()
-  with torch.no_grad():
-    for name, parameter in model.named_parameters():
-      parameter.normal_(1.0 if 'orm.weight' in name else 0.0, 0.3)
-  return model
-
-
-def ours_of(model, c):
-  return state_dicts.from_huggingface(
-    {k: v.detach().numpy() for k, v in model.state_dict().items()}, c
-  )
+def pair_of(c, student='BertForSequenceClassification', teacher=''):
+  """Student and teacher of a config, as classes of transformers."""
+  mine = torch_models.like(c.model, student, 0.3, 1)
+  return mine, torch_models.like(c.objective.teacher.model, teacher or student, 0.3, 2)
 
 
 def check(c, student, teacher, loss, batch):
@@ -57,10 +45,11 @@ def check(c, student, teacher, loss, batch):
   loss.backward()
   gradients = {k: p.grad.numpy() for k, p in student.named_parameters() if p.grad is not None}
   expected = state_dicts.from_huggingface(gradients, c.model)
-  found, ours = parity.loss_and_gradients(
-    distill.make(c), ours_of(student, c.model), batch,
-    teacher=ours_of(teacher, c.objective.teacher.model),
-  )  # fmt: skip
+  params, theirs = (
+    state_dicts.from_huggingface(torch_models.state_of(net), model)
+    for net, model in ((student, c.model), (teacher, c.objective.teacher.model))
+  )
+  found, ours = parity.loss_and_gradients(distill.make(c), params, batch, teacher=theirs)
   assert abs(found - loss.item()) <= parity.LOSS * abs(loss.item())
   parity.close_gradients(ours, expected)
 
@@ -83,11 +72,7 @@ def test_classes_are_learned_as_patient_knowledge_distillation_does(normalize):
   fields = dict(LABEL, labels=(('label', 3),))
   c = config(kd.get_config('pkd').objective, fields, **fields)
   c.objective.update(dict(state_layers=(2,), normalize=normalize))
-  kind = transformers.BertForSequenceClassification
-  student, teacher = (
-    random_model(kind, transformers.BertConfig(num_hidden_layers=n, num_labels=3, **THEIRS), n)
-    for n in (2, 4)
-  )
+  student, teacher = pair_of(c)
   batch = cases.batch([(17,), (40,), (9,)], 40, types=3, label='label')
   batch['label_BG'] = np.array([[0], [2], [1]])
   mine = student(**tensors(batch), output_hidden_states=True)
@@ -109,11 +94,7 @@ def test_classes_are_learned_as_patient_knowledge_distillation_does(normalize):
 def test_a_number_is_learned_from_the_teachers_number():
   fields = dict(LABEL, labels=(('label', 1),))
   c = config(kd.get_config('kd').objective, fields, **fields)
-  kind = transformers.BertForSequenceClassification
-  student, teacher = (
-    random_model(kind, transformers.BertConfig(num_hidden_layers=n, num_labels=1, **THEIRS), n)
-    for n in (2, 4)
-  )
+  student, teacher = pair_of(c)
   batch = cases.batch([(17,), (40,)], 40, types=3, label='label')
   batch['label_BG'] = np.array([[0.5], [-2.0]], np.float32)
   mine, theirs = student(**tensors(batch)).logits[:, 0], teacher(**tensors(batch)).logits[:, 0]
@@ -140,16 +121,7 @@ def test_words_are_learned_as_distilbert_does(everywhere):
   c = config(distilbert.get_config().objective, dict(WORDS, types=3), types=0, **WORDS)
   c.model.family = 'distilbert'
   c.objective.everywhere = everywhere
-  student = random_model(
-    transformers.DistilBertForMaskedLM,
-    transformers.DistilBertConfig(
-      vocab_size=cases.VOCAB, dim=36, n_layers=2, n_heads=3, hidden_dim=52,
-      max_position_embeddings=45, activation='gelu_new',
-    ), 1,
-  )  # fmt: skip
-  teacher = random_model(
-    transformers.BertForMaskedLM, transformers.BertConfig(num_hidden_layers=4, **THEIRS), 2
-  )
+  student, teacher = pair_of(c, 'DistilBertForMaskedLM', 'BertForMaskedLM')
   batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
   mine = student(**tensors(batch, types=False), output_hidden_states=True)
   with torch.no_grad():

@@ -1,7 +1,6 @@
 """What every kind of distillation must keep: see contract_test."""
 
 import functools
-import importlib
 import json
 
 import contract
@@ -13,7 +12,6 @@ from adopting import adopt
 from mutation import mutation
 from tiers import in_tiers
 
-from bertjax.config import sections
 from bertjax.sources import runs
 from bertjax.train import setup
 
@@ -44,32 +42,16 @@ UNTAUGHT = {
 }
 
 
-def of_text(recipe, store, source):
-  """A student that learns from unlabelled text."""
-  name, _, size = recipe.partition(':')
-  c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
-  sections.complete(c)
-  c.data.store = str(store)
-  if 'min_tokens' in c.data.plan:
-    c.data.plan.min_tokens = 5
-  c.length = 64
-  c.objective.teacher.source = str(source)
-  return c
-
-
-def of_task(recipe, files, source):
+def of_task(name, files, source):
   """A student that learns from the texts of a task, or from what its teacher said of them."""
-  name, _, size = recipe.partition(':')
-  c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
-  sections.complete(c)
-  own = labelled_cases.config('texts', files)
-  c.data.train = str(files / 'soft.jsonl') if name == 'soft_labels' else own.data.train
+  c, own = taught_runs.recipe(name, source), labelled_cases.config('texts', files)
+  soft = name.startswith('soft_labels')
+  c.data.train = str(files / 'soft.jsonl') if soft else own.data.train
   c.data.dev, c.data.vocab = own.data.dev, own.data.vocab
-  c.update(dict(length=own.length, epochs=0.0))
+  c.update(dict(length=own.length, epochs=0.0, total_steps=20))
+  c.model.update(SMALL)
   c.data.length_block = 1
   c.data.task.update(dict(text=('text',), label='stars', classes=('bad', 'good')))
-  if 'teacher' in c.objective:
-    c.objective.teacher.source = str(source)
   return c
 
 
@@ -107,13 +89,12 @@ def reference_of(rich_store, tmp_path_factory):
   def make(recipe):
     labelled, workdir = recipe.startswith(ON_A_TASK), tmp_path_factory.mktemp('student')
     source = teacher_of(labelled)
-    config = of_task(recipe, files, source) if labelled else of_text(recipe, rich_store, source)
-    config.update(dict(batch_size=8, total_steps=20))
-    config.model.update(SMALL)
+    if labelled:
+      config = of_task(recipe, files, source)
+    else:
+      config = taught_runs.student(recipe, rich_store, source, 20, SMALL)
     if 'state_layers' in config.objective and config.objective.state_layers:
       config.objective.state_layers = (1,)
-    if 'relation_heads' in config.objective and config.objective.relation_heads:
-      config.objective.relation_heads = 16
     config, *_ = adopt(config, workdir)
     path = labelled_cases.ensured(config, workdir) if labelled else rich_store
     return contract.steps_of(config, path)

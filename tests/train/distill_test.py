@@ -12,12 +12,10 @@ from mutation import mutation
 from processes import exact
 
 from bertjax.checkpoint import manifest
-from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.sources import init_from, runs, teacher
 from bertjax.train import first_state, loop, setup
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs.distill import distilbert
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
@@ -30,16 +28,8 @@ def taught(rich_store, tmp_path_factory):
 
 
 def student(store, source, **fields):
-  c = distilbert.get_config()
-  sections.complete(c)
-  c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
-  c.update(dict(eval_steps=12, checkpoint_steps=6))
-  c.model.update(dict(layers=1, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
-  c.data.store = str(store)
-  c.evals.held_out.update(dict(batch_size=8, examples=8))
-  c.evals.pseudo_perplexity.rows = 0
-  c.objective.teacher.source = str(source)
-  path = str(source)
+  model, path = dict(layers=1, width=64, ffn=256, dropout=0.1, attention_dropout=0.1), str(source)
+  c = taught_runs.student('distilbert', store, source, 12, model, checkpoint_steps=6)
   parts = ('embeddings/word', 'embeddings/position', 'embeddings/norm', 'mlm')
   c.init_from = (
     *((path, f'params/{part}', f'params/{part}', ()) for part in parts),

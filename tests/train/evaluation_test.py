@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
-from processes import ROOT
+from processes import ROOT, exact, lines
 from small_stores import write_store
 from systems import tiny
 
@@ -18,26 +18,11 @@ from bertjax.train.phase import Phase
 from bertjax.types import Evaluation, Report
 
 
-@pytest.fixture
-def one_device(monkeypatch):
-  devices = jax.devices()[:1]
-  monkeypatch.setattr(jax, 'devices', lambda: devices)
-
-
 def short(rich_store, name='roberta', **overrides):
   """A run of four steps with a checkpoint every second one."""
   few = dict(total_steps=4, log_steps=3, eval_steps=2, checkpoint_steps=2)
   sizes = {'data.store': str(rich_store), 'evals.held_out.examples': 8}
   return tiny(name, **few, **sizes, **{'evals.pseudo_perplexity.rows': 0}, **overrides)
-
-
-def lines(workdir):
-  return [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
-
-
-def exact(workdir):
-  timed = lambda key: key.startswith('time/') or key in ('tokens_per_second', 'mfu')
-  return [{k: v for k, v in line.items() if not timed(k)} for line in lines(workdir)]
 
 
 @mutation('config.evals.short = copy', 'config.evals.held_out = copy', file='docs/running.md')

@@ -1,6 +1,5 @@
 """Runs whose layers are taught: resumed, divided, exported and fine-tuned."""
 
-import importlib
 import shutil
 
 import numpy as np
@@ -31,22 +30,6 @@ def taught(rich_store, tmp_path_factory):
   return taught_runs.write_teacher(workdir, rich_store, 0, **{'model.init_std': 0.2})
 
 
-def student(store, source, recipe='minilm:l6_h384', **fields):
-  name, _, size = recipe.partition(':')
-  c = importlib.import_module(f'configs.distill.{name}').get_config(size)
-  sections.complete(c)
-  c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
-  c.update(dict(eval_steps=12, checkpoint_steps=6))
-  c.model.update(dict(layers=2, width=32, heads=8, ffn=64, init_std=0.2))
-  if 'relation_heads' in c.objective and c.objective.relation_heads:
-    c.objective.relation_heads = 16
-  c.data.store = str(store)
-  c.evals.held_out.update(dict(batch_size=8, examples=8))
-  c.objective.teacher.source = str(source)
-  c.update_from_flattened_dict(fields)
-  return c
-
-
 def finetuned(store, source, files):
   """A run of two steps on a few labelled texts."""
   c = text.get_config(None)
@@ -70,7 +53,8 @@ def finetuned(store, source, files):
 def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught, tmp_path, capsys):
   """To the same bits; its checkpoints hold it alone; its pooler stays as it began."""
   workdir = tmp_path / 'student'
-  config = student(rich_store, taught, recipe)
+  model = dict(layers=2, width=32, ffn=64, init_std=0.2)
+  config = taught_runs.student(recipe, rich_store, taught, 12, model, checkpoint_steps=6)
   loop.run(config, str(workdir))
   straight = exact(workdir)
   assert TERMS[recipe] <= straight[0].keys()
@@ -102,16 +86,14 @@ def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught
 
 def of_a_task(kind, store, source, begun, file, **fields):
   """A student of one layer that learns a task on pairs of texts from its teacher."""
-  c = importlib.import_module('configs.distill.tinybert').get_config(f'4l_312,{kind}')
-  sections.complete(c)
-  c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=60, init_from=begun))
+  c = taught_runs.recipe(f'tinybert:4l_312,{kind}', source)
+  c.update(dict(length=16, epochs=0.0, total_steps=60, init_from=begun))
   c.update(dict(log_steps=1, eval_steps=60, checkpoint_steps=60))
   c.model.update(dict(layers=1, width=16, heads=8, ffn=32, init_std=0.2))
   c.model.update(dict(dropout=0.0, attention_dropout=0.0, head_dropout=0.0))
   c.optimizer.schedule.peak = 1e-2
   c.data.train = c.data.dev = str(file)
   c.data.task.update(dict(text=('text', 'other'), classes=('bad', 'good')))
-  c.objective.teacher.source = str(source)
   if kind == 'answers':
     c.evals.dev.batch_size = 8
   c.update_from_flattened_dict(fields)

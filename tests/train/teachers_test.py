@@ -1,7 +1,6 @@
 """Teachers of other families than BERT: what they teach over one vocabulary, and what not."""
 
 import functools
-import importlib
 
 import jax
 import numpy as np
@@ -12,7 +11,6 @@ from mutation import mutation
 from processes import lines
 
 from bertjax import models
-from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.export import exporting
 from bertjax.sources import runs
@@ -40,25 +38,11 @@ def teacher_of(rich_store, tmp_path_factory):
 
 def student(recipe, store, source, **fields):
   """A BERT of one or two layers that learns from a teacher of two layers of width 64."""
-  name, _, size = recipe.partition(':')
-  c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
-  sections.complete(c, ['evals.pseudo_perplexity'])
-  c.update(dict(batch_size=8, length=32, total_steps=40, log_steps=1))
-  c.update(dict(eval_steps=40, checkpoint_steps=40))
-  c.model.update(dict(layers=1, width=64, heads=8, ffn=64, init_std=0.2))
-  c.model.update(dict(dropout=0.0, attention_dropout=0.0))
+  model = dict(layers=1, width=64, ffn=64, init_std=0.2, dropout=0.0, attention_dropout=0.0)
+  c = taught_runs.student(recipe, store, source, 40, model, length=32, **fields)
   c.optimizer.schedule.update(dict(peak=3e-3))
   if c.optimizer.schedule.name != 'constant':
     c.optimizer.schedule.warmup_steps = 5
-  c.data.store = str(store)
-  if 'min_tokens' in c.data.plan:
-    c.data.plan.min_tokens = 5
-  c.evals.held_out.update(dict(batch_size=8, examples=8))
-  c.evals.pseudo_perplexity.rows = 0
-  c.objective.teacher.source = str(source)
-  if 'relation_heads' in c.objective and c.objective.relation_heads:
-    c.objective.relation_heads = 16
-  c.update_from_flattened_dict(fields)
   return c
 
 
