@@ -8,6 +8,7 @@ import sys
 import time
 
 import forks
+import pytest
 from processes import ROOT, environment, exact, lines
 
 SIZE = dict(
@@ -20,6 +21,19 @@ def main(config, workdir):
   """How the command of a run begins."""
   where = f'--workdir={os.path.relpath(workdir, ROOT)}'
   return [sys.executable, '-m', 'bertjax.main', f'--config={config}', where]
+
+
+def started(config, workdir, **keys):
+  """The command of a run of configs/ with these keys."""
+  return [*main(f'configs/{config}', workdir), *(f'--config.{k}={v}' for k, v in keys.items())]
+
+
+def pretrain(config, workdir, text, vocab, model, **keys):
+  """Four steps on a text, of which a part is held out."""
+  steps = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
+  steps |= {'data.input': text, 'data.vocab': vocab, 'data.holdout': 0.2}
+  steps |= {f'model.{key}': value for key, value in model.items()}
+  run(started(config, workdir, **steps | keys))
 
 
 def command(recipe, files, workdir, *more):
@@ -67,6 +81,31 @@ def check_refused(arguments, workdir, said):
   assert done.returncode != 0 and 'Traceback' not in done.stderr
   assert said in done.stderr, done.stderr
   assert not workdir.exists() or not list(workdir.iterdir())
+
+
+def check_answers(workdir, file, output):
+  """What `predict` answers to the questions of a file is as right as the run's evaluation says;
+  returns the odds of no answer, by question."""
+  predictions, odds = output / 'predictions.json', output / 'null_odds.json'
+  done = use(
+    'predict', workdir, f'--input={file}', f'--predictions={predictions}', f'--null_odds={odds}'
+  )
+  assert done.returncode == 0 and not done.stdout.strip(), done.stderr
+  answers, null_odds = json.loads(predictions.read_text()), json.loads(odds.read_text())
+  asked = [
+    (paragraph['context'], question)
+    for article in json.loads(file.read_text())['data']
+    for paragraph in article['paragraphs']
+    for question in paragraph['qas']
+  ]
+  assert list(answers) == list(null_odds) == [question['id'] for _, question in asked]
+  right = 0
+  for context, question in asked:
+    answer = answers[question['id']]
+    assert answer in context and (answer == '') == (null_odds[question['id']] > 0)
+    right += answer == (question['answers'][0]['text'] if question['answers'] else '')
+  assert right / len(asked) == pytest.approx(last(workdir, 'eval/dev/exact'))
+  return null_odds
 
 
 def every(workdir, name):

@@ -19,21 +19,15 @@ def files(tmp_path_factory):
   return toy_questions.write(tmp_path_factory.mktemp('files'))
 
 
-def pretrain(system, files, text, workdir, ffn):
-  """Four steps of a system."""
-  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
-  model = dict(layers=1, width=32, ffn=ffn, heads=4, init_std=0.2)
-  keys |= {f'model.{key}': value for key, value in model.items()}
-  keys |= {'data.input': text, 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
-  command = finetune_runs.main(f'configs/{system}.py:test', workdir)
-  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+MODEL = dict(layers=1, width=32, heads=4, init_std=0.2)
 
 
 @pytest.fixture(scope='module')
 def xlnet(files, tmp_path_factory):
   """The workdir of four steps of XLNet."""
   workdir = tmp_path_factory.mktemp('xlnet')
-  pretrain('xlnet', files, files / 'text.txt', workdir, ffn=64)
+  text, model = files / 'text.txt', MODEL | dict(ffn=64)
+  finetune_runs.pretrain('xlnet.py:test', workdir, text, files / 'vocab.txt', model)
   return workdir
 
 
@@ -43,8 +37,7 @@ def command(recipe, files, workdir, **more):
   keys |= {'data.train': files / 'train.json', 'data.dev': files / 'dev.json'}
   keys |= {'data.task.stride': 16, 'data.task.question': 2, 'optimizer.schedule.peak': 1e-2}
   keys |= {'model.dropout': 0.0, 'model.init_std': 0.2} | more
-  start = finetune_runs.main(f'configs/finetune/squad.py:{recipe}', workdir)
-  return [*start, *(f'--config.{key}={value}' for key, value in keys.items())]
+  return finetune_runs.started(f'finetune/squad.py:{recipe}', workdir, **keys)
 
 
 def of_xlnet(files, xlnet, workdir):
@@ -71,21 +64,7 @@ def test_xlnet_learns_to_answer_and_to_say_that_there_is_no_answer(tuned):
 @mutation("task |= _limits(config['evals'])", 'task |= {}')
 def test_predictions_of_xlnet_are_as_right_as_the_evaluation_says(files, tuned, tmp_path):
   workdir, _ = tuned
-  predictions, odds = tmp_path / 'predictions.json', tmp_path / 'null_odds.json'
-  done = finetune_runs.use(
-    'predict', workdir, f'--input={files}/dev.json', f'--predictions={predictions}',
-    f'--null_odds={odds}',
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  answers, null_odds = json.loads(predictions.read_text()), json.loads(odds.read_text())
-  (article,) = json.loads((files / 'dev.json').read_text())['data']
-  right = 0
-  for paragraph in article['paragraphs']:
-    (question,) = paragraph['qas']
-    answer = answers[question['id']]
-    assert answer in paragraph['context'] and (answer == '') == (null_odds[question['id']] > 0)
-    right += answer == (question['answers'][0]['text'] if question['answers'] else '')
-  assert right / len(answers) == pytest.approx(finetune_runs.last(workdir, EXACT))
+  finetune_runs.check_answers(workdir, files / 'dev.json', tmp_path)
 
 
 def test_an_exported_xlnet_answers_the_same_in_transformers(tuned, tmp_path):
@@ -127,7 +106,8 @@ def test_an_xlm_with_xlnets_head_learns_and_is_exported_to_its_class(files, tmp_
   pretrained, workdir = tmp_path / 'xlm', tmp_path / 'tuned'
   text, side = files / 'text.txt', tmp_path / 'side.txt'
   side.write_text('\n'.join(line for line in text.read_text().splitlines() if line) + '\n')
-  pretrain('xlm', files, f'de={text},en={text},de-en={side}+{side}', pretrained, ffn=128)
+  given, model = f'de={text},en={text},de-en={side}+{side}', MODEL | dict(ffn=128)
+  finetune_runs.pretrain('xlm.py:test', pretrained, given, files / 'vocab.txt', model)
   head = {'model.answers': 'xlnet', 'model.token_labels': '()', 'data.language': 'en'}
   finetune_runs.run(command('v2', files, workdir, init_from=pretrained, **head))
   assert finetune_runs.last(workdir, EXACT) > 0.9

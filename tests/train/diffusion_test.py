@@ -23,12 +23,11 @@ def test_a_model_of_the_hub_learns_writes_and_stays_its_class(name, size, tmp_pa
   lines = [' '.join(draw.choices(pieces[5:], k=draw.randrange(5, 30))) for _ in range(400)]
   (tmp_path / 'text.txt').write_text('\n\n'.join(lines))
 
-  run, keys = tmp_path / 'run', dict(total_steps=4, eval_steps=4, length=32, batch_size=8)
-  keys |= {'init_from': f'hf:{source}', 'data.input': tmp_path / 'text.txt', 'data.holdout': 0.2}
+  run, keys = tmp_path / 'run', {'init_from': f'hf:{source}', 'evals.held_out.examples': 16}
   keys |= {'data.mask.predicted': 5} if name[:4] == 'Bert' else {}
-  keys |= {'evals.held_out.examples': 16, 'evals.bound.rows': 4, 'evals.pseudo_perplexity.rows': 1}
-  command = finetune_runs.main(f'configs/diffusion.py:{size}', run)
-  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+  keys |= {'evals.bound.rows': 4, 'evals.pseudo_perplexity.rows': 1}
+  text = tmp_path / 'text.txt'
+  finetune_runs.pretrain(f'diffusion.py:{size}', run, text, '', {}, **keys)
   assert 4 < finetune_runs.last(run, 'eval/bound') < 8  # weights are random
 
   exported = finetune_runs.exported(run, tmp_path / 'exported')

@@ -61,16 +61,12 @@ def files(tmp_path_factory):
   return folder
 
 
-def own_data(system, files):
-  """Keys of what a system reads beside text."""
-  if system == 'ernie':
-    return {'data.lexicon': files / 'lexicon.txt'}
+def given(system, files):
+  """(the text of a system, and keys of what it reads beside it)."""
   text, pairs = files / 'text.txt', files / 'pairs.txt'
-  if system == 'xlm_r':
-    return {'data.input': f'de={text},en={text}'}
-  if system == 'xlm':
-    return {'data.input': f'de={text},en={text},de-en={pairs}+{pairs}'}
-  return {}
+  texts = dict(xlm_r=f'de={text},en={text}', xlm=f'de={text},en={text},de-en={pairs}+{pairs}')
+  lexicon = {'data.lexicon': files / 'lexicon.txt'} if system == 'ernie' else {}
+  return texts.get(system, text), lexicon
 
 
 @pytest.fixture(scope='module', params=SYSTEMS)
@@ -78,12 +74,9 @@ def pretrained(request, files, tmp_path_factory):
   """(system, the workdir of four steps of it)."""
   workdir = tmp_path_factory.mktemp(request.param)
   model = dict(layers=1, width=32, ffn=64, init_std=0.2) | SYSTEMS[request.param][0]
-  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
-  keys |= {f'model.{key}': value for key, value in model.items()}
-  keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
-  keys |= own_data(request.param, files)
-  command = finetune_runs.main(f'configs/{request.param}.py:test', workdir)
-  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+  text, more = given(request.param, files)
+  vocab = files / 'vocab.txt'
+  finetune_runs.pretrain(f'{request.param}.py:test', workdir, text, vocab, model, **more)
   return request.param, workdir
 
 
@@ -93,8 +86,7 @@ def command(files, encoder, workdir, *more, language='en'):
   keys |= {'data.train': files / 'train.tsv', 'data.dev': files / 'dev.tsv'}
   keys |= {'data.task.label': 'stars', 'data.task.classes': ('bad', 'good')}
   keys |= {'model.init_std': 0.2, 'optimizer.schedule.peak': 3e-3, 'data.language': language}
-  start = finetune_runs.main('configs/finetune/text.py', workdir)
-  return [*start, *(f'--config.{key}={value}' for key, value in keys.items()), *more]
+  return [*finetune_runs.started('finetune/text.py', workdir, **keys), *more]
 
 
 @pytest.fixture(scope='module')

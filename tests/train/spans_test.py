@@ -53,28 +53,9 @@ def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
 @mutation('Row(window.id_n, second=int(np.argmax(window.type_n > 0)))', 'Row(window.id_n)')
 def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_path):
   workdir, _ = straight
-  predictions, odds = tmp_path / 'predictions.json', tmp_path / 'null_odds.json'
-  said = ask(
-    workdir, f'--input={files}/dev.json', f'--predictions={predictions}', f'--null_odds={odds}'
-  )
-  assert not said.strip()
-  answers, null_odds = json.loads(predictions.read_text()), json.loads(odds.read_text())
-  asked = [
-    (paragraph['context'], question)
-    for article in json.loads((files / 'dev.json').read_text())['data']
-    for paragraph in article['paragraphs']
-    for question in paragraph['qas']
-  ]
-  assert list(answers) == list(null_odds) == [question['id'] for _, question in asked]
-  right = 0
-  for context, question in asked:
-    answer = answers[question['id']]
-    assert answer in context and (answer == '') == (null_odds[question['id']] > 0)
-    right += answer == (question['answers'][0]['text'] if question['answers'] else '')
-  judged = [line for line in lines(workdir) if EXACT in line][-1]
-  assert right / len(asked) == pytest.approx(judged[EXACT])
+  null_odds = finetune_runs.check_answers(workdir, files / 'dev.json', tmp_path)
   # The threshold that the evaluation found is the odds of one of the questions.
-  threshold = judged['eval/dev/best_exact_threshold']
+  threshold = finetune_runs.last(workdir, 'eval/dev/best_exact_threshold')
   nearest = min(null_odds.values(), key=lambda found: abs(found - threshold))
   assert nearest == pytest.approx(threshold, rel=1e-4)
 
