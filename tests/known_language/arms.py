@@ -10,6 +10,7 @@ from bertjax.metrics import lines
 from bertjax.store import ensure as ensure_store
 from bertjax.train import loop, setup
 from tests.known_language import language as known_language
+from tests.known_language import optimum as optimum_lib
 from tests.known_language.language import Language
 from tests.known_language.systems import TEXTS, System, config_of
 
@@ -60,10 +61,10 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
     task, mask = system.tasks[phase.name], phase.config.data.mask
     options = rows.options_of(phase.subject, 'held_out', 'config.evals')
     held_out: Any = rows.hold_out(phase.subject, options)
-    optimum, blind = (
-      task.loss(language, held_out.batches(), task.readings, mask, run.store.vocabulary_size, alone)
-      for alone in (False, True)
+    given = optimum_lib.Rows(
+      language, [*held_out.batches()], task.readings, mask, run.store.vocabulary_size
     )
+    optimum, blind = (task.loss(given._replace(alone=alone)) for alone in (False, True))
     for term in task.shares:
       name = term if len(run.parts) == 1 else f'{phase.name}/{term}'
       found[name] = tuple(total / weight for total, weight in (optimum[term], blind[term]))

@@ -8,21 +8,12 @@ are two languages and nothing says which (XLM-E).
 
 Special tokens always stand where they stand: as targets they cost nothing.
 
-All functions take
-
-  language   that the rows are of
-  batches    of the host, as the model gets them
-  readings   of the plan: (original ids [B, T], batch) -> the ways in which the rows came about
-  mask       `config.data.mask`
-  size       of the vocabulary: random ids are uniform over it
-  alone      see above
-
-and return term -> (total, weight), under the names that the objectives give their terms.
+All functions return term -> (total, weight), under the names that the objectives give their terms.
 """
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,20 +29,32 @@ Sums = dict[str, tuple[float, float]]
 _FIRST = len(SPECIAL)  # of the ids of words
 
 
-def masked(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False, label: str = '',
-) -> Sums:  # fmt: skip
+class Rows(NamedTuple):
+  """Rows of a known language, and what is known of them."""
+
+  language: Language
+  batches: Iterable[Batch]  # of the host, as the model gets them
+  readings: Readings  # of the plan: (original ids [B, T], batch) -> how they may have come about
+  mask: Mapping[str, Any] = {}  # `config.data.mask`
+  size: int = 0  # of the vocabulary: random ids are uniform over it
+  alone: bool = False  # see above
+
+  @property
+  def chain(self) -> inference.Chain:
+    return inference.chain_of(self.language)
+
+
+def masked(of: Rows, label: str = '') -> Sums:
   """mlm: of the words at the targets; and of the label of the examples, if it is named.
 
   Reading i has label i, and those beyond the last class are of the last class. Where the mask
   leaves targets visible or shows other words there, each token must have been chosen by a coin of
   its own: the number of targets would tell of the words that seem untouched.
   """
-  chain, sums = inference.chain_of(language), {}
+  language, chain, mask, sums = of.language, of.chain, of.mask, {}
   rate, random = mask['rate'], mask['random_share'] if 'random_share' in mask else 0.0
-  kept, other = 1 - mask['mask_share'] - random, random / size
-  for batch in batches:
+  kept, other = 1 - mask['mask_share'] - random, random / of.size
+  for batch in of.batches:
     token_BT, shown_BT = original(batch), batch['token_BT']
     hidden_BT1 = (shown_BT == SPECIAL.index('[MASK]'))[..., None]
     channel = lambda same, other, ids=(token_BT, shown_BT), hidden=hidden_BT1: np.where(
@@ -60,44 +63,37 @@ def masked(
     channel_BTW = channel(1 - rate + rate * kept, rate * other)
     own_BTW = channel(kept, other)  # of a target it is known that it was chosen
     rows, column_BP = np.arange(len(token_BT))[:, None], batch['target_pos_BP']
-    ways = readings(token_BT, batch)
-    read = _apart(ways) if alone else ways
+    ways = of.readings(token_BT, batch)
+    read = _apart(ways) if of.alone else ways
     beliefs = inference.believe(chain, channel_BTW, read, column_BP, own_BTW[rows, column_BP])
     _add(sums, 'mlm', *_word_loss(language, beliefs.word_RPW, batch))
     if label:
       prior_RN = np.tile([way.prior for way in ways], (len(token_BT), 1))
-      _add(sums, label, *_label_loss(prior_RN if alone else beliefs.reading_RN, batch, label))
+      _add(sums, label, *_label_loss(prior_RN if of.alone else beliefs.reading_RN, batch, label))
   return sums
 
 
-def diffused(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
-) -> Sums:  # fmt: skip
+def diffused(of: Rows) -> Sums:
   """mlm: of masked diffusion's hidden words, by their weights, over all tokens. Coins tell nothing,
   whatever their share, and all that is not hidden is as it was."""
-  del mask
-  return masked(language, batches, readings, dict(rate=0.5, mask_share=1.0), size, alone)
+  return masked(of._replace(mask=dict(rate=0.5, mask_share=1.0)))
 
 
-def detected(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
-) -> Sums:  # fmt: skip
+def detected(of: Rows) -> Sums:
   """rtd: which tokens are not the original ones, where a generator drew them uniformly. The
   replacements are drawn here anew, at the targets of the batch, each of which must have been chosen
   by a coin of its own."""
-  chain, sums, rng = inference.chain_of(language), {}, np.random.default_rng(0)
-  rate = mask['rate']
-  for batch in batches:
+  language, sums, rng = of.language, {}, np.random.default_rng(0)
+  chain, size, rate = of.chain, of.size, of.mask['rate']
+  for batch in of.batches:
     token_BT = original(batch)
     fake_BT = token_BT.copy()
     row_n, slot_n = np.nonzero(batch['weight_BP'] > 0)
     fake_BT[row_n, batch['target_pos_BP'][row_n, slot_n]] = rng.integers(size, size=len(row_n))
     channel_BTW = _channel(language, token_BT, fake_BT, 1 - rate, rate / size)
-    ways = readings(token_BT, batch)
+    ways = of.readings(token_BT, batch)
     column_BT = np.tile(np.arange(token_BT.shape[1]), (len(token_BT), 1))
-    read = _apart(ways) if alone else ways
+    read = _apart(ways) if of.alone else ways
     word_BTW = inference.believe(chain, channel_BTW, read, column_BT, channel_BTW).word_RPW
     same_BT = (word_BTW * _channel(language, token_BT, fake_BT, 1.0, 0.0)).sum(-1)
     share_BT = np.where(fake_BT == token_BT, same_BT, 1 - same_BT)
@@ -107,45 +103,34 @@ def detected(
   return sums
 
 
-def causal(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False, term: str = 'mlm',
-) -> Sums:  # fmt: skip
+def causal(of: Rows, term: str = 'mlm') -> Sums:
   """term: of each token of a row from those before it; of rows that are read in one way."""
-  del mask, size
-  chain, sums = inference.chain_of(language), {}
-  for batch in batches:
+  language, chain, sums = of.language, of.chain, {}
+  for batch in of.batches:
     token_BT = np.array(batch['token_BT'])
-    (way,) = readings(token_BT, batch)
-    word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)
+    (way,) = of.readings(token_BT, batch)
+    word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, of.alone)
     next_BTW = np.roll(word_BTW, -1, 1)  # slot t is column t, its target the token after it
     _add(sums, term, *_word_loss(language, next_BTW, batch))
   return sums
 
 
-def stream(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
-) -> Sums:  # fmt: skip
+def stream(of: Rows) -> Sums:
   """lm: of each token from all before it, where each row goes on in the next batch."""
-  del mask, size
-  batches = list(batches)
+  language, batches = of.language, list(of.batches)
   # The target of a column is the token after it; there are none behind the end of the text.
   token_BT = np.concatenate([batches[0]['token_BT'][:, :1], *(b['target_BP'] for b in batches)], 1)
-  (way,) = readings(token_BT, {})
-  chain = inference.chain_of(language)
-  word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)
+  (way,) = of.readings(token_BT, {})
+  word_BTW = _ahead(of.chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, of.alone)
   joined = {k: np.concatenate([b[k] for b in batches], 1) for k in ('target_BP', 'weight_BP')}
   return dict(lm=_word_loss(language, word_BTW[:, 1:], joined))
 
 
-def both_ways(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
-) -> Sums:  # fmt: skip
+def both_ways(of: Rows) -> Sums:
   """forwards, backwards: `stream` of each text of ELMo. From its end a text is of the language
   whose words follow each other the other way round, since all words are equally frequent."""
-  batches, turned, found = list(batches), language._replace(follow_WW=language.follow_WW.T), {}
+  batches, language, found = list(of.batches), of.language, {}
+  turned = language._replace(follow_WW=language.follow_WW.T)
   for name, own, token, letter in (
     ('forwards', language, 'token_BT', 'T'),
     ('backwards', turned, 'out_token_BU', 'U'),
@@ -154,47 +139,39 @@ def both_ways(
       dict(token_BT=b[token], target_BP=b[f'target_B{letter}'], weight_BP=b[f'weight_B{letter}'])
       for b in batches
     ]
-    found[name] = stream(own, text, readings, mask, size, alone)['lm']
+    found[name] = stream(of._replace(language=own, batches=text))['lm']
   return found
 
 
-def spans(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
-) -> Sums:  # fmt: skip
+def spans(of: Rows) -> Sums:
   """seq2seq: of the words of T5's spans, and of the places where they end, from the text between
   them and what is written. Every way to cut the hidden words into as many spans is as likely."""
-  del readings, mask, size
-  chain, sums = inference.chain_of(language), {}
-  for batch in batches:
+  language, chain, sums = of.language, of.chain, {}
+  for batch in of.batches:
     some_B = batch['weight_BU'].any(1)  # others fill the last batch up
     for token_T, target_U, weight_U in zip(
       *(batch[key][some_B] for key in ('token_BT', 'target_BU', 'weight_BU')), strict=True
     ):
       clean = _cut(language, token_T)[:-1]  # behind the last sentinel there is only the end
       _, *written = _cut(language, target_U * (weight_U > 0))
-      loss = _spelt_loss(chain, written) if alone else _span_loss(chain, clean, written)
+      loss = _spelt_loss(chain, written) if of.alone else _span_loss(chain, clean, written)
       _add(sums, 'seq2seq', loss, weight_U.sum())
   return sums
 
 
-def permuted(
-  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  size: int, alone: bool = False,
-) -> Sums:  # fmt: skip
+def permuted(of: Rows) -> Sums:
   """plm: of each target from what its permutation lets it see, in rows without memory."""
-  del mask, size
-  chain, sums = inference.chain_of(language), {}
-  for batch in batches:
+  language, chain, sums = of.language, of.chain, {}
+  for batch in of.batches:
     token_BT, column_BP = np.array(batch['token_BT']), batch['target_pos_BP']
     slots = column_BP.shape[1]
     query_BP = np.take_along_axis(batch['order_q_BT'], column_BP, 1)
     seen_BPT = query_BP[:, :, None] > batch['order_k_BT'][:, None, :]
     channel_BTW = _channel(language, token_BT, token_BT, 1.0, 0.0)
-    channel_BPTW = np.where(seen_BPT[..., None] & (not alone), channel_BTW[:, None], 1.0)
+    channel_BPTW = np.where(seen_BPT[..., None] & (not of.alone), channel_BTW[:, None], 1.0)
     ways = [
       Reading(way.prior, *(np.repeat(x, slots, 0) for x in (way.place_RC, way.restart_RT)))
-      for way in readings(token_BT, batch)
+      for way in of.readings(token_BT, batch)
     ]
     channel_RTW = channel_BPTW.reshape(-1, *channel_BTW.shape[1:])
     word_R1W = inference.believe(chain, channel_RTW, ways, column_BP.reshape(-1, 1)).word_RPW

@@ -71,6 +71,10 @@ def hidden(token_BT, type_BT, column_n, shown=MASK, **more):
   )  # fmt: skip
 
 
+def rows_of(language, read, *batches, **mask):
+  return optimum.Rows(language, batches, read, mask, IDS)
+
+
 def mean(sums, name):
   total, weight = sums[name]
   return total / weight
@@ -93,7 +97,8 @@ def test_hidden_words_and_pairs(name):
   token_BT, type_BT = laid_out(a_BT, b_BT)
   label_B1 = np.array([[0]] * 3 + [[1]] * 3)
   batch = hidden(token_BT, type_BT, [2, 4], next_BG=label_B1)  # the words a1 and b0
-  found = optimum.masked(language, [batch], readings.next_pairs, ALL_HIDDEN, IDS, label='next')
+  rows = rows_of(language, readings.next_pairs, batch, **ALL_HIDDEN)
+  found = optimum.masked(rows, 'next')
 
   pairs = [
     (text, share / 3 * chance(language, text) if kind == 0
@@ -110,7 +115,7 @@ def test_hidden_words_and_pairs(name):
     labels += [sum(p for _, p, kind in seen if kind == label) / whole]
   assert mean(found, 'mlm') == pytest.approx(-np.log(words).mean(), rel=1e-9)
   assert mean(found, 'next') == pytest.approx(-np.log(labels).mean(), rel=1e-9)
-  alone = optimum.masked(language, [batch], readings.next_pairs, ALL_HIDDEN, IDS, True, 'next')
+  alone = optimum.masked(rows._replace(alone=True), 'next')
   assert mean(alone, 'mlm') == pytest.approx(np.log(WORDS))
   assert mean(alone, 'next') == pytest.approx(-(np.log(1 / 3) + np.log(2 / 3)) / 2)
 
@@ -122,7 +127,8 @@ def test_the_order_of_two_sentences():
   a_BT, b_BT = text_BT[:, :2], text_BT[:, 2:]
   token_BT, type_BT = laid_out(b_BT, a_BT)
   batch = hidden(token_BT, type_BT, [2], order_BG=np.ones((8, 1), int))
-  found = optimum.masked(language, [batch], readings.ordered_pairs, ALL_HIDDEN, IDS, label='order')
+  rows = rows_of(language, readings.ordered_pairs, batch, **ALL_HIDDEN)
+  found = optimum.masked(rows, 'order')
   shares = []
   for first, second in zip(b_BT, a_BT, strict=True):
     ways = []
@@ -147,7 +153,7 @@ def test_words_that_coins_corrupt(name):
   shown_BP = np.stack([np.full(5, MASK), FIRST + (text_BT[:, 2] + np.arange(5)) % WORDS], 1)
   batch = hidden(token_BT, type_BT, [1, 3], shown=shown_BP)
   batch['token_BT'][0, 3] = FIRST + 2 * WORDS  # a word under another name: certainly random
-  found = optimum.masked(language, [batch], readings.one_text, mask, IDS)
+  found = optimum.masked(rows_of(language, readings.one_text, batch, **mask))
 
   def shows(shown, word, chosen):
     """P(shown, and chosen or not | word)."""
@@ -172,7 +178,7 @@ def test_replaced_words():
   text_BT = drawn(language, 7, 4)
   token_BT, type_BT = laid_out(text_BT)
   batch = hidden(token_BT, type_BT, [1, 4])
-  found = optimum.detected(language, [batch], readings.one_text, dict(rate=rate), IDS)
+  found = optimum.detected(rows_of(language, readings.one_text, batch, rate=rate))
   fake_BT = text_BT.copy() + FIRST
   fake_BP = np.random.default_rng(0).integers(IDS, size=14).reshape(7, 2)
   fake_BT[:, [0, 3]] = fake_BP
@@ -205,7 +211,7 @@ def test_a_row_and_a_stream_from_left_to_right(name):
     token_BT=token_BT, target_BP=np.roll(token_BT, -1, 1),
     weight_BP=np.tile([1.0] * 6 + [0.0], (4, 1)),
   )  # fmt: skip
-  found = optimum.causal(language, [row], readings.one_text, {}, IDS)
+  found = optimum.causal(rows_of(language, readings.one_text, row))
   assert mean(found, 'mlm') == pytest.approx(np.sum(expected) / (4 * 6), rel=1e-9)
 
   ids_BT, pad_B2 = FIRST + text_BT, np.zeros((4, 2), int)  # the last batch is not full
@@ -215,7 +221,7 @@ def test_a_row_and_a_stream_from_left_to_right(name):
     dict(token_BT=token_BT[:, at], target_BP=target_BT[:, at], weight_BP=weight_BT[:, at])
     for at in (slice(0, 3), slice(3, 6))
   ]
-  found = optimum.stream(language, halves, readings.one_text, {}, IDS)
+  found = optimum.stream(rows_of(language, readings.one_text, *halves))
   first = np.log(WORDS) * 4  # is no target
   assert mean(found, 'lm') == pytest.approx((np.sum(expected) - first) / (4 * 4), rel=1e-9)
 
@@ -229,7 +235,7 @@ def test_permuted_words():
   batch['token_BT'] = token_BT
   order_BT = np.tile([-1, 1, -1, 2, -1, 0, -1, -1], (6, 1))  # of targets; the others come first
   batch |= dict(order_q_BT=np.where(order_BT < 0, 0, order_BT), order_k_BT=order_BT)
-  found = optimum.permuted(language, [batch], readings.even_followers, {}, IDS)
+  found = optimum.permuted(rows_of(language, readings.even_followers, batch))
   places, shares = [0, 2, 3], []
   ways = [
     (text, chance(language, text) / 2 + chance(language, text[:3]) * chance(language, text[3:]) / 2)
@@ -250,7 +256,7 @@ def test_a_translation_tells_the_word():
   token_BT[:, 5:8] += 2 * WORDS
   language_BT = np.tile([0] * 5 + [1] * 4, (6, 1))
   batch = hidden(token_BT, None, [1, 2, 6], language_BT=language_BT)
-  found = optimum.masked(language, [batch], readings.translations, ALL_HIDDEN, IDS)
+  found = optimum.masked(rows_of(language, readings.translations, batch, **ALL_HIDDEN))
   both_hidden = []  # the middle word, on both sides
   for text in text_BT:
     ways = [chance(language, (text[0], middle, text[2])) for middle in range(WORDS)]
@@ -266,7 +272,7 @@ def test_a_reply_of_another_dialogue():
   batch = hidden(token_BT, None, [1], fake_BG=label_B1)
   batch['token_BT'] = token_BT
   mask = dict(rate=0.5, mask_share=0.0, random_share=0.0)
-  found = optimum.masked(language, [batch], readings.dialogues, mask, IDS, label='fake')
+  found = optimum.masked(rows_of(language, readings.dialogues, batch, **mask), 'fake')
   shares = []
   for text, label in zip(np.concatenate(turn_BS, 1), label_B1[:, 0], strict=True):
     second = [chance(language, (text[0], middle, text[2])) for middle in range(WORDS)]
@@ -302,7 +308,7 @@ def test_spans_and_their_ends(name):
   token_BT, target_BU = (np.array(x) for x in zip(*rows, strict=True))
   weight_BU = np.ones(target_BU.shape)
   batch = dict(token_BT=token_BT, target_BU=target_BU, weight_BU=weight_BU)
-  found = optimum.spans(language, [batch], readings.one_text, {}, IDS)
+  found = optimum.spans(rows_of(language, readings.one_text, batch))
   assert mean(found, 'seq2seq') == pytest.approx(-np.log(shares).mean(), rel=1e-9)
 
 
@@ -325,6 +331,6 @@ def test_the_least_loss_of_masked_diffusion_is_the_likelihood_of_a_text(name):
     for columns in sets:
       batch = hidden(token_BT, type_BT, list(columns), divisor_B=np.float32([4.0]))
       batch['weight_BP'] = batch['weight_BP'] * 4 / count
-      found = optimum.diffused(language, [batch], readings.one_text, {}, IDS)
+      found = optimum.diffused(rows_of(language, readings.one_text, batch))
       total += mean(found, 'mlm') / len(sets) / 4
   assert 4 * total == pytest.approx(-np.log(chance(language, text_BT[0])), rel=1e-6)
