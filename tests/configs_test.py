@@ -2,23 +2,17 @@
 
 import copy
 import importlib
-import pathlib
 import sys
 
 import pytest
 from absl import flags
 from mutation import mutation
+from systems import NAMES as CONFIGS
 
 from bertjax import dotted
 from bertjax.config import command_line, schema, sections
 from bertjax.config import timeline as timeline_lib
 from bertjax.models.bert import SIZES
-
-CONFIGS = sorted(
-  p.stem
-  for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
-  if p.stem != '__init__'
-)
 
 
 @pytest.mark.parametrize('name', CONFIGS)

@@ -33,8 +33,6 @@ MUON = defaults.muon().to_dict() | dict(schedule=dict(name='constant', peak=1.0)
 
 TOP = [
   ('bert', {'seed': -1}, 'config.seed: expected int >= 0 and <= 4294967295, got -1'),
-  ('bert', {'seed': 1.5}, 'config.seed: expected int'),
-  ('bert', {'seed': 2**32}, 'config.seed: .* <= 4294967295, got 4294967296'),
   ('bert', {'total_step': 10}, "did you mean 'total_steps'"),
   ('bert', {'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
   ('bert', {'length': 4096}, 'asks for 1024 columns, and the model has room for 512: lower it'),
@@ -52,18 +50,12 @@ TOP = [
   ('bert', {'sharding_rules': (('embd', 'fsdp'),)}, "logical axes: .* did you mean 'embed'"),
   ('bert', {'skip_steps': ((9, 4),)}, r'config.skip_steps: expected .first, last. in order'),
   ('bert', {'optimizer': ABSENT}, 'config.optimizer: expected a dict of fields'),
-  ('bert', {'model': ABSENT}, 'config.model: expected a dict of fields'),
   ('bert', {'data': ABSENT}, 'config.data.plan lacks name'),
 ]
 OPTIMIZER = [
   ('bert', {'optimizer.name': 'adamm'}, "did you mean 'adamw'"),
-  ('bert', {'optimizer.name': ABSENT}, 'config.optimizer lacks name'),
   ('bert', {'optimizer.beta1': 0.9}, 'fields of config.optimizer'),
   ('bert', {'optimizer.trust': 'all'}, 'trust was removed in 0.2'),
-  ('bert', {'optimizer.b1': 1.0}, 'config.optimizer.b1: expected float >= 0 and < 1'),
-  ('bert', {'optimizer.b2': 1.5}, 'config.optimizer.b2'),
-  ('bert', {'optimizer.b2': NAN}, 'config.optimizer.b2: .* got nan'),
-  ('bert', {'optimizer.eps': ABSENT}, 'config.optimizer .*lacks eps'),
   ('bert', {'optimizer.eps_first': True}, 'eps_first is about the bias correction'),
   ('bert', {'optimizer.decay': (('norm', 0.0), ('.*', 1.0))}, "'norm' matches none"),
   ('bert', {'optimizer.decay': (('.*bias', 0.0),)}, "end it with a rule for '.*'"),
@@ -74,46 +66,20 @@ OPTIMIZER = [
     "'phase2': .*freeze: 'x' matches none",
   ),
   ('albert', {'optimizer.layer_decay': 0.9}, 'layer_decay=0.9 .*set it to 1.0'),
-  ('bert', {'optimizer.schedule': ABSENT}, 'config.optimizer'),
   ('bert', {'optimizer.schedule.name': 'linea'}, "did you mean 'linear'"),
   ('bert', {'optimizer.schedule.warmup_steps': 10**9}, 'warmup_steps <= total_steps'),
   ('bert', {'optimizer': MUON | dict(matrices=(('.*', 1.0),))}, 'matrices takes .*a matrix'),
 ]
 MODEL = [
-  ('bert', {'model.name': ABSENT}, 'config.model lacks name'),
   ('bert', {'model.name': 'bertjax.main'}, "config.model.name: expected one of .*'bertjax.main'"),
-  ('bert', {'model.hidden': 64}, 'fields of config.model'),
-  ('bert', {'total_steps': 2**31}, 'config.total_steps: expected int >= 1 and <= 2147483647'),
-  ('bert', {'data.threads': 10**5}, 'config.data.threads: expected int >= 0 and <= 1024'),
-  ('bert', {'model.layers': 0}, 'config.model.layers: expected int >= 1'),
-  ('bert', {'model.layers': 2.0}, 'config.model.layers'),
-  ('bert', {'model.width': 0}, 'config.model.width'),
-  ('bert', {'model.heads': 7}, 'must be a multiple of'),
-  ('bert', {'model.types': ABSENT}, 'lacks types'),
   ('bert', {'model.extra': (('language', 2),)}, "has no column 'language'"),
   ('bert', {'model.labels': (('order', 2),)}, 'order'),
   ('bert', {'model.vocab_size': 40}, 'config.model.vocab_size=40'),
-  ('albert', {'model.groups': 3}, 'config.model.groups must be from 1 to layers=2'),
   ('transformer_xl', {'model.cutoffs': (90, 50)}, 'cutoffs'),
   ('spanbert', {'model.boundary_positions': 3}, 'max_pair_targets=15 is more than the 3 places'),
-]
-OBJECTIVE = [
-  ('bert', {'objective.plus': -1.0}, 'config.objective.plus'),
-  ('bert', {'objective.generator_weight': 1.0}, 'fields of config.objective'),
-  ('bert', {'objective.plus': ABSENT}, 'lacks plus'),
   ('bert', {'objective': dict(name='plm')}, 'plm|objective'),
-  ('electra', {'objective.temperature': 0.0}, 'config.objective.temperature'),
-  ('electra', {'objective.train': 'all'}, 'config.objective.train'),
-  ('electra', {'objective.electric': True}, 'config.objective.electric needs'),
-  ('electra', {'objective.copy_generator': True}, 'config.objective.copy_generator needs'),
-  ('electra', {'objective.train': 'generator', 'model.generator': 'uniform'}, "train='generator'"),
 ]
 DATA = [
-  ('bert', {'data.plan.name': 'blocks'}, 'fields of config.data.plan'),
-  ('bert', {'data.plan.dupe_factor': 0}, 'config.data.plan.*dupe_factor'),
-  ('bert', {'data.plan.dupe_factor': ABSENT}, 'lacks dupe_factor'),
-  ('bert', {'data.plan.short_prob': 2.0}, 'short_prob: expected float'),
-  ('bert', {'data.mask.rate': 0.0}, 'rate: expected float > 0'),
   ('bert', {'data.mask.random_share': 0.9}, 'at most 1 together'),
   ('bert', {'data.language_alpha': 0.7}, 'needs the language of every row'),
   ('bert', {'data.language_block': 4}, 'is read with language_alpha alone'),
@@ -138,8 +104,6 @@ PHASES = [
   ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs one of share, turns'),
   ('bert', {'phases.phase2': dict(turns=1)}, 'mixes share and turns'),
   ('bert', {'phases.phase1.share': 0.0}, 'config.phases.phase1.share'),
-  ('bert', {'phases.phase1.share': -1.0}, 'config.phases.phase1.share'),
-  ('bert', {'phases.phase1.share': NAN}, 'config.phases.phase1.share'),
   ('xlm_e', {'phases.mrtd.seed': 1}, 'a step of several phases has one value'),
   ('bert', {'phases.phase1.lenght': 64}, "did you mean 'length'"),
   ('bert', {'phases.phase1.model': dict(ffn=128)}, 'phase .*shapes|other parameters'),
@@ -153,16 +117,12 @@ PHASES = [
 EVALS = [
   ('bert', {'eval': dict(examples=5)}, "did you mean 'evals'"),
   ('bert', {'evals.held_out.type': ABSENT}, 'config.evals.held_out lacks type'),
-  ('bert', {'evals.held_out.examples': -1}, 'config.evals.held_out.examples'),
-  ('bert', {'evals.held_out.batch_size': 0}, 'config.evals.held_out.batch_size'),
-  ('bert', {'evals.held_out.seed': -1}, 'config.evals.held_out.seed'),
   ('bert', {'evals.held_out.seed': 2**64}, 'config.evals.held_out.seed'),
   ('bert', {'evals.held_out.data': dict(maks=1)}, "did you mean 'mask'"),
-  ('bert', {'evals.held_out.model': dict(dropuot=0.1)}, "did you mean 'dropout'"),
   ('bert', {'evals.held_out.model': dict(ffn=32)}, 'changes the shapes of parameters'),
   ('transformer_xl', {'evals.held_out.model': dict(mem_lenn=3)}, "did you mean 'mem_len'"),
 ]
-ROWS = [*TOP, *OPTIMIZER, *MODEL, *OBJECTIVE, *DATA, *PHASES, *EVALS]
+ROWS = [*TOP, *OPTIMIZER, *MODEL, *DATA, *PHASES, *EVALS]
 
 
 @pytest.fixture(scope='module')
@@ -198,46 +158,16 @@ def changed(name: str, changes) -> ConfigDict:
 
 
 @pytest.mark.parametrize('name, changes, message', ROWS, ids=lambda v: str(v)[:60])
+@mutation('if key not in read and', 'if key not in known and')
+@mutation('for key in readers.of(data).of_run}', 'for key in ()}')
+@mutation('Bounds(0, 2**32 - 1)', 'Bounds(0)')
+@mutation('if not steps or end - steps >= self.total', 'if not steps')
 @mutation(
-  'if key not in read and',
-  'if key not in known and',
-  case="bert-{'data.dev': 'a.tsv'}-config.data.dev is not read",
+  'for name, axes in config.sharding_rules:', 'for name, axes in config.sharding_rules[:0]:'
 )
-@mutation(
-  'for key in readers.of(data).of_run}',
-  'for key in ()}',
-  case="bert-{'phases.phase1.data': {'store': 'S'}}-phase1.data.store: the whole run has one",
-)
-@mutation(
-  'Bounds(0, 2**32 - 1)',
-  'Bounds(0)',
-  case="bert-{'evals.held_out.seed': 18446744073709551616}-config.evals.held_out.seed",
-)
-@mutation(
-  'if not steps or end - steps >= self.total',
-  'if not steps',
-  case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",
-)
-@mutation(
-  'for name, axes in config.sharding_rules:',
-  'for name, axes in config.sharding_rules[:0]:',
-  case="bert-{'sharding_rules': (('embed', ('fsdp', 'slices')),)}-of data, fsdp, .*'slices'",
-)
-@mutation(
-  'LEAST_PIECES = 300 ',
-  'LEAST_PIECES = 1 ',
-  case="bert-{'data.train_vocab.size': 299}-train_vocab.size: expected one of 0 or int >= 300",
-)
-@mutation(
-  'not line.drawn:',
-  'False:',
-  case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
-)
-@mutation(
-  'with timeline_lib.named(part):\n      parts[',
-  'if True:\n      parts[',
-  case="bert-{'phases.phase2.optimizer': {'freeze': ('x',)}}-'phase2': .*freeze: 'x' matches none",
-)
+@mutation('LEAST_PIECES = 300 ', 'LEAST_PIECES = 1 ')
+@mutation('not line.drawn:', 'False:')
+@mutation('with timeline_lib.named(part):\n      parts[', 'if True:\n      parts[')
 def test_what_cannot_work_is_refused_by_name(name, changes, message, store):
   config = changed(name, changes)
   with pytest.raises(UserError, match=message):

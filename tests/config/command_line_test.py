@@ -72,20 +72,10 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
   ],
 )
 @mutation(
-  'if found := _NO_INTEGER.match(said):',
-  'if False and (found := _NO_INTEGER.match(said)):',
-  case="total_steps=1e6-config.total_steps: expected an integer such as 1000000, got '1e6'",
+  'if found := _NO_INTEGER.match(said):', 'if False and (found := _NO_INTEGER.match(said)):'
 )
-@mutation(
-  'if found := _unknown(argv):',
-  "if found := '':",
-  case="evals.heldout.every=1-config.evals has .*; did you mean 'held_out'",
-)
-@mutation(
-  'found.append(config)',
-  'found.append({})',
-  case="phases.phase1.lenght=9-config.phases.phase1 has batch_size, .*; did you mean 'length'",
-)
+@mutation('if found := _unknown(argv):', "if found := '':")
+@mutation('found.append(config)', 'found.append({})')
 def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   error = said('--config=configs/bert.py:test', f'--config.{flag}')
   assert len(error.splitlines()) == 1 and re.search(line, error), error
@@ -115,11 +105,7 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
     (('--config=configs/bert.py:test', 'seed=3'), 'expected flags alone, got seed=3'),
   ],
 )
-@mutation(
-  'if found := _MISTAKE.search(said):',
-  'if False and (found := _MISTAKE.search(said)):',
-  case="arguments0-unknown size 'tny', .*; did you mean 'tiny'",
-)
+@mutation('if found := _MISTAKE.search(said):', 'if False and (found := _MISTAKE.search(said)):')
 def test_what_the_flags_lack_is_one_line(arguments, line):
   error = said(*arguments)
   assert len(error.splitlines()) == 1 and re.search(line, error), error

@@ -7,17 +7,13 @@ import re
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
+from systems import NAMES as CONFIGS
 
 from bertjax import cited as sources
 from bertjax.cited import Recipe, attribute, cited, reattribute, source_of
 from bertjax.config import schema
 from bertjax.errors import UserError
 
-CONFIGS = sorted(
-  p.stem
-  for p in (pathlib.Path(__file__).resolve().parents[2] / 'configs').glob('*.py')
-  if p.stem not in ('__init__', 'common')
-)
 # A file of a repository, a part of a paper, a reason of ours, or that it was not read.
 SAID = re.compile(
   r'[\w.-]+/\S+\.(py|sh|md|json|yaml|gin|ipynb)\b|\w paper, (section|table|appendix) \w'

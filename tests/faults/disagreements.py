@@ -78,12 +78,6 @@ def other_workdir(bench: Bench) -> None:
 
 CASES = [
   key('config.seed is 1 there and 0 here', '--config.seed=1'),
-  key('schedule.peak is 0.5 there', '--config.optimizer.schedule.peak=0.5'),
-  key('total_steps is 41 there', '--config.total_steps=41'),
-  key('config.log_steps is 2 there and 1 here', '--config.log_steps=2'),
-  key('config.checkpoint_steps is 7 there', '--config.checkpoint_steps=7'),
-  key('config.eval_steps is 5 there', '--config.eval_steps=5'),
-  key('config.batch_size is 16 there', '--config.batch_size=16'),
   key('config.model.dropout is 0.5 there', '--config.model.dropout=0.5'),
   key('count is 1 there', XLA_FLAGS='--xla_force_host_platform_device_count=1'),
   key('precision is ', JAX_DEFAULT_MATMUL_PRECISION='highest'),

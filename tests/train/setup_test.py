@@ -276,8 +276,6 @@ def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
 @pytest.mark.parametrize(
   'overrides, message',
   [
-    ({'evals.held_out.model': {'mem_lenn': 3}}, "config.evals: model: .* did you mean 'mem_len'"),
-    ({'evals.held_out.model': {'width': 32}}, 'changes the shapes of parameters'),
     ({'evals.held_out.model.mem_len': 8}, 'the model has room for 8:'),
     (
       {'model.attention': 'absolute', 'model.mem_len': 0},

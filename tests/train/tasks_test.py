@@ -160,12 +160,7 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
 )
 def test_what_cannot_work_is_said(files, tmp_path, changes, said):
   c = task_files.config(files, 'stars', 'points')
-  for key, value in changes.items():
-    *sections, name = key.split('.')
-    holder = c
-    for section in sections:
-      holder = holder[section]
-    holder[name] = value
+  c.update_from_flattened_dict(changes)
   with pytest.raises(UserError) as error:
     make(c, tmp_path)
   assert said in str(error.value)
