@@ -43,14 +43,6 @@ def array(tensor: 'torch.Tensor') -> np.ndarray:
   return tensor.detach().numpy().copy()
 
 
-def linear(scope: str, module) -> dict[str, np.ndarray]:
-  return {f'{scope}/kernel': array(module.weight).T, f'{scope}/bias': array(module.bias)}
-
-
-def norm(scope: str, module) -> dict[str, np.ndarray]:
-  return {f'{scope}/gamma': array(module.weight), f'{scope}/beta': array(module.bias)}
-
-
 def tensors_of(model, names: dict[str, str]) -> dict[str, np.ndarray]:
   """The state of a model without tables that are said twice; `names` are parts of names here and
   there."""
@@ -147,26 +139,3 @@ def electra():
   own = tensors_of(maker, heads).items()
   tensors |= {n: x for n, x in own if not n.startswith('generator/embeddings/')}
   return (judge, maker), tensors
-
-
-def xlnet(model) -> dict[str, np.ndarray]:
-  """The tensors of an XLNetLMHeadModel, biases of all layers in one."""
-  net, at = model.transformer, 'model/transformer'
-  attention = [layer.rel_attn for layer in net.layer]
-  stack = lambda name: np.stack([array(getattr(each, name)) for each in attention])
-  tensors = {
-    f'{at}/word_embedding/lookup_table': array(net.word_embedding.weight),
-    f'{at}/mask_emb/mask_emb': array(net.mask_emb),
-    f'{at}/seg_embed': stack('seg_embed'),
-    'model/lm_loss/bias': array(model.lm_loss.bias),
-  }
-  tensors |= {f'{at}/{name}': stack(name) for name in ('r_w_bias', 'r_r_bias', 'r_s_bias')}
-  for i, layer in enumerate(net.layer):
-    scope = f'{at}/layer_{i}'
-    for letter in 'qkvro':
-      tensors[f'{scope}/rel_attn/{letter}/kernel'] = array(getattr(layer.rel_attn, letter))
-    tensors |= norm(f'{scope}/rel_attn/LayerNorm', layer.rel_attn.layer_norm)
-    tensors |= linear(f'{scope}/ff/layer_1', layer.ff.layer_1)
-    tensors |= linear(f'{scope}/ff/layer_2', layer.ff.layer_2)
-    tensors |= norm(f'{scope}/ff/LayerNorm', layer.ff.layer_norm)
-  return tensors

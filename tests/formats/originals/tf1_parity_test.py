@@ -7,7 +7,6 @@ import original_reading
 import pytest
 import state_dicts
 import tensorflow_cases as originals
-import xlnet_cases
 from mutation import mutation
 
 from bertjax.formats.families import electra_net
@@ -16,7 +15,7 @@ from bertjax.formats.originals import tf1
 pytestmark = pytest.mark.full
 
 
-# The fields that all of them but XLNet have.
+# The fields that all of them have.
 FIELDS = dict(
   attend='example', embedding_width=0, extra=(), ffn=80, groups=1, heads=3, inner_groups=1,
   labels=(), layers=2, name='bert', norm_eps=1e-12, pooler=False, pooler_activation='tanh',
@@ -97,23 +96,3 @@ def test_electra(tmp_path):
     as_ours(judge, c.model), as_ours(maker, electra_net.model_of(c.model)), c.model
   )
   jax.tree.map(np.testing.assert_array_equal, original.params, want)
-
-
-@mutation("u='r_w_bias', w='r_r_bias'", "w='r_w_bias', u='r_r_bias'")
-@mutation('(name, slice(*pair))', '(name, slice(*bounds[name][:2]))')
-def test_xlnet(tmp_path):
-  c, _, _, theirs = xlnet_cases.make_case('large', mem_len=0)
-  m = c.model
-  originals.write(tmp_path / 'xlnet_model.ckpt', originals.xlnet(theirs))
-  fields = dict(n_layer=m.layers, d_model=m.width, n_head=m.heads, d_inner=m.ffn, untie_r=True)
-  originals.describe(
-    tmp_path, 'xlnet_config.json', **fields, n_token=m.vocab_size, d_head=m.width // m.heads,
-    ff_activation='gelu',
-  )  # fmt: skip
-  original = original_reading.read(tf1, tmp_path)
-  assert original.recipe == 'xlnet'
-  assert original.model == dict(
-    family='xlnet', name='xlnet', activation='gelu_tanh', ffn=256, heads=8, layers=2,
-    norm_eps=1e-12, untie_r=True, vocab_size=211, width=64, words=True,
-  )  # fmt: skip
-  compare(original, theirs)
