@@ -1,10 +1,11 @@
-"""The recipes of fine-tuning: whole, with sources, and scored by what their task has."""
+"""The recipes of fine-tuning and distillation: whole, with sources, scored by what a task has."""
+
+import importlib
 
 import pytest
-import recipes
 from mutation import mutation
 
-from bertjax.config import sections, timeline
+from bertjax.config import schema, sections, timeline
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, generated, tagging
 from bertjax.evals.squad import scores
@@ -17,6 +18,16 @@ from configs.finetune import chinese, families, glue, squad, tasks, tfds, xnli
 def whole(config):
   """The config with its defaults."""
   sections.complete(config)
+  return config
+
+
+def sourced(folder, recipe):
+  """The config of 'NAME:ARGUMENT', whose values all have a source, and whose text says its use."""
+  name, _, argument = recipe.partition(':')
+  module = importlib.import_module(f'configs.{folder}.{name}')
+  config = module.get_config(argument or None)
+  assert not [row.key for row in schema.listing(config) if not row.source]
+  assert f'python -m bertjax.main --config=configs/{folder}/{name}.py' in module.__doc__
   return config
 
 
@@ -56,7 +67,7 @@ RECIPES = [
 @pytest.mark.parametrize('recipe', RECIPES)
 @mutation('update(cited("GLUE\'s files", header=header))', 'header = header', case='glue:cola')
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
-  config = recipes.sourced('finetune', recipe)
+  config = sourced('finetune', recipe)
   if recipe in ('text:classes', 'text:several', 'ulmfit:classes', 'elmo:classes'):  # the user's
     config.data.task.classes = ('a', 'b')
   task, options = from_config.task_of(config.data.task)
@@ -69,6 +80,26 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
     spans=lambda: scores.names(options.no_answer),
   )
   assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
+
+
+DISTILLED = (
+  'kd:kd', 'kd:pkd', 'distilbert:', 'minilm:l6_h384', 'minilm:l12_h384', 'minilm:l6_h768',
+  'minilm:l6_h384,v2', 'tinybert:4l_312', 'tinybert:6l_768', 'tinybert:4l_312,task',
+  'tinybert:4l_312,answers', 'soft_labels:',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize('recipe', DISTILLED)
+@mutation('cited(PRESET, temperature=own', 'dict(temperature=own', case='kd:kd')
+def test_every_value_of_a_student_has_a_source(recipe):
+  sourced('distill', recipe)
+
+
+@mutation('head_dropout=0.0', 'head_dropout=0.1', file='configs/distill/tinybert.py')
+def test_tinybert_learns_answers_without_dropout_on_its_head():
+  """TinyBertForSequenceClassification applies none; its layers have BERT's."""
+  model = importlib.import_module('configs.distill.tinybert').get_config('4l_312,answers').model
+  assert (model.head_dropout, model.dropout) == (0.0, 0.1)
 
 
 @mutation("columns = dict(text=('text_a', 'text_b')", "columns = dict(text=('text_a',)")
@@ -127,7 +158,7 @@ def test_questions_are_judged_in_other_languages_at_the_end():
 @mutation('objective = task.data.task, task.objective', 'objective = task.data.task, c.objective')
 def test_several_tasks_keep_their_own_and_share_the_rest():
   arg = 'sst2,points=text:number,names=tagging:ner,asked=squad:v2,choice=choice:dream,x=xnli:de'
-  c = recipes.sourced('finetune', f'tasks:{arg}')
+  c = sourced('finetune', f'tasks:{arg}')
   phases = {phase.name: phase.config for phase in timeline.make(c).parts}
   kinds = {name: (p.data.task.name, p.objective.name) for name, p in phases.items()}
   assert kinds == dict(

@@ -3,13 +3,13 @@
 import jax
 import numpy as np
 import pytest
-import text_means
 from mutation import mutation
 from systems import tiny
 
 from bertjax.errors import UserError
 from bertjax.evals import linear_probe
 from bertjax.train import evaluation, first_state, setup
+from bertjax.vocab.vocabulary import load_vocabulary
 
 RNG = np.random.default_rng(3)
 
@@ -23,6 +23,28 @@ def write(path, rows):
     said = ' '.join(f'piece{word}' for word in words)
     lines.append(f'{said}\t{"yes" if row % 3 == 0 else "no"}')
   path.write_text('\n'.join(['said\tgood', *lines]) + '\n')
+
+
+def mean_of(run, variables):
+  """Text -> float64 [D], [CLS] and [SEP] among its tokens, by the run's first phase."""
+  vocabulary, phase = load_vocabulary(run.store.path / 'vocab'), run.phases[0]
+  carry = phase.objective.carry
+  last = jax.jit(
+    lambda batch: phase.objective.predict(variables, carry(batch), batch)['last_BTD'][0]
+  )
+
+  def mean(text):
+    (id_n,) = vocabulary.encode_batch([text])
+    id_n = [run.store.special['cls'], *id_n, run.store.special['sep']]
+    batch = {
+      k: np.zeros((1, len(id_n)) if k.endswith('_BT') else (1, *x.shape[1:]), x.dtype)
+      for k, x in phase.template.items()
+    }
+    batch['token_BT'][0], batch['example_BT'][0] = id_n, 1
+    batch['position_BT'][0] = np.arange(len(id_n))
+    return np.asarray(last(batch), np.float64).mean(0)
+
+  return mean
 
 
 @pytest.fixture
@@ -61,7 +83,7 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
   c = config(files, system)
   run = setup.make_run(c, rich_store, jax.devices()[:1])
   variables = first_state.initial_state(run).variables
-  mean = text_means.mean_of(run, variables)
+  mean = mean_of(run, variables)
 
   def read(name):
     lines = [line.split('\t') for line in (files / name).read_text().splitlines()[1:]]

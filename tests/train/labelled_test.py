@@ -146,11 +146,8 @@ def test_columns_that_no_length_of_rows_divides_are_refused(files, tmp_path):
       pytest.param(*row, marks=pytest.mark.full)
       for row in [
         (['--config.data.task.label=star'], "did you mean 'stars'"),
-        (['--config.data.dev=nowhere.tsv'], 'there is no file nowhere.tsv'),
         (["--config.model.labels=(('label',3),)"], "3 classes for 'label', config.data.task 2"),
         (['--config.data.task.name=clasify'], "did you mean 'classify'"),
-        (['--config.length=80'], 'the model has room for 64'),
-        (['--config.data.train='], 'config.data.train names no file'),
         (['--config.data.vocab='], 'config.data.vocab is empty'),
       ]
     ),
