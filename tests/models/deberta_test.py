@@ -19,8 +19,6 @@ from bertjax import models
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models import deberta_v3
 from bertjax.objectives import rtd
-from bertjax.train.step import trained_loss, with_rows
-from bertjax.types import Context
 
 # Heads of 12; rows are longer than the 8 buckets of one distance each.
 ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
@@ -176,13 +174,7 @@ def test_a_word_table_has_gradients_of_its_own_nets_alone(table, gets):
   def gradient(of):
     c.objective.generator_weight = float(of == 'generator')
     c.objective.discriminator_weight = float(of == 'discriminator')
-    objective, ctx = rtd.make(c), Context(jax.random.key(0), np.int32(0), train=False)
-
-    def loss(params):
-      terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
-      return trained_loss(terms, {name: term.weight for name, term in terms.items()})
-
-    return jax.jit(jax.grad(loss))(params)
+    return parity.loss_and_gradients(rtd.make(c), params, batch)[1]
 
   for net in ('generator', 'discriminator'):
     found = gradient(net)

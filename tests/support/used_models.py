@@ -11,6 +11,8 @@ import tokenizers
 from flax.core import meta
 from slow_imports import transformers
 
+import bertjax
+from bertjax import sharding
 from bertjax.formats import directory
 from bertjax.sources import runs
 from bertjax.use import nets
@@ -68,6 +70,12 @@ def make(path: pathlib.Path, recipe: str, twin: str = '', first=BERT, **model) -
   )
   loaded = getattr(transformers, twin).from_pretrained(path / 'twin', attn_implementation='eager')
   return Pair(path / 'run', config.model, loaded.eval())
+
+
+def load(path, **options) -> bertjax.Model:
+  """The model of a run or of a directory, on one device unless a mesh is given."""
+  one = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
+  return bertjax.Model.load(path, **dict(mesh=one) | options)
 
 
 def numbers(text: str) -> list[int]:

@@ -15,7 +15,6 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 import bertjax
-from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.examples import spelling
 from bertjax.formats.originals import bilm
@@ -30,8 +29,7 @@ FIRST = ('</S>', '<S>', '<unk>', '<pad>')
 def made(tmp_path_factory):
   """(a run with random parameters, its model)."""
   pair = used_models.make(tmp_path_factory.mktemp('elmo'), 'elmo', first=FIRST)
-  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
-  return pair, bertjax.Model.load(pair.workdir, mesh=mesh)
+  return pair, used_models.load(pair.workdir)
 
 
 @mutation('return frame._replace(after=()) if ended else frame', 'return frame')

@@ -1,14 +1,11 @@
 """Texts that models write behind prompts of several lengths, and what cannot be written."""
 
-import jax
 import pytest
 import used_models
 from mutation import mutation
 from tiers import in_tiers
 from used_models import STREAM, XLNET
 
-import bertjax
-from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.use import generate
@@ -33,9 +30,8 @@ def load(tmp_path_factory):
       name = recipe.partition(',')[0]
       first = STREAM if name == 'transformer_xl' else XLNET
       made = used_models.make(path, name, first=first, **fields)
-      mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
       language = 1 if name == 'xlm' else None
-      known[recipe] = bertjax.Model.load(made.workdir, mesh=mesh, language=language)
+      known[recipe] = used_models.load(made.workdir, language=language)
     return known[recipe]
 
   return get

@@ -1,14 +1,11 @@
 """A model that was fine-tuned elsewhere answers by its head, as transformers' own pipeline does."""
 
 import forks
-import jax
 import processes
 import pytest
 import used_models
 from mutation import mutation
 
-import bertjax
-from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.export.importing import import_model
 
@@ -75,12 +72,6 @@ def made(tmp_path_factory):
   return get
 
 
-def load(path):
-  return bertjax.Model.load(
-    path, mesh=sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
-  )
-
-
 def check_labels(found, theirs):
   for mine, other in zip(found, theirs, strict=True):
     other = {each['label']: each['score'] for each in other}
@@ -96,11 +87,11 @@ both = pytest.mark.parametrize('family', ['bert', 'roberta'])
 @both
 def test_texts_and_pairs_are_classified(made, family):
   path, pipeline = made(family, 'text-classification')
-  model = load(path)
+  model = used_models.load(path)
   check_labels(model.label(TEXTS), pipeline(TEXTS, top_k=None))
   pairs = [dict(text=a, text_pair=b) for a, b in zip(TEXTS, PAIRS, strict=True)]
   check_labels(model.label(TEXTS, PAIRS), [pipeline(each, top_k=None) for each in pairs])
-  assert load(f'hf:{path}').label(TEXTS) == model.label(TEXTS)
+  assert used_models.load(f'hf:{path}').label(TEXTS) == model.label(TEXTS)
   with pytest.raises(UserError, match='was not fine-tuned on tags'):
     model.tag([['cat']])
 
@@ -108,7 +99,7 @@ def test_texts_and_pairs_are_classified(made, family):
 @both
 def test_words_are_tagged(made, family):
   path, pipeline = made(family, 'token-classification')
-  model = load(path)
+  model = used_models.load(path)
   found = model.tag([text.split() for text in TEXTS])
   for text, tags in zip(TEXTS, found, strict=True):
     spaced = f' {text}'  # each word is encoded behind a blank
@@ -132,7 +123,7 @@ def test_questions_are_answered(made, family):
 
   path, (net, tokenizer) = made(family, 'question-answering')
   texts = [TEXTS[0], TEXTS[2]]
-  found = load(path).answer(QUESTIONS, texts)
+  found = used_models.load(path).answer(QUESTIONS, texts)
   for question, text, answer in zip(QUESTIONS, texts, found, strict=True):
     given = tokenizer(question, text, return_tensors='pt', return_offsets_mapping=True)
     place_T2, inside = given.pop('offset_mapping')[0].tolist(), given.sequence_ids(0)
@@ -151,7 +142,7 @@ def test_questions_are_answered(made, family):
 def test_blanks_are_filled(made, family):
   path, pipeline = made(family, 'fill-mask')
   text = 'the cat sat on the [MASK].'
-  ((found,),) = load(path).fill([text])
+  ((found,),) = used_models.load(path).fill([text])
   theirs = pipeline(text.replace('[MASK]', pipeline.tokenizer.mask_token), top_k=5)
   assert [each.id for each in found] == [each['token'] for each in theirs]
   assert [each.probability for each in found] == pytest.approx(
@@ -168,7 +159,7 @@ def test_converted_runs_answer_the_same_and_so_does_the_command_by_their_mean(ma
   for family in ('bert', 'roberta'):
     path, pipeline = made(family, 'text-classification')
     import_model(f'hf:{path}', tmp_path / family)
-    assert load(tmp_path / family).label(TEXTS) == load(path).label(TEXTS)
+    assert used_models.load(tmp_path / family).label(TEXTS) == used_models.load(path).label(TEXTS)
     theirs.append([{x['label']: x['score'] for x in each} for each in pipeline(TEXTS, top_k=None)])
   (tmp_path / 'in.txt').write_text('\n'.join(TEXTS))
   given = (f'--workdir={tmp_path}/bert', f'--beside={tmp_path}/roberta', '--json')

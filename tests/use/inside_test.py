@@ -1,6 +1,5 @@
 """What is inside a model: attention and the vectors of several layers, beside transformers'."""
 
-import jax
 import numpy as np
 import pytest
 import used_models
@@ -8,7 +7,6 @@ from mutation import mutation
 from slow_imports import torch
 
 import bertjax
-from bertjax import sharding
 from bertjax.errors import UserError
 
 TEXTS = ['w9 w10 w77', 'w12 w13 w14 w15 w16 w17 w18 w19 w20 w21', 'w8']
@@ -21,8 +19,7 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def model(pair):
-  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
-  return bertjax.Model.load(pair.workdir, mesh=mesh)
+  return used_models.load(pair.workdir)
 
 
 def theirs(pair, text):

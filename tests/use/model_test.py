@@ -13,7 +13,6 @@ from slow_imports import torch
 from used_models import BERT, STREAM, XLNET, numbers
 
 import bertjax
-from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.formats import directory
 from bertjax.sources import runs
@@ -55,12 +54,8 @@ def xlnet(made):
   return made('xlnet', 'xlnet', 'XLNetLMHeadModel', XLNET)
 
 
-def one_device():
-  return sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
-
-
 def load(pair, **options):
-  return bertjax.Model.load(pair.workdir, mesh=options.pop('mesh', one_device()), **options)
+  return used_models.load(pair.workdir, **options)
 
 
 def framed(text, mask=MASK):
@@ -198,7 +193,7 @@ def test_vectors_are_the_hidden_states_of_the_twin(name, made, request):
 def test_a_directory_gives_what_its_run_gives(bert, tmp_path):
   run = runs.open_run(bert.workdir)
   directory.write(tmp_path, run.params(), run.config.model, run.vocabulary, 'float32', 1 << 40)
-  ours, same = load(bert), bertjax.Model.load(tmp_path, mesh=one_device())
+  ours, same = load(bert), used_models.load(tmp_path)
   assert ours.fill(TWO) == same.fill(TWO)
   with pytest.raises(UserError, match='is no run, it has one model alone: got step=1'):
     bertjax.Model.load(tmp_path, step=1)
@@ -206,7 +201,7 @@ def test_a_directory_gives_what_its_run_gives(bert, tmp_path):
   tensors = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
   kept = {name: x for name, x in tensors.items() if not name.startswith('cls.predictions')}
   safetensors.numpy.save_file(kept, tmp_path / 'model.safetensors')
-  headless = bertjax.Model.load(tmp_path, mesh=one_device())
+  headless = used_models.load(tmp_path)
   np.testing.assert_array_equal(headless.embed(['w9 w10']), ours.embed(['w9 w10']))
   with pytest.raises(UserError, match='has no head for words'):
     headless.score(['w9'])
