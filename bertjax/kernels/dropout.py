@@ -90,3 +90,9 @@ def dropout(x: Array, rate: float, noise: Noise | None, site: Array) -> Array:
     return x
   keep = random_bits(noise, site, x.shape) >= threshold(rate)
   return jnp.where(keep, x * (1.0 / (1.0 - rate)), 0).astype(x.dtype)
+
+
+def shared_dropout(x: Array, rate: float, noise: Noise | None, site: Array) -> Array:
+  """`dropout` of an array that all rows of a batch share: every device draws the same."""
+  alone = noise and noise._replace(row_B=jnp.zeros(1, jnp.uint32))
+  return dropout(x[None], rate, alone, site)[0]

@@ -21,7 +21,14 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import concat_pool
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.basic import Dtype, TorchInit, given_fields, options_of, word_table
+from bertjax.models.layers.basic import (
+  Dtype,
+  TorchInit,
+  given_fields,
+  options_of,
+  uniform,
+  word_table,
+)
 from bertjax.models.layers.contracts import LabelModel, StreamModel
 from bertjax.models.layers.heads import Head, WordHead, gather_positions
 from bertjax.models.layers.lstm import LSTM, State, one_text
@@ -135,7 +142,7 @@ class AWDLSTM(StreamModel, kw_only=True):
       )
 
   def _table(self) -> Array:
-    init = _uniform(self.init_std * 3**0.5)
+    init = uniform(self.init_std * 3**0.5)
     return word_table(self, 'word', self.vocab_size, self.width, init)
 
   def _run(
@@ -156,10 +163,10 @@ class AWDLSTM(StreamModel, kw_only=True):
     """The table with some rows at zero and the others scaled, the same for every row of a batch."""
     if noise is None:
       return word_VD
-    alone = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
-    ones_V = jnp.ones((1, len(word_VD)))
+    ones_V = jnp.ones(len(word_VD))
     site = dropout_lib.site((*self.path, 'word_dropout'))
-    return word_VD * dropout_lib.dropout(ones_V, self.word_dropout, alone, site)[0][:, None]
+    kept_V = dropout_lib.shared_dropout(ones_V, self.word_dropout, noise, site)
+    return word_VD * kept_V[:, None]
 
   def _locked(self, x_BTD: Array, rate: float, noise: Noise | None, name: str) -> Array:
     """Dropout whose choice of units is the same at all columns of a row."""
@@ -182,7 +189,7 @@ class AWDLSTM(StreamModel, kw_only=True):
   def _layer(self, number: int) -> LSTM:
     """Returns a layer, counted from 0."""
     size = self._size(number)
-    init = _uniform(size**-0.5)
+    init = uniform(size**-0.5)
     return LSTM(
       size, init, init, biases=2, weight_dropout=self.weight_dropout, segment=self.segment,
       dtype=jnp.dtype(self.dtype), name=f'lstm_{number}',
@@ -195,7 +202,6 @@ class AWDLSTM(StreamModel, kw_only=True):
   @nn.nowrap
   def carry(self, rows: int, start: Start = 'empty') -> tuple[State, ...]:
     """Returns (c, h) of each layer, zeros."""
-    del start
     sizes, dtype = map(self._size, range(self.layers)), jnp.dtype(self.dtype)
     return tuple(State(jnp.zeros((rows, n)), jnp.zeros((rows, n), dtype)) for n in sizes)
 
@@ -284,11 +290,6 @@ def turn(x_BTD: Array, real_BT: Array) -> Array:
   column_BT = jnp.broadcast_to(jnp.arange(real_BT.shape[1])[None], real_BT.shape)
   last_B1 = jnp.sum(real_BT, 1)[:, None] - 1
   return gather_positions(x_BTD, jnp.where(real_BT, last_B1 - column_BT, column_BT))
-
-
-def _uniform(limit: float) -> Any:
-  """Returns the initializer that draws uniformly from -limit to limit."""
-  return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -limit, limit)
 
 
 def make(config) -> AWDLSTM:

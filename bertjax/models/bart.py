@@ -24,6 +24,7 @@ from bertjax.models.layers.basic import (
   options_of,
   small_table,
   word_table,
+  zeroed,
 )
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.encoder_decoder import EncoderDecoder, Side
@@ -71,15 +72,11 @@ class BART(EncoderDecoder, kw_only=True):
       attention_dropout=self.attention_dropout, initializer=init, hidden=False, dtype=dtype,
     )  # fmt: skip
 
-    def words(key, shape, dtype):
-      table_VD = init(key, shape, dtype)
-      return table_VD if self.zero_row is None else table_VD.at[self.zero_row].set(0)
-
     def places(name: str) -> Array:
       shape = (self.positions + OFFSET, self.width)
       return small_table(self, name, 'position', shape, init)
 
-    self.word = word_table(self, 'word', self.vocab_size, self.width, words)
+    self.word = word_table(self, 'word', self.vocab_size, self.width, zeroed(init, self.zero_row))
     self.encoder_place, self.decoder_place = places('encoder_position'), places('decoder_position')
     self.encoder_norm, self.decoder_norm = (Norm(self.norm_eps, dtype) for _ in range(2))
     self.encoder = Encoder(self.layers, self.remat, layer)
@@ -100,21 +97,14 @@ class BART(EncoderDecoder, kw_only=True):
 
   def bias(self, side: Side, columns: int) -> None:
     """Nothing is added to the scores."""
-    del side, columns
 
   def end(self, side: Side, x_BTD: Array, noise: Noise | None) -> Array:
     """Returns the last layer's output as it is."""
-    del side, noise
     return x_BTD
 
   def scores(self, x_BUD: Array) -> Scores:
     """Scores the words."""
     return self.head(x_BUD, self.word)
-
-  @property
-  def room(self) -> int:
-    """Columns of the longest text."""
-    return self.positions
 
 
 def make(config) -> BART:

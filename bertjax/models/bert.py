@@ -218,8 +218,12 @@ class Bert(Base, AttendingModel):
     """Runs embeddings and layers within `__call__`: what enters the first layer, the word table,
     what leaves the last, and every layer's output or None."""
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    encoder = Encoder(**self.encoder_fields(hidden), name='encoder')
-    return embedded_BTD, word_VE, *encoder(embedded_BTD, Context(self.mask(batch)), noise)
+    net, seen = self.net(batch, hidden)
+    return embedded_BTD, word_VE, *net(embedded_BTD, seen, noise)
+
+  def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Any]:
+    """Returns the layers, and what they are told of the batch besides the hidden states."""
+    return Encoder(**self.encoder_fields(hidden), name='encoder'), Context(self.mask(batch))
 
   def mask(self, batch: Batch) -> Mask:
     """Returns the keys that each token sees."""

@@ -25,17 +25,14 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Natural
-from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, relative_attention
 from bertjax.kernels.relative_attention.sharded import sharded
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import options_of
 from bertjax.models.layers.block import Block
-from bertjax.models.layers.embeddings import Embeddings
-from bertjax.models.layers.encoder import Stack
+from bertjax.models.layers.encoder import Encoder
 from bertjax.types import Array, Batch, Factory
 
 ENDS = 2  # blocks that see all
@@ -160,16 +157,12 @@ class BigBird(bert.Bert, kw_only=True):
   random_blocks: Natural = 3
   seed: Natural = 0
 
-  def encoded(
-    self, batch: Batch, noise: Noise | None, hidden: bool
-  ) -> tuple[Array, Array, Array, Array | None]:
-    """Runs embeddings and layers, see `Bert.encoded`."""
-    x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    seen = Seen(example_mask(batch, 'example'), self.prefers(x_BTD.shape[1]))
+  def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
+    """Returns the layers and what they see, see `Bert.net`."""
     layer = self.encoder_fields(hidden)['layer']
     layer |= dict(block=self.block, random_blocks=self.random_blocks)
-    net = Stack(Layer, self.layers, self.remat, layer, name='encoder')
-    return x_BTD, word_VE, *net(x_BTD, seen, noise)
+    seen = Seen(self.mask(batch), self.prefers(batch['token_BT'].shape[1]))
+    return Encoder(self.layers, self.remat, layer, Layer, name='encoder'), seen
 
   @nn.nowrap
   def prefers(self, length: int) -> Array | None:

@@ -23,13 +23,10 @@ from bertjax.kernels.relative_attention import Mask, Relative, distance_tables
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import remat as remat_lib
-from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import Dropout, Norm, options_of, small_table
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import scanned, stacked, turns
-from bertjax.models.layers.positions import of_no_row
 from bertjax.types import Array, Batch, Factory
 
 PASSES = 2  # of the last layer in the enhanced mask decoder (masked_language_model.py:47)
@@ -51,11 +48,9 @@ class Layer(Block):
     """Returns the output of attention, before its dropout and the residual."""
     table_KD, length = context.table_RD, x_BTD.shape[1]
     assert table_KD is not None
-    table_1KD = Dropout(self.dropout, name='position_dropout')(
-      table_KD[None], of_no_row(noise), layer
-    )
+    dropped_KD = Dropout(self.dropout, shared=True, name='position_dropout')(table_KD, noise, layer)
     bucket_R = buckets(length, len(table_KD) // 2, self.furthest)
-    r_RNH, p_RNH = (project(table_1KD)[0][bucket_R] for project in (attention.key, attention.query))
+    r_RNH, p_RNH = (project(dropped_KD)[bucket_R] for project in (attention.key, attention.query))
     relative = Relative(r_RNH, p_RNH=p_RNH, far=length - 1)
     return attention(x_BTD, seen_BSD, context.mask, relative, None, noise, layer)
 
@@ -81,22 +76,24 @@ class Net(nn.Module):
 
   @nn.compact
   def __call__(
-    self, x_BTD: Array, batch: Batch, mask: Mask, noise: Noise | None, hidden: bool = False
-  ) -> tuple[Array, Array | None]:
-    """Returns the last layer's output, or the decoder's; and every layer's, or None."""
+    self, x_BTD: Array, mask: Mask, noise: Noise | None, hidden: bool = False,
+    position_BT: Array | None = None,
+  ) -> tuple[Array, Array | None]:  # fmt: skip
+    """Returns the last layer's output, or the decoder's, which reads the positions; and every
+    layer's, where the layer or the call is `hidden`, or None."""
     init, width = self.layer['initializer'], x_BTD.shape[-1]
     table_KD = small_table(self, 'position', 'position', (2 * self.buckets, width), init)
     norm = Norm(self.layer['norm_eps'], self.layer['dtype'], name='position_norm')
     context = Context(mask, table_RD=norm(table_KD))
-    layer = {**self.layer, 'hidden': hidden}
+    layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
     if not self.positions:
       stack = scanned(self, Layer)(**layer, name='layers')
       x_BTD, (_, hidden_LBTD) = stack(x_BTD, context, noise, None, jnp.arange(self.layers))
       return x_BTD, hidden_LBTD
-    return self._decoded(Layer(**layer, parent=None), x_BTD, batch, context, noise), None
+    return self._decoded(Layer(**layer, parent=None), x_BTD, position_BT, context, noise), None
 
   def _decoded(
-    self, layer: Layer, x_BTD: Array, batch: Batch, context: Context, noise: Noise | None
+    self, layer: Layer, x_BTD: Array, position_BT: Any, context: Context, noise: Noise | None
   ) -> Array:
     first = lambda key: layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
     params = self.param('layers', stacked, first, self.layers)
@@ -114,7 +111,7 @@ class Net(nn.Module):
     x_BTD, _ = jax.lax.scan(visit, x_BTD, (before, numbers), unroll=turns(self.layers))
     shape = self.positions, x_BTD.shape[-1]
     place = small_table(self, 'absolute', 'position', shape, self.layer['initializer'])
-    query_BTD = x_BTD + place[batch['position_BT']].astype(x_BTD.dtype)
+    query_BTD = x_BTD + place[position_BT].astype(x_BTD.dtype)
     seen = context._replace(other_BSD=x_BTD)
     for number in range(PASSES):
       again = noise if number == 0 else fork(noise, 'decoder')
@@ -138,11 +135,10 @@ class Base(bert.Base, kw_only=True):
     return super().embeddings_fields() | dict(positions=0)
 
   @nn.nowrap
-  def net_fields(self) -> dict[str, Any]:
+  def net_fields(self, hidden: bool = False) -> dict[str, Any]:
     """Returns the fields of a `Net` without a decoder."""
-    fields = self.encoder_fields(False)
-    scale = score_scale(self.width // self.heads)
-    layer = fields['layer'] | dict(scale=scale, furthest=self.positions)
+    own = dict(scale=score_scale(self.width // self.heads), furthest=self.positions)
+    layer = self.encoder_fields(hidden)['layer'] | own
     return dict(layers=self.layers, remat=self.remat, layer=layer, buckets=self.buckets)
 
   @nn.nowrap
@@ -159,13 +155,9 @@ class Base(bert.Base, kw_only=True):
 class Deberta(Base, bert.Bert):
   """One net, with BERT's heads."""
 
-  def encoded(
-    self, batch: Batch, noise: Noise | None, hidden: bool
-  ) -> tuple[Array, Array, Array, Array | None]:
-    """Runs embeddings and layers, see `Bert.encoded`."""
-    x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    net = Net(**self.net_fields(), name='encoder')
-    return x_BTD, word_VE, *net(x_BTD, batch, example_mask(batch, self.attend), noise, hidden)
+  def net(self, batch: Batch, hidden: bool) -> tuple[Net, Mask]:
+    """Returns the layers and the keys that they see, see `Bert.net`."""
+    return Net(**self.net_fields(hidden), name='encoder'), self.mask(batch)
 
   def relative(self, layer: int, length: int) -> Relative:
     """Returns the terms by distance of a layer."""

@@ -20,9 +20,7 @@ from bertjax.models import electra
 from bertjax.models.deberta import PASSES, Base, Net
 from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.basic import (
-  ACTIVATIONS,
   INITS,
-  Dense,
   Init,
   Norm,
   options_of,
@@ -69,7 +67,7 @@ class DebertaV3(Base, electra.Electra, kw_only=True):
     """Returns the scores of the words at the targets of the batch."""
     x_BTD, _ = self.generator_embeddings(batch, noise, self.word)
     mask = example_mask(batch, self.attend)
-    h_BTD, _ = self.generator_net(x_BTD, batch, mask, noise)
+    h_BTD, _ = self.generator_net(x_BTD, mask, noise, position_BT=batch['position_BT'])
     return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), self.word)
 
   def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
@@ -82,7 +80,7 @@ class DebertaV3(Base, electra.Electra, kw_only=True):
       word_VE = self.word
     x_BTD, _ = self.embeddings(batch, noise, word_VE)
     mask = example_mask(batch, self.attend)
-    last_BTD, hidden_LBTD = self.discriminator(x_BTD, batch, mask, noise, hidden)
+    last_BTD, hidden_LBTD = self.discriminator(x_BTD, mask, noise, hidden)
     out = dict(rtd_BT=self.rtd(last_BTD, batch), last_BTD=last_BTD)
     return dict(out, hidden_LBTD=hidden_LBTD, embedded_BTD=x_BTD) if hidden else out
 
@@ -109,12 +107,8 @@ class Judge(nn.Module):
     first_BT = jnp.maximum(jnp.arange(length)[None] - batch['position_BT'], 0)
     x_BTD = x_BTD + gather_positions(x_BTD, first_BT)
     x_BTD = Norm(self.norm_eps, self.dtype, name='norm')(x_BTD)
-    width = x_BTD.shape[-1]
-    dense = Dense(
-      (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
-    )
-    out = Dense((1,), ('embed', 'label'), self.initializer, name='out')
-    return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0]
+    init = self.initializer
+    return electra.token_logits(x_BTD, self.activation, init, init, self.dtype)
 
 
 def make(config) -> DebertaV3:

@@ -72,13 +72,18 @@ class TokenHead(nn.Module):
   @nn.compact
   def __call__(self, x_BTD: Array) -> Array:
     """Returns float32 [B, T]."""
-    width = x_BTD.shape[-1]
-    dense = Dense(
-      (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
-    )
     glorot = jax.nn.initializers.glorot_uniform()
-    out = Dense((1,), ('embed', 'label'), glorot, name='out')
-    return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0]
+    return token_logits(x_BTD, self.activation, self.initializer, glorot, self.dtype)
+
+
+def token_logits(
+  x_BTD: Array, activation: str, initializer: Init, out_initializer: Init, dtype: Any
+) -> Array:
+  """Returns a float32 logit of each token; its layers are children of the module that calls it."""
+  shape, axes = x_BTD.shape[-1:], ('embed', 'embed_out')
+  dense = Dense(shape, axes, initializer, dtype=dtype, name='dense')
+  out = Dense((1,), ('embed', 'label'), out_initializer, name='out')
+  return out(ACTIVATIONS[activation](dense(x_BTD)))[..., 0]
 
 
 class Electra(bert.Base, kw_only=True):

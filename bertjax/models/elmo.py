@@ -19,7 +19,14 @@ from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import char_cnn, mix
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.basic import Dropout, Dtype, given_fields, options_of, word_table
+from bertjax.models.layers.basic import (
+  Dropout,
+  Dtype,
+  given_fields,
+  options_of,
+  uniform,
+  word_table,
+)
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.heads import Head, WordHead, declared, label_heads, pool
 from bertjax.models.layers.lstm import LSTM, State, one_text
@@ -41,7 +48,7 @@ def glorot(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
   outputs)) of the matrix that inputs and state share, both as wide."""
   inputs = 2 * shape[0] if len(shape) == 3 else shape[0]
   bound = (6 / (inputs + np.prod(shape[1:]))) ** 0.5
-  return jax.random.uniform(key, shape, dtype, -bound, bound)
+  return uniform(bound)(key, shape, dtype)
 
 
 class ELMo(Model):
@@ -93,14 +100,13 @@ class ELMo(Model):
   divides_columns = has_segments = False  # a column waits for the one before it
 
   def setup(self):
-    uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -1.0, 1.0)
     normal = jax.nn.initializers.normal(self.width**-0.5)
     dtype = jnp.dtype(self.dtype)
     if self.characters:
       own = self.character_width, self.filters, self.highways
       self.spelled = char_cnn.CharCNN(self.width, *own, dtype)
     else:
-      self.word = word_table(self, 'word', self.vocab_size, self.width, uniform)
+      self.word = word_table(self, 'word', self.vocab_size, self.width, uniform(1.0))
     self.forwards = [self._layer() for _ in range(self.layers)]
     self.backwards = [self._layer() for _ in range(self.layers)]
     if self.words:
@@ -188,7 +194,6 @@ class ELMo(Model):
   @nn.nowrap
   def carry(self, rows: int, start: Start = 'empty') -> States:
     """Returns the state of each layer forwards, then of each backwards: zeros."""
-    del start
     return (self._layer(parent=None).first(rows),) * 2 * self.layers
 
   @property

@@ -135,13 +135,11 @@ class GPT(Sized, StreamModel, OneText, kw_only=True):
   def _embedded(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
     """x_BTD and the table of the softmax."""
     init = jax.nn.initializers.normal
-    dropout = Dropout(self.embedding_dropout, name='dropout')
+    dropout = Dropout(self.embedding_dropout, self.one_table, name='dropout')
     rows = self.vocab_size + self._own_rows
     word_VE = word_table(self, 'word', rows, self.width, init(self.init_std))
     if self.one_table:
-      if noise is not None:  # the table has no rows of a batch: every device draws the same
-        noise = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
-      word_VE = dropout(word_VE[None], noise)[0]
+      word_VE = dropout(word_VE, noise)
       x_BTD = look_up(word_VE, batch['token_BT'])
       x_BTD = x_BTD + look_up(word_VE, batch['position_BT'] + self.vocab_size)
     else:
@@ -169,11 +167,6 @@ class GPT(Sized, StreamModel, OneText, kw_only=True):
       initializer=init(self.init_std), out_initializer=init(out_std), hidden=hidden,
       dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
-
-  @property
-  def room(self) -> int:
-    """Columns of the longest row that the model can take."""
-    return self.positions
 
   @property
   def words(self) -> bool:

@@ -21,15 +21,14 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Natural
-from bertjax.kernels.dropout import Noise, fork
+from bertjax.kernels.dropout import fork
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import Dense, options_of
 from bertjax.models.layers.block import Block
-from bertjax.models.layers.embeddings import Embeddings
-from bertjax.models.layers.encoder import Stack
+from bertjax.models.layers.encoder import Encoder
 from bertjax.types import Array, Batch, Factory, Part
 
 GLOBAL = dict(global_query='query', global_key='key', global_value='value')
@@ -95,14 +94,10 @@ class Longformer(bert.Bert, kw_only=True):
     """The distance from which on a token sees no other."""
     return self.window + 1
 
-  def encoded(
-    self, batch: Batch, noise: Noise | None, hidden: bool
-  ) -> tuple[Array, Array, Array, Array | None]:
-    """Runs embeddings and layers, see `Bert.encoded`."""
-    x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
+  def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
+    """Returns the layers and what they see, see `Bert.net`."""
     layer = self.encoder_fields(hidden)['layer'] | dict(global_=bool(self.global_tokens))
-    net = Stack(Layer, self.layers, self.remat, layer, name='encoder')
-    return x_BTD, word_VE, *net(x_BTD, self._seen(batch), noise)
+    return Encoder(self.layers, self.remat, layer, Layer, name='encoder'), self._seen(batch)
 
   def _seen(self, batch: Batch) -> Seen:
     mask, global_BT = self.mask(batch), self.global_of(batch)

@@ -136,11 +136,6 @@ class ModernBert(Sized, TargetModel, kw_only=True):
     return out
 
   @property
-  def room(self) -> int:
-    """Columns of the longest row that the model can take."""
-    return self.positions
-
-  @property
   def causal(self) -> bool:
     """True if a position sees what is before it alone."""
     return self.attend == 'causal'

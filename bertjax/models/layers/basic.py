@@ -90,6 +90,21 @@ class FanIn:
     return jax.nn.initializers.normal(self.gain)(key, shape, dtype)
 
 
+def uniform(limit: float) -> Init:
+  """Returns the initializer that draws uniformly from -limit to limit."""
+  return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -limit, limit)
+
+
+def zeroed(init: Init, row: int | None) -> Init:
+  """Returns the initializer of a table whose `row` starts at zero; None: no row does."""
+
+  def table(key: Array, shape: Sequence[int], dtype: Any) -> Array:
+    drawn_VE = init(key, shape, dtype)
+    return drawn_VE if row is None else drawn_VE.at[row].set(0)
+
+  return table
+
+
 def affine_inits(initializer: Init, inputs: int) -> tuple[Init, Init]:
   """Returns the initializers of the kernel and the bias of an affine map of that many inputs."""
   if isinstance(initializer, FanIn):
@@ -97,9 +112,7 @@ def affine_inits(initializer: Init, inputs: int) -> tuple[Init, Init]:
     return jax.nn.initializers.truncated_normal(std), jax.nn.initializers.zeros
   if not isinstance(initializer, TorchInit):
     return initializer, jax.nn.initializers.zeros
-  bound = 1 / math.sqrt(inputs)
-  uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
-  return uniform, uniform
+  return (uniform(1 / math.sqrt(inputs)),) * 2
 
 
 INITS: dict[str, Callable[[float], Init]] = {
@@ -181,10 +194,12 @@ class Dropout(nn.Module):
   """Counter-hash dropout whose site is the module's path and the scanned layer's index."""
 
   rate: float
+  shared: bool = False  # x is a table that all rows share
 
   @nn.compact
   def __call__(self, x: Array, noise: Noise | None, layer: Array | int = 0) -> Array:
-    return dropout_lib.dropout(x, self.rate, noise, dropout_lib.site(self.path, layer))
+    drop = dropout_lib.shared_dropout if self.shared else dropout_lib.dropout
+    return drop(x, self.rate, noise, dropout_lib.site(self.path, layer))
 
 
 def options_of(model: type[nn.Module]) -> type:

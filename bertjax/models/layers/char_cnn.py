@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bertjax.models.layers.basic import Dense, param, small_table
+from bertjax.models.layers.basic import Dense, param, small_table, uniform
 from bertjax.types import Array
 
 CHARACTERS = 261  # ids: 256 bytes, and the marks of examples/spelling.py
@@ -31,16 +31,13 @@ class CharCNN(nn.Module):
   @nn.compact
   def __call__(self, character_BTW: Array) -> Array:
     """Returns x_BTD of ids of CHARACTERS, as `examples/spelling.py` gives them."""
-    flat = lambda bound: (
-      lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
-    )
     shape = (CHARACTERS, self.embedding)
-    table = small_table(self, 'characters', 'position', shape, flat(1.0))
+    table = small_table(self, 'characters', 'position', shape, uniform(1.0))
     x_BTWE = table[character_BTW].astype(self.dtype)
     found = []
     for number, (length, count) in enumerate(self.filters):
       shape = (length, self.embedding, count)
-      kernel = param(self, f'filter_{number}', (None, None, 'ffn'), shape, flat(0.05))
+      kernel = param(self, f'filter_{number}', (None, None, 'ffn'), shape, uniform(0.05))
       bias = param(self, f'filter_{number}_bias', ('ffn',), (count,), jax.nn.initializers.zeros)
       places = x_BTWE.shape[2] - length + 1
       windows = jnp.stack([x_BTWE[:, :, i : i + places] for i in range(length)], 3)

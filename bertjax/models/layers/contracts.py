@@ -74,7 +74,6 @@ class Model(nn.Module):
   def carry(self, rows: int, start: Start = 'empty') -> Any:
     """Returns the model's own state before its first batch, B first in every leaf: Transformer-XL's
     memory, an LSTM's (c, h) of each layer. (): it has none. `start` is for memories alone."""
-    del rows, start
     return ()
 
   @nn.nowrap
@@ -114,6 +113,11 @@ class Sized(Model, kw_only=True):
   dropout: Fraction
   remat: Remat = 'none'
   dtype: Dtype = 'float32'
+
+  @property
+  def room(self) -> int | None:
+    """Columns of the longest row: the field positions, where there is one."""
+    return getattr(self, 'positions', None)
 
 
 class Remembering(Model):

@@ -9,7 +9,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
-from bertjax.models.layers.basic import Dense, Dropout, Norm, small_table, word_table
+from bertjax.models.layers.basic import Dense, Dropout, Norm, small_table, word_table, zeroed
 from bertjax.models.layers.positions import sinusoids
 from bertjax.types import Array, Batch
 
@@ -38,15 +38,12 @@ class Embeddings(nn.Module):
   ) -> tuple[Array, Array]:
     """Returns x_BTD and the word table, which is its own parameter unless one is given."""
 
-    def word_init(key, shape, dtype):
-      table_VE = self.initializer(key, shape, dtype)
-      return table_VE if self.zero_row is None else table_VE.at[self.zero_row].set(0)
-
     def table(name: str, rows: int, axis: str) -> Array:
       return small_table(self, name, axis, (rows, self.width), self.initializer)
 
     if word_VE is None:
-      word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
+      init = zeroed(self.initializer, self.zero_row)
+      word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     x_BTE = look_up(word_VE, batch['token_BT'])
     if self.positions:
       if self.sinusoid:

@@ -53,28 +53,13 @@ def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
   return jnp.concatenate([hidden_LBTD[:-1], last_BTD[None]])
 
 
-class Stack(nn.Module):
-  """A stack of blocks of one kind, each with parameters of its own."""
-
-  block: type[nn.Module]
-  layers: int  # L
-  remat: str  # a `Remat`
-  layer: dict[str, Any]  # the fields of a block
-
-  @nn.compact
-  def __call__(self, x_BTD: Array, seen: Any, noise: Noise | None) -> tuple[Array, Array | None]:
-    """Returns the last block's output, and every block's where they are `hidden`, or None."""
-    stack = scanned(self, self.block)(**self.layer, name='layers')
-    x_BTD, (_, hidden_LBTD) = stack(x_BTD, seen, noise, None, jnp.arange(self.layers))
-    return x_BTD, hidden_LBTD
-
-
 class Encoder(nn.Module):
   """A stack of `Block` without memory."""
 
   layers: int  # L
   remat: str  # policy for the parts of a layer that the backward pass keeps, a `Remat`
-  layer: dict[str, Any]  # the fields of Block
+  layer: dict[str, Any]  # the fields of the block
+  block: type[Block] = Block  # one of another kind has neither kinds nor parameters in common
   # the parameters that layers have in common, a `Sharing` (Lan et al. 2020). 'none': every leaf is
   # under 'layers' and has a leading axis of that name. Parts that all layers share are under
   # 'shared' instead, without that axis.
@@ -93,7 +78,7 @@ class Encoder(nn.Module):
   def __call__(
     self,
     x_BTD: Array,
-    contexts: Context | Reading | Sequence[Context],
+    contexts: Any,  # what the block takes, a Context or a Reading; with kinds one of each
     noise: Noise | None,
     cache: Cache | None = None,
     hidden: bool = False,
@@ -101,15 +86,15 @@ class Encoder(nn.Module):
     """Returns the last block's output, and every block's where the layer or the call is `hidden`;
     with a `Reading`, which goes on behind a cache, the new cache."""
     if isinstance(contexts, Reading):
-      stack = scanned(self, Block)(**self.layer, name='layers')
+      stack = scanned(self, self.block)(**self.layer, name='layers')
       x_BTD, (cache, _) = stack(x_BTD, contexts, noise, cache, jnp.arange(self.layers))
       return x_BTD, cache
-    if not isinstance(contexts, Context):
+    if self.kinds:
       return self._in_turn(x_BTD, tuple(contexts), noise)
     if self.sharing != 'none':
       return self._shared(x_BTD, contexts, noise)
     layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
-    stack = scanned(self, Block)(**layer, name='layers')
+    stack = scanned(self, self.block)(**layer, name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, contexts, noise, None, jnp.arange(self.layers))
     return x_BTD, hidden_LBTD
 

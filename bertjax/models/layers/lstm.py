@@ -44,7 +44,6 @@ class Rules(NamedTuple):
   forget_bias: float
   cell_clip: float
   projection_clip: float
-  backward: bool
 
 
 class Weights(NamedTuple):
@@ -55,7 +54,7 @@ class Weights(NamedTuple):
 
 
 class LSTM(nn.Module):
-  """A layer that reads its columns from left to right, or from right to left."""
+  """A layer that reads its columns from left to right."""
 
   width: int  # C, of the cell
   # initializer, bias_initializer: of kernels and biases
@@ -69,7 +68,6 @@ class LSTM(nn.Module):
   forget_bias: float = 0.0  # added to the forget gate (TensorFlow's cell: 1)
   biases: int = 1  # 1; or 2, whose sum is the bias (torch)
   weight_dropout: float = 0.0  # of the kernel of the state, once a forward pass
-  backward: bool = False  # whether it reads from right to left
   # columns whose gates the backward pass makes again together; 0: all gates are kept
   segment: int = 0
   dtype: Any = jnp.float32
@@ -86,9 +84,8 @@ class LSTM(nn.Module):
     input_IGC = declare('input', axes, (inputs, 4, self.width), self.initializer)
     state_PGC = declare('state', axes, (out, 4, self.width), self.initializer)
     if noise is not None and self.weight_dropout:
-      alone = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
       site = dropout_lib.site((*self.path, 'weight_dropout'))
-      state_PGC = dropout_lib.dropout(state_PGC[None], self.weight_dropout, alone, site)[0]
+      state_PGC = dropout_lib.shared_dropout(state_PGC, self.weight_dropout, noise, site)
     x_TBI = jnp.swapaxes(x_BTI, 0, 1).astype(self.dtype)  # less to turn than the gates
     gates_TBGC = jnp.einsum('TBI,IGC->TBGC', x_TBI, input_IGC.astype(self.dtype))
     for name in ('bias', 'state_bias')[: self.biases]:
@@ -99,14 +96,14 @@ class LSTM(nn.Module):
       shape = (self.width, self.projection)
       project_CP = declare('projection', ('ffn', 'embed'), shape, self.initializer)
       project_CP = project_CP.astype(self.dtype)
-    rules = Rules(self.forget_bias, self.cell_clip, self.projection_clip, self.backward)
+    rules = Rules(self.forget_bias, self.cell_clip, self.projection_clip)
     weights = Weights(state_PGC.astype(self.dtype), project_CP)
     run = lambda state, columns_T: columns(rules, weights, state, *columns_T)
     if real_BT is None:
       real_BT = jnp.ones(x_BTI.shape[:2], bool)
     state = State(state.cell_BC.astype(jnp.float32), state.hidden_BP.astype(self.dtype))
     columns_T = gates_TBGC, real_BT.astype(bool).T
-    state, hidden_TBP = scan(run, state, columns_T, self.backward, self.segment)
+    state, hidden_TBP = scan(run, state, columns_T, self.segment)
     return jnp.swapaxes(hidden_TBP, 0, 1), state
 
   @nn.nowrap
@@ -149,7 +146,7 @@ def _forward(rules: Rules, weights: Weights, state: State, gates_TBGC: Array, re
     return new, (new.hidden_PB.T, (state, gates_GCB))
 
   last, (hidden_TBP, kept) = jax.lax.scan(
-    step, Turned(*(x.T for x in state)), (gates_TBGC, real_TB), reverse=rules.backward
+    step, Turned(*(x.T for x in state)), (gates_TBGC, real_TB)
   )
   return (State(*(x.T for x in last)), hidden_TBP), (weights, kept, real_TB)
 
@@ -178,9 +175,8 @@ def _backward(rules: Rules, found: Any, gradient: tuple[State, Array]) -> Any:
 
   last, hidden_TBP = gradient
   first, (wanted_TBGC, given_TCB, product_TPB) = jax.lax.scan(
-    step, Turned(*(x.T for x in last)), (state_T, gates_TGCB, real_TB, hidden_TBP),
-    reverse=not rules.backward,
-  )  # fmt: skip
+    step, Turned(*(x.T for x in last)), (state_T, gates_TGCB, real_TB, hidden_TBP), reverse=True
+  )
   state_PGC = jnp.einsum('TPB,TBGC->PGC', state_T.hidden_PB, wanted_TBGC)
   project_CP = None
   if weights.project_CP is not None:
@@ -208,21 +204,18 @@ def clipped(x: Array, most: float) -> Array:
   return jnp.clip(x, -most, most) if most else x
 
 
-def scan(run: Any, state: Any, columns_T: Any, backward: bool, segment: int) -> tuple[Any, Array]:
+def scan(run: Any, state: Any, columns_T: Any, segment: int) -> tuple[Any, Array]:
   """Runs (state, columns) -> (state, output) over axis 0 of some arrays. Between two states that
   are kept lie `segment` columns, which are computed again for the gradient."""
   length = len(jax.tree.leaves(columns_T)[0])
   if not segment or segment >= length:
     return run(state, columns_T)
-  rest = length % segment
-  cut = lambda x, first, last: jax.tree.map(lambda leaf: leaf[first:last], x)
-  parts = lambda x: jax.tree.map(lambda leaf: leaf.reshape(-1, segment, *leaf.shape[1:]), x)
-  whole = parts(cut(columns_T, rest if backward else 0, length if backward else length - rest))
-  odd = cut(columns_T, 0 if backward else length - rest, rest if backward else length)
+  whole = length - length % segment
+  part = lambda leaf: leaf[:whole].reshape(-1, segment, *leaf.shape[1:])
   inner = jax.checkpoint(run, prevent_cse=False)
-  state, output = jax.lax.scan(inner, state, whole, reverse=backward)
+  state, output = jax.lax.scan(inner, state, jax.tree.map(part, columns_T))
   output_T = output.reshape(-1, *output.shape[2:])
-  if rest:
-    state, odd_T = run(state, odd)
-    output_T = jnp.concatenate((odd_T, output_T) if backward else (output_T, odd_T))
+  if whole < length:
+    state, odd_T = run(state, jax.tree.map(lambda leaf: leaf[whole:], columns_T))
+    output_T = jnp.concatenate([output_T, odd_T])
   return state, output_T

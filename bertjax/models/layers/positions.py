@@ -37,13 +37,7 @@ class DistanceTable(nn.Module):
   @nn.compact
   def __call__(self, distance_R: np.ndarray, width: int, clamp: int, noise: Noise | None) -> Array:
     table_RD = jnp.asarray(sinusoids(distance_R, width, clamp), self.dtype)
-    dropped_1RD: Any = Dropout(self.dropout, name='dropout')(table_RD[None], of_no_row(noise))
-    return dropped_1RD[0]
-
-
-def of_no_row(noise: Noise | None) -> Noise | None:
-  """Returns the noise of a table that the rows of a batch share: every device draws the same."""
-  return None if noise is None else noise._replace(row_B=jnp.zeros(1, jnp.uint32))
+    return Dropout(self.dropout, shared=True, name='dropout')(table_RD, noise)
 
 
 def query_biases(
@@ -56,15 +50,14 @@ def query_biases(
 
 
 def bias_table(
-  module: nn.Module, kind: Bias, heads: int, length: int, init: Init, causal: bool = False,
-  name: str = 'buckets',
-) -> Array:  # fmt: skip
+  module: nn.Module, kind: Bias, heads: int, length: int, init: Init, causal: bool = False
+) -> Array:
   """Returns biases by distance that all layers share, float32 [N, R], the furthest distance first.
-  T5's table of buckets and heads (Raffel et al. 2020) is the module's parameter `name`; ALiBi has
-  no parameters (Press et al. 2022). Causal, it ends at distance 0, and T5's buckets are all of the
-  past."""
+  T5's table of buckets and heads (Raffel et al. 2020) is the module's parameter `buckets`; ALiBi
+  has no parameters (Press et al. 2022). Causal, it ends at distance 0, and T5's buckets are all of
+  the past."""
   distance_R = distance_tables.distances(1 if causal else length, length)
   if kind == 'alibi':
     return jnp.asarray(distance_tables.alibi(heads, distance_R))
   bucket_R = distance_tables.t5_buckets(distance_R, BUCKETS, FURTHEST, not causal)
-  return param(module, name, ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T
+  return param(module, 'buckets', ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T

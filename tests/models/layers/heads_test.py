@@ -20,7 +20,7 @@ class Labels(nn.Module):
 
 
 @mutation("'label'), initializer, bias=bias", "'label'), initializer, bias=bias, dtype=read.dtype")
-@mutation("glorot, name='out')", "glorot, dtype=self.dtype, name='out')")
+@mutation("out_initializer, name='out')", "out_initializer, dtype=dtype, name='out')")
 def test_scores_have_the_digits_of_float32_where_states_have_those_of_bfloat16():
   x_BTD = jax.random.normal(jax.random.key(0), (2, 64, 16), jnp.bfloat16)
   for head in (Labels(), TokenHead('gelu_erf', normal(0.1), jnp.bfloat16)):
