@@ -6,7 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from logging import CRITICAL, WARNING, Formatter, LogRecord, getLogger
+from logging import CRITICAL, WARNING, Formatter, getLogger
 from typing import Any
 
 from absl import app, flags, logging
@@ -85,17 +85,13 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
       # Times, threads and lines of code are for who asks for more than warnings.
       logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
       # It raises what it logs: an error would be shown once for each of its threads and tasks.
-      logging.get_absl_logger().addFilter(lambda record: not _of_orbax(record))
+      logging.get_absl_logger().addFilter(
+        lambda record: record.levelno == WARNING or '/site-packages/orbax/' not in record.pathname
+      )
       getLogger('asyncio').setLevel(CRITICAL)
     return main()
 
   app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))
-
-
-def _of_orbax(record: LogRecord) -> bool:
-  """Returns whether orbax tells of a file, or of an error that it raises."""
-  loud = record.levelno == WARNING
-  return not loud and '/site-packages/orbax/' in record.pathname
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:

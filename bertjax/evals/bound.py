@@ -100,7 +100,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
   compiled, size = subject.compile(row_nll), held_out.batch_size
 
   def run(variables: Variables, step: int) -> Report:
-    del step
     nll: list[np.ndarray] = []
     length: list[np.ndarray] = []
     carry, batches = held_out.carry(), -(-rows // size)

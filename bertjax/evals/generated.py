@@ -98,7 +98,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
   written = labelled.outputs(subject, rows, options.batch_size, function)
 
   def run(variables: Variables, step: int) -> Report:
-    del step
     ids = (decoding.until(each.token_BKN[0], end) for each in written(variables))
     found = [vocabulary.decode(i for i in text if i != end) for text in ids]
     scored = judged(found, rows.examples.truth, options.program)

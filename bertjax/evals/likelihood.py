@@ -7,7 +7,6 @@ answer stands most often. What is longer than a row loses the beginning of its c
 the answers.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -115,13 +114,18 @@ def make(subject: Subject, options: Options) -> Evaluation:
   rows, cut = rows_of(asked, vocabulary, first, length)
   steps: dict[Any, Any] = {}  # by shape
 
+  def row_nll(variables: Variables, batch: Batch) -> jax.Array:
+    """Returns -log p of the targets of each row."""
+    scores: Any = model.apply(variables, batch, method='word_scores')
+    nll_BP, _ = lm.score(scores, batch['target_BP'])
+    return jnp.sum(nll_BP * batch['weight_BP'], 1)
+
   def nll(variables: Variables, batch: Batch) -> np.ndarray:
     shape = batch['token_BT'].shape, batch['target_BP'].shape
-    step = steps.setdefault(shape, subject.compile(functools.partial(_nll, model)))
+    step = steps.setdefault(shape, subject.compile(row_nll))
     return np.asarray(step(variables, subject.put(batch)))
 
   def run(variables: Variables, number: int) -> Report:
-    del number
     nll_n = np.zeros(len(rows))
     order_n = np.argsort([len(row.id_n) for row in rows], kind='stable')
     for start in range(0, len(rows), options.batch_size):
@@ -138,13 +142,6 @@ def _batch(rows: Sequence[Row], count: int) -> Batch:
   up = lambda sizes: -(-max(sizes) // UNIT) * UNIT
   columns, slots = up(len(row.id_n) for row in rows), up(len(row.columns) for row in rows)
   return sentences.as_batch(rows, count, columns, slots, sentences.Frame())
-
-
-def _nll(model: Any, variables: Variables, batch: Batch) -> jax.Array:
-  """Returns -log p of the targets of each row."""
-  scores = model.apply(variables, batch, method='word_scores')
-  nll_BP, _ = lm.score(scores, batch['target_BP'])
-  return jnp.sum(nll_BP * batch['weight_BP'], 1)
 
 
 EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.file, at_end=True)

@@ -85,7 +85,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
   fixed = dict(majority=float(np.bincount(label_n).max() / len(label_n)), cut=float(dev.cut))
 
   def run(variables: Variables, step: int) -> Report:
-    del step
     found_n = fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))
     return Report(dict(fixed, accuracy=float(np.mean(found_n == label_n))))
 

@@ -85,18 +85,9 @@ def make(subject: Subject, options: rows.Options) -> Evaluation:
   counts_V = subject.store.counts
 
   def run(variables: Variables, step: int) -> Report:
-    del step
-    return Report(
-      evaluate(
-        held_out.step,
-        variables,
-        held_out.carry(),
-        held_out.batches(),
-        held_out.put,
-        counts_V,
-        held_out.objective.finish,
-      )
-    )
+    carry, batches, finish = held_out.carry(), held_out.batches(), held_out.objective.finish
+    found = evaluate(held_out.step, variables, carry, batches, held_out.put, counts_V, finish)
+    return Report(found)
 
   names = set(rows.score_names(subject, held_out))
   names |= {f'{name}_majority' for name in names if f'{name}_BG' in held_out.template}

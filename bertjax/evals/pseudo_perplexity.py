@@ -105,7 +105,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
   rows = affordable(min(options.rows, held_out.rows.rows), columns)
 
   def run(variables: Variables, step: int) -> Report:
-    del step
     parts = (
       part
       for batch, count in held_out.first(rows)

@@ -97,7 +97,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
   no_answer = config.data.task.no_answer
 
   def run(variables: Variables, step: int) -> Report:
-    del step
     return Report(questions.judged(list(said(variables)), options, no_answer))
 
   return Evaluation(scores.names(no_answer), run)

@@ -10,25 +10,20 @@ import numpy as np
 
 from bertjax.data_contracts import Stream
 from bertjax.examples import targets
-from bertjax.examples.layout import Rows, starts
+from bertjax.examples.layout import Rows, shifted, starts
 
 
 def raw(options: Any, length: int) -> int:
   """Returns the tokens of text that fill rows of so many columns: `Masking.raw`."""
-  del options
   return length - 2
 
 
 def sizes(options: Any, tokens: Any) -> dict[str, Any]:
   """Returns the columns of both texts if either has all tokens."""
-  del options
   return dict(T=tokens + 2, U=tokens + 2)
 
 
-def check(options: Any, store: Any, length: int) -> None:
-  """Refuses rows that are too long to be sorted."""
-  del options, store
-  targets.check_length(length)
+check = targets.check_length
 
 
 def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stream:
@@ -48,10 +43,6 @@ def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stre
 
 
 def target(rows: Rows, store: Any) -> Stream:
-  """Returns the whole text as a decoder's: each column reads the token before its target."""
+  """Returns the whole text as a decoder's, see `layout.shifted`."""
   whole = text(rows, rows.token_n, np.arange(len(rows.token_n)), store)
-  example_m = rows.example_n[whole.source_m]
-  first_m = np.append(True, example_m[1:] != example_m[:-1])
-  read_m = np.where(first_m, store.special['sep'], np.roll(whole.token_m, 1))
-  field = dict(target=whole.token_m, weight=np.ones(len(read_m), np.float32))
-  return Stream(read_m.astype(np.int32), whole.source_m, field)
+  return shifted(rows, whole, store.special['sep'])

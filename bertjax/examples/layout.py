@@ -158,6 +158,16 @@ def _places_of(length_E, row_E, slot_E, columns):
   return example_n, position_n, (row_E * columns + column_E)[example_n] + position_n
 
 
+def shifted(rows: Rows, text: Stream, start: int) -> Stream:
+  """Returns a text that a noise made of the examples of `rows` as a decoder's: each column reads
+  the token before its target, the first of an example `start`."""
+  example_m = rows.example_n[text.source_m]
+  first_m = np.append(True, example_m[1:] != example_m[:-1])
+  read_m = np.where(first_m, start, np.roll(text.token_m, 1))
+  field = dict(target=text.token_m, weight=np.ones(len(read_m), np.float32))
+  return Stream(read_m.astype(np.int32), text.source_m, field)
+
+
 def frame_streams(
   rows: Rows, made: Mapping[str, Stream], size: Mapping[str, int], max_examples: int, pad: int
 ) -> dict[str, np.ndarray]:

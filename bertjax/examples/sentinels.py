@@ -18,7 +18,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking, Stream
 from bertjax.errors import UserError
-from bertjax.examples.layout import Rows, ragged, starts
+from bertjax.examples.layout import Rows, ragged, shifted, starts
 
 START = 0  # T5's padding; models/t5.py begins to write with it in any vocabulary
 
@@ -74,13 +74,11 @@ def of_all_tokens(corrupt: Callable[[Rows, Options, Any], dict[str, Any]]) -> Ma
 def raw(options: Any, length: int) -> int:
   """Returns the tokens of text that fill rows of so many columns if either text may have all of
   them, and its end: `Masking.raw`."""
-  del options
   return length - 1
 
 
 def sizes(options: Any, tokens: Any) -> dict[str, Any]:
   """Returns the columns of both texts if either may have all tokens, and its end."""
-  del options
   return dict(T=tokens + 1, U=tokens + 1)
 
 
@@ -138,14 +136,8 @@ def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int) -> Stream
 
 
 def target(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int, start: int) -> Stream:
-  """Returns `text` as a decoder's: each column reads the token before its target, `start` first."""
-  whole = text(rows, id_m, source_m, end)
-  example_m = rows.example_n[whole.source_m]
-  first_m = np.append(True, example_m[1:] != example_m[:-1])
-  read_m = np.where(first_m, start, np.append(start, whole.token_m[:-1]))
-  weight_m = np.ones(len(read_m), np.float32)
-  field = dict(target=whole.token_m, weight=weight_m)
-  return Stream(read_m.astype(np.int32), whole.source_m, field)
+  """Returns `text` as a decoder's, see `layout.shifted`."""
+  return shifted(rows, text(rows, id_m, source_m, end), start)
 
 
 def ends(store) -> tuple[int, int]:

@@ -65,7 +65,7 @@ class Units(NamedTuple):
 
 def check(options, store, length: int) -> None:
   """Refuses shares that exceed 1 together, no id to draw, or rows that are too long."""
-  check_length(length)
+  check_length(options, store, length)
   if options.mask_share + options.random_share > 1:
     raise UserError(
       'config.data.mask.mask_share and random_share must be at most 1 together, got '
@@ -78,8 +78,8 @@ def check(options, store, length: int) -> None:
     )
 
 
-def check_length(length: int) -> None:
-  """Refuses rows that are too long to be sorted."""
+def check_length(options, store, length: int) -> None:
+  """Refuses rows that are too long to be sorted: `Masking.check`."""
   if length > MAX_LENGTH:
     raise UserError(f'masking handles rows of at most {MAX_LENGTH} tokens, got length {length}')
 

@@ -20,7 +20,9 @@ from bertjax.store.reader import Store
 from bertjax.text import corpus, files
 from bertjax.vocab import whole_words
 from bertjax.vocab.special import ROLES, SENTINELS
-from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
+from bertjax.vocab.vocabulary import read_vocabulary
+
+_read_once = functools.cache(read_vocabulary)  # a vocabulary is of all phases
 
 # Column -> how `config.data` gets it, of files.
 _REMEDY = dict(
@@ -39,7 +41,7 @@ def check(config: Any, tables: Sequence[str]) -> None:
     return  # a store of the workdir is taken as it is
   files.refuse_removed(data.input)
   if data.vocab:
-    vocabulary = _read(data.vocab, data.lowercase)
+    vocabulary = _read_once(data.vocab, data.lowercase)
     check_vocabulary(config, vocabulary.meta, f'config.data.vocab={data.vocab}')
   elif kind := data.train_vocab.type:
     roles = trained_roles(kind)
@@ -80,11 +82,6 @@ def lacks(special: Mapping[str, int | None]) -> list[str]:
       users = [name for name in names_of if role in plan_and_mask.named(key, name).special]
       found += [f'{role}: expected one for config.data.{key}={", ".join(users)}'] if users else []
   return found
-
-
-@functools.cache  # a vocabulary is of all phases
-def _read(vocab: str, lowercase: bool | None) -> Vocabulary:
-  return read_vocabulary(vocab, lowercase)
 
 
 def _check_units(recipe: Recipe, data: Any) -> None:

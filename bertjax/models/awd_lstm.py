@@ -221,7 +221,8 @@ class AWDLSTM(StreamModel, kw_only=True):
   def _layer_flops(self, batch: Batch) -> float:
     real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     sizes = itertools.pairwise([self.width, *map(self._size, range(self.layers))])
-    return sum(flops_lib.lstm_flops(real, *each) for each in sizes)
+    gates = (4 * cells * (inputs + cells) for inputs, cells in sizes)
+    return flops_lib.head_flops(real, *gates)
 
 
 class Labelled(AWDLSTM, LabelModel, kw_only=True):

@@ -205,10 +205,8 @@ class BigBird(bert.Bert, kw_only=True):
     return count - 12.0 * width * float(hidden)
 
 
-def make(config) -> BigBird:
-  """Builds the model from `config.model`; errors as `bert.fields`, and what has no blocks: layers
-  that share, or another `attend`."""
-  return BigBird(**bert.fields(BigBird, config, sharing='none', attend='example'))
-
-
-MODEL = Factory(options_of(BigBird), make)
+MODEL = Factory(
+  options_of(BigBird),
+  # Layers that share, or another `attend`, have no blocks.
+  lambda config: BigBird(**bert.fields(BigBird, config, sharing='none', attend='example')),
+)

@@ -179,9 +179,6 @@ def score_scale(head_size: int) -> float:
   return (3 * head_size) ** -0.5
 
 
-def make(config) -> Deberta:
-  """Builds one net from `config.model`; errors as `bert.fields`, and layers that share."""
-  return Deberta(**bert.fields(Deberta, config, sharing='none'))
-
-
-MODEL = Factory(options_of(Deberta), make)
+MODEL = Factory(
+  options_of(Deberta), lambda config: Deberta(**bert.fields(Deberta, config, sharing='none'))
+)

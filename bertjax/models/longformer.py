@@ -203,15 +203,10 @@ def _with_global(params: Mapping[str, Any], wanted: bool = True) -> Mapping[str,
   return dict(params, encoder=dict(params['encoder'], layers={**found, **kept}))
 
 
-def make(config) -> Longformer:
-  """Builds the model from `config.model`; errors as `bert.fields`, and what has no window: layers
-  that share, or another `attend`."""
-  return Longformer(**bert.fields(Longformer, config, sharing='none', attend='example'))
-
-
 MODEL = Factory(
   options_of(Longformer),
-  make,
+  # Layers that share, or another `attend`, have no window.
+  lambda config: Longformer(**bert.fields(Longformer, config, sharing='none', attend='example')),
   tuned=Part(lambda model: dict(model, global_tokens=max(model['global_tokens'], 1)), _with_global),
   begins=dict.fromkeys(('bert', 'longformer'), _begun),
 )

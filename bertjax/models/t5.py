@@ -138,9 +138,4 @@ class T5(EncoderDecoder, kw_only=True):
     return (Head('word', 'word', self.vocab_size, '' if self.tied else 'out'),)
 
 
-def make(config) -> T5:
-  """Builds the model from `config.model`."""
-  return T5(**given_fields(T5, config))
-
-
-MODEL = Factory(options_of(T5), make)
+MODEL = Factory(options_of(T5), lambda config: T5(**given_fields(T5, config)))

@@ -99,8 +99,11 @@ class XLNet(Sized, Remembering, kw_only=True):
     x_BXD = look_up(word_VE, batch['token_BT']).astype(dtype)
     x_BXD = Dropout(self.dropout, name='dropout')(x_BXD, noise)
     length, predicts = x_BXD.shape[1], 'target_pos_BP' in batch
-    # Declared in either case: fine-tuning keeps the parameters of pretraining.
-    mask_D = param(self, 'mask', ('norm',), (self.width,), glorot_vector)
+    # Declared in either case: fine-tuning keeps the parameters of pretraining. TensorFlow's default
+    # for a variable of shape [1, 1, D].
+    glorot = jax.nn.initializers.glorot_uniform()
+    vector = lambda key, shape, dtype: glorot(key, (1, *shape), dtype)[0]
+    mask_D = param(self, 'mask', ('norm',), (self.width,), vector)
     if predicts:
       shape = (*batch['target_pos_BP'].shape, self.width)
       g_BPD = jnp.broadcast_to(mask_D.astype(dtype), shape)
@@ -244,11 +247,6 @@ class Labelled(XLNet, LabelModel):
     count = self.layers * each
     count += label_flops(self, batch, square)
     return count + answers_lib.flops(self.answers, self.width, batch)
-
-
-def glorot_vector(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-  """TensorFlow's default for the mask embedding, a variable of shape [1, 1, D]."""
-  return jax.nn.initializers.glorot_uniform()(key, (1, *shape), dtype)[0]
 
 
 def make(config) -> XLNet:

@@ -65,7 +65,6 @@ def make(config) -> Objective:
     return Out(terms, out['carry'])
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    del carry
     return model.apply(variables, batch, hidden, method='read')
 
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:

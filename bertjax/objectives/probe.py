@@ -74,7 +74,6 @@ def make(config) -> Objective:
     return Out(tag.terms(apply(variables, batch, noise), batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    del hidden
     return apply(variables, batch, None)
 
   def flops(batch: Batch) -> float:

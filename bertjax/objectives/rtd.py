@@ -279,7 +279,6 @@ class _Pair(NamedTuple):
 
   def predict(self, variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     """logits_BPV of the generator, and what the discriminator says of the batch as it is."""
-    del carry
     out = self._apply('discriminate', variables, batch, None, hidden)
     if self.model.generator != 'uniform':
       scores = self._apply('generate', variables, batch, None)

@@ -261,7 +261,6 @@ class Session:
 
   def _rescue(self, kind: Any, error: BaseException | None, trace: Any) -> None:
     """Saves the last good state where an error ends the run; one process alone can."""
-    del kind, trace
     spoiled, last = isinstance(error, Damaged | finite.NotFinite), self._last
     if error is None or spoiled or hosts.count() > 1:
       return

@@ -97,7 +97,7 @@ def test_segments_have_the_scores_and_states_of_fastai(golden):
 
 @mutation("dropped_BTD if self.ar_of == 'dropped' else x_BTD", 'x_BTD')
 @mutation("Out(terms | out.get('penalties', {}), out['carry'])", 'Out(terms, carry)')
-@mutation('word_VD * dropout_lib', 'word_VD + 0 * dropout_lib')
+@mutation('word_VD * kept_V', 'word_VD + 0 * kept_V')
 @mutation('self.hidden_dropout, noise, f', '0.0, None, f')
 def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
   config = config_of(golden)

@@ -111,7 +111,7 @@ def pair_of(c, generator, positions, judge, head):
   return params
 
 
-@mutation("place[batch['position_BT']]", "0 * place[batch['position_BT']]")
+@mutation('place[position_BT]', '0 * place[position_BT]')
 @mutation('PASSES = 2', 'PASSES = 1')
 @mutation('seen = context._replace(other_BSD=x_BTD)', 'seen = context')
 @mutation('x_BTD = x_BTD + gather_positions(x_BTD, first_BT)', 'x_BTD = 2 * x_BTD')

@@ -130,7 +130,7 @@ def test_texts_are_those_of_transformers(case):
 @mutation('  if size > 256:', '  if size > 256 or keys != x.q_BTNH.shape[1]:')
 def test_a_tpu_computes_all_three_attentions_with_its_kernel():
   c = cases.config('t5')
-  model, row_BT, row_BU = t5.make(c.model), jnp.ones((2, 32), int), jnp.ones((2, 16), int)
+  model, row_BT, row_BU = t5.MODEL.make(c.model), jnp.ones((2, 32), int), jnp.ones((2, 16), int)
   names = ('token', 'example', 'position')
   batch = {f'{n}_BT': row_BT for n in names} | {f'out_{n}_BU': row_BU for n in names}
   variables = jax.eval_shape(model.init, jax.random.key(0), batch)

@@ -110,7 +110,7 @@ def params_of(c):
   return jax.eval_shape(mlm.make(c).init, jax.random.key(0), batch), batch
 
 
-@mutation('return uniform, uniform', 'return uniform, jax.nn.initializers.zeros')
+@mutation('return init, init', 'return init, jax.nn.initializers.zeros')
 def test_initial_values_are_those_of_the_original():
   """Tables N(0, 1/d), <pad> zero; torch's Linear elsewhere: U(+-1/sqrt(inputs)), biases too."""
   c = cases.config('xlm')

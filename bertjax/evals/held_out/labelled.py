@@ -79,7 +79,6 @@ def judge(
   found = outputs(subject, rows, options.batch_size, function)
 
   def run(variables: Variables, step: int) -> Report:
-    del step
     made = scores(found(variables), rows.examples)
     return Report({CUT: float(rows.examples.cut)} | made)
 

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -116,14 +115,10 @@ def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
     return {}
   if options.several:
     return dict(label=np.array([[_several(r, options)] for r in found], np.float32))
-  label_n = np.array([_label(r, options) for r in found])
-  return dict(label=label_n.astype(np.int32 if options.classes else np.float32))
-
-
-def _label(record: Record, options: Options) -> Any:
-  if options.classes:
-    return _class(record, options, str(record.values[options.label]))
-  return _number(record, options.label)
+  if not options.classes:
+    return dict(label=np.array([_number(r, options.label) for r in found], np.float32))
+  label_n = [_class(r, options, str(r.values[options.label])) for r in found]
+  return dict(label=np.array(label_n, np.int32))
 
 
 def _class(record: Record, options: Options, said: str) -> int:

@@ -75,7 +75,6 @@ class Window(NamedTuple):
 
 def check(options: Options) -> None:
   """Nothing can be wrong with the options alone."""
-  del options
 
 
 def read(path: str, options: Options) -> Iterator[Record]:
@@ -92,7 +91,6 @@ def read(path: str, options: Options) -> Iterator[Record]:
 
 def classes(options: Options) -> dict[str, int]:
   """Returns span -> 2 scores per token: that the answer begins there, and that it ends there."""
-  del options
   return dict(span=2)
 
 

@@ -35,7 +35,6 @@ class Options:
 
 def check(options: Options, store, length: int) -> None:
   """Refuses fewer characters than a mark, a byte and a mark, and a vocabulary without <unk>."""
-  del length
   if 0 < options.characters < 3:
     raise UserError(
       f'config.data.mask.characters: got {options.characters}, two of which mark the ends of a '

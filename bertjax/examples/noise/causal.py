@@ -23,7 +23,6 @@ class Options:
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Makes a batch of next tokens with P = T slots, slot t being column t; masked_BP is weight_BP
   without [CLS] and [SEP]."""
-  del options
   token_n, example_n = rows.token_n, rows.example_n
   followed_n = np.append(example_n[1:] == example_n[:-1], False)
   next_n = np.append(token_n[1:], 0)

@@ -37,11 +37,6 @@ class Options:
   max_targets: Natural = 0
 
 
-def _check(options: Options, store, length: int) -> None:
-  del options, store
-  targets.check_length(length)
-
-
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch; see `Masking.corrupt`."""
   limit, examples = targets.slots(options, rows.shape[1]), len(rows.row_E)
@@ -62,4 +57,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   return targets.emit(rows, limit, store, index_n, shown, asked_E - room_E)
 
 
-MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), _check, corrupt, targets.slots)
+MASKING = Masking(
+  Options, ('pad', 'cls', 'sep', 'mask'), targets.check_length, corrupt, targets.slots
+)

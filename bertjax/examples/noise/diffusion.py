@@ -75,9 +75,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   )
 
 
-def _check(options: Options, store, length: int) -> None:
-  del options, store
-  targets.check_length(length)
-
-
-MASKING = Masking(Options, ('pad', 'mask'), _check, corrupt, slots)
+MASKING = Masking(Options, ('pad', 'mask'), targets.check_length, corrupt, slots)

@@ -40,8 +40,7 @@ class Options:
 
 
 def _check(options: Options, store, length: int) -> None:
-  del store
-  targets.check_length(length)
+  targets.check_length(options, store, length)
   if slots(options, length) < 1:
     raise UserError(
       f'config.data.mask.rate={options.rate} leaves no slot in rows of {length}: raise the '

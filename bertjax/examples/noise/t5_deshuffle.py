@@ -14,7 +14,6 @@ from bertjax.examples.targets import FREE, at_tokens
 
 def corrupt(rows: Rows, options: sentinels.Options, store) -> dict[str, Any]:
   """Makes both texts."""
-  del options
   every_n = np.arange(len(rows.token_n))
   order_n = np.lexsort((at_tokens(rows, FREE, every_n), rows.example_n))
   end, start = sentinels.ends(store)

@@ -15,7 +15,6 @@ from bertjax.examples.targets import FREE
 
 def corrupt(rows: Rows, options: sentinels.Options, store) -> dict[str, Any]:
   """Makes both texts; an example of one token is written whole."""
-  del options
   bits_E = counter_rng.fold(rows.key_E, FREE)
   read_E = np.minimum(counter_rng.below(bits_E, rows.length_E) + 1, rows.length_E - 1)
   (read_m,) = np.nonzero(rows.position_n < read_E[rows.example_n])

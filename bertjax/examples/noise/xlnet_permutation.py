@@ -34,6 +34,7 @@ from bertjax.data_contracts import Masking
 from bertjax.errors import UserError
 from bertjax.examples import targets
 from bertjax.examples.layout import Rows, place, ragged, starts
+from bertjax.examples.noise.albert_ngrams import pmf
 from bertjax.field_types import Count, Natural
 
 MEMORY = -2  # the key order of memory
@@ -73,8 +74,7 @@ class _Parts(NamedTuple):
 
 
 def _check(options: Options, store, length: int) -> None:
-  del store
-  targets.check_length(length)
+  targets.check_length(options, store, length)
   reuse = options.reuse_len
   sizes = (reuse, length - reuse)
   if reuse >= length:
@@ -107,19 +107,12 @@ def goals(options: Options, length: int) -> tuple[int, int]:
   return total - total // 2, total // 2
 
 
-def pmf(max_words: int) -> np.ndarray:
-  """Returns the probability of 1, 2, .. max_words pieces, float64."""
-  share_n = 1 / np.arange(1, max_words + 1)
-  return share_n / share_n.sum()
-
-
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Draws targets and permutations of rows of one example; the tokens stay as they are. masked_BP
   is 1 at all targets, since none is visible where it is predicted; besides there are order_q_BT and
   order_k_BT, int32: query t sees key s iff order_q[t] > order_k[s]."""
   limit, reuse = slots(options, rows.shape[1]), options.reuse_len
-  token_n = rows.token_n
-  special_n = (token_n == store.special['cls']) | (token_n == store.special['sep'])
+  token_n, special_n = rows.token_n, targets.is_special(rows.token_n, store)
   chosen_n = _choose(rows, options, store)
   target_n = chosen_n & ~special_n
   index_n = np.flatnonzero(target_n)

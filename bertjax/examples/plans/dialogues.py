@@ -61,7 +61,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some examples' turns; role_BT is the role of each turn."""
-  del spec
   column = chosen.column
   turns_E, length_E = column['turns'].astype(np.int64), column['length'].astype(np.int64)
   slots = sum(name.startswith('start_') for name in column)

@@ -58,7 +58,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some examples: [CLS] first [SEP] second [SEP]."""
-  del spec
   column = chosen.column
   length_E, a_E = column['length'].astype(np.int64), column['a_length'].astype(np.int64)
   b_E, start_E = np.maximum(length_E - a_E - 3, 0), layout.starts(length_E)

@@ -11,9 +11,10 @@ of one sentence:
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
-from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
+from bertjax.data_contracts import Piece, Plan, Spec
 from bertjax.examples.plans import pairs
 
 
@@ -35,10 +36,4 @@ def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
   return pairs.pieces(store, spec, window, task)
 
 
-def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Returns the `Ranges` of some examples: [CLS] A [SEP] B [SEP]."""
-  del spec
-  return pairs.pair_ranges(store, chosen.column, 'order')
-
-
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+PLAN = Plan(Options, ('cls', 'sep'), build, functools.partial(pairs.ranges, label='order'))

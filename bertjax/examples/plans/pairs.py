@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax import counter_rng
-from bertjax.data_contracts import Chosen, Columns, Piece, Plan, Ranges, Spec
+from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
 from bertjax.examples import ahead, languages, layout
 from bertjax.field_types import Count, Share
@@ -106,14 +106,10 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
   return ahead.in_order(lambda window: _window(store, peers, spec, window, task), windows)
 
 
-def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Returns the `Ranges` of some examples: [CLS] A [SEP] B [SEP]."""
-  del spec
-  return pair_ranges(store, chosen.column, 'next')
-
-
-def pair_ranges(store, column: Columns, label: str) -> Ranges:
-  """Returns the `Ranges` of pairs, from columns that `pieces` yields for the task of this label."""
+def ranges(store, spec: Spec, chosen: Chosen, label: str = 'next') -> Ranges:
+  """Returns the `Ranges` of some examples, [CLS] A [SEP] B [SEP], from columns that `pieces` yields
+  for the task of this label."""
+  column = chosen.column
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   b_E, start_E = length_E - a_E - 3, layout.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()

@@ -50,7 +50,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some sequences: [CLS] tokens [SEP]."""
-  del spec
   length_E = chosen.column['length'].astype(np.int64)
   start_E = layout.starts(length_E)
   return Ranges(

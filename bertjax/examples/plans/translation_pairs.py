@@ -68,7 +68,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of both sides of some examples; language_BT is that of each side."""
-  del spec
   column = chosen.column
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   single_E = column['single'].astype(np.int64)

@@ -55,7 +55,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some rows; language_BT is the row's, if the store has languages."""
-  del spec
   column = chosen.column
   found = stream_ranges(store, column, column['offset'] < 0, store.special['sep'])
   if 'group' not in column:

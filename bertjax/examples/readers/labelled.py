@@ -24,15 +24,11 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[rows.Rows, N
 
 
 def _says(phases: Sequence[Any], path: str) -> str:
-  del path
-  files = dict.fromkeys(config.data.train + _all_of(config) for config in phases)
+  files = {}
+  for config in phases:
+    ids = ', '.join(f'{name} {number}' for name, number in extra_ids.ids(config).items())
+    files[config.data.train + f' ({ids})' * bool(ids)] = None  # ids that all tokens share
   return f'Learning from the labels of {", ".join(files)}'
-
-
-def _all_of(config: Any) -> str:
-  """Returns ' (name id, ..)' for ids that all tokens share and the files lack; '' if none."""
-  found = extra_ids.ids(config)
-  return f' ({", ".join(f"{name} {number}" for name, number in found.items())})' if found else ''
 
 
 READER = Reader(

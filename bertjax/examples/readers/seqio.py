@@ -30,7 +30,6 @@ def _check(config: Any) -> None:
 
 
 def _says(phases: Sequence[Any], path: str) -> str:
-  del path
   data = phases[0].data
   finished = (
     '. Its rows are finished examples: config.data.plan, mask and pack, and what says how text is '

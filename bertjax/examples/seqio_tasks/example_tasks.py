@@ -71,7 +71,6 @@ class ExampleSource(seqio.DataSource):
   ) -> tf.data.Dataset:
     """Returns windows, and how `examples` is to make rows of them. Raises UserError: no such text,
     or one in languages that the recipe does not number."""
-    del split, unused
     # Here, since what is raised within a generator comes as TensorFlow's own.
     if 'language' in self._corpus.columns and not self._recipe.languages:
       raise UserError(

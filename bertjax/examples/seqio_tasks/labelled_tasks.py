@@ -56,8 +56,6 @@ def labelled_task(
   spec = {feature_name(k): tf.TensorSpec(v.shape[1:], v.dtype) for k, v in first.items()}
 
   def dataset(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
-    del shuffle_files, seed
-
     def read() -> Iterator[dict[str, np.ndarray]]:
       for row in _rows(whole(split), vocabulary, length):
         yield {feature_name(key): value[0] for key, value in row.items()}

@@ -61,7 +61,6 @@ class StreamedRows:
   def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
     """Returns consecutive rows in the one order that the stream has. Raises UserError: the stream
     ends, or its source is wrong."""
-    del shuffle
     first, stop = int(row_n[0]), int(row_n[-1]) + 1
     anew = first < self._start
     past = first if anew else first - self._end
@@ -120,7 +119,6 @@ class Fixed:
 
   def batch(self, row_n: np.ndarray, shuffle: bool, place_n: np.ndarray | None = None) -> Batch:
     """Returns rows in the order asked for; they are not shuffled."""
-    del shuffle, place_n
     return {name: value[row_n] for name, value in self.row.items()}
 
 

@@ -49,7 +49,8 @@ def encode_store(
   """Returns a store in memory of these documents: what `prepare` writes of them, none held out."""
   encoded = encode(documents, vocabulary, options)
   size_D = encoded.size_D[encoded.size_D > 0]
-  store = _store(name, encoded.token_n, encoded.length_S, size_D, vocabulary)
+  meta, starts = vocabulary.meta, vocabulary.word_starts
+  store = _in_memory(name, encoded.token_n, encoded.length_S, size_D, meta, starts)
   return dataclasses.replace(
     store,
     meta=dict(store.meta, languages=list(encoded.languages)),
@@ -100,10 +101,6 @@ def batch_name(feature: str, rank: int) -> str:
     return f'{feature}_B'
   name, axes = feature.rsplit('_', 1)
   return f'{name}_B{axes}'
-
-
-def _store(name, token_n, length_S, size_D, vocabulary: Vocabulary) -> Store:
-  return _in_memory(name, token_n, length_S, size_D, vocabulary.meta, vocabulary.word_starts)
 
 
 def _in_memory(name, token_n, length_S, size_D, vocabulary, word_starts) -> Store:

@@ -112,7 +112,8 @@ def affine_inits(initializer: Init, inputs: int) -> tuple[Init, Init]:
     return jax.nn.initializers.truncated_normal(std), jax.nn.initializers.zeros
   if not isinstance(initializer, TorchInit):
     return initializer, jax.nn.initializers.zeros
-  return (uniform(1 / math.sqrt(inputs)),) * 2
+  init = uniform(1 / math.sqrt(inputs))
+  return init, init
 
 
 INITS: dict[str, Callable[[float], Init]] = {
@@ -172,7 +173,10 @@ class Norm(nn.Module):
   @nn.compact
   def __call__(self, x: Array) -> Array:
     shape, ones = (x.shape[-1],), (1,) * (x.ndim - 1)
-    scale = param(self, 'scale', ('norm',), shape, _around_one(self.scale_std))
+    scale_init = jax.nn.initializers.ones
+    if std := self.scale_std:
+      scale_init = lambda key, shape, dtype: 1 + std * jax.random.normal(key, shape, dtype)
+    scale = param(self, 'scale', ('norm',), shape, scale_init)
     x = x.astype(jnp.float32)
     if self.kind == 'layer_norm':
       x = x - jnp.mean(x, -1, keepdims=True)
@@ -182,12 +186,6 @@ class Norm(nn.Module):
       bias = param(self, 'bias', ('norm',), shape, jax.nn.initializers.zeros)
       normed = normed + bias.reshape(ones + shape)
     return normed.astype(self.dtype)
-
-
-def _around_one(std: float) -> Init:
-  if not std:
-    return jax.nn.initializers.ones
-  return lambda key, shape, dtype: 1 + std * jax.random.normal(key, shape, dtype)
 
 
 class Dropout(nn.Module):

@@ -160,12 +160,12 @@ class Block(nn.Module):
 
   def _sum(self, name: str, x_BTD: Array, added, enters: bool = False) -> Array:
     """x and what is added to it, a function of x and the norm before; the norm in its place."""
+    same: Any = lambda x: x
     if self.norm_place == 'none':
       return x_BTD + added(x_BTD, same)
     norm = Norm(self.norm_eps, self.dtype, self.norm_std, self.norm, self.norm_bias, name=name)
     if enters:
-      x_BTD = norm(x_BTD)
-      return x_BTD + added(x_BTD, same)
+      x_BTD, norm = norm(x_BTD), same
     if self.norm_place == 'before':
       return x_BTD + added(x_BTD, norm)
     return norm(x_BTD + added(x_BTD, same))
@@ -226,8 +226,3 @@ def no_shorter(other_BSD: Array, mask: Mask, queries: int) -> tuple[Array, Mask]
   example_BS = jnp.pad(mask.example_k_BS, ((0, 0), (0, lacking)))
   padded_BSD = jnp.pad(other_BSD, ((0, 0), (0, lacking), (0, 0)))
   return padded_BSD, dataclasses.replace(mask, example_k_BS=example_BS)
-
-
-def same(x: Array) -> Array:
-  """Returns x."""
-  return x

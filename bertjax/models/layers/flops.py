@@ -20,12 +20,6 @@ def attended_pairs(example_BT: Any, window: int | None = None, causal: bool = Fa
   return (pairs + int(lengths_RG.sum())) // 2 if causal else pairs
 
 
-def cross_pairs(example_BU: Any, example_BS: Any) -> int:
-  """Returns the number of (query, key) pairs of two texts whose examples are the same."""
-  groups = 1 + max(int(np.max(x, initial=0)) for x in (example_BU, example_BS))
-  return int((_lengths(example_BU, groups) * _lengths(example_BS, groups)).sum())
-
-
 def _lengths(example_BT: Any, groups: int = 0) -> np.ndarray:
   """Returns the tokens of each example, int64 [rows, examples]."""
   example_BT = np.asarray(example_BT)
@@ -46,16 +40,11 @@ def block_flops(
   weights = 4 * width * inner + (3 if gated else 2) * width * ffn
   pairs, count = attended_pairs(example_BT, window, causal), head_flops(real, weights)
   if other_BS is not None:
-    pairs += cross_pairs(example_BT, other_BS)
+    groups = 1 + max(int(np.max(x, initial=0)) for x in (example_BT, other_BS))
+    pairs += int((_lengths(example_BT, groups) * _lengths(other_BS, groups)).sum())
     read = int(np.sum(np.asarray(other_BS) > 0))
     count += head_flops(real + read, 2 * width * inner)
   return count + 12.0 * inner * pairs
-
-
-def lstm_flops(positions: float, inputs: int, width: int) -> float:
-  """Returns the FLOPs of forward and backward through the gates of an LSTM's cell at so many
-  places."""
-  return head_flops(positions, 4 * width * (inputs + width))
 
 
 def targets(batch: Any) -> float:

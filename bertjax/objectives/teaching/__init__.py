@@ -45,7 +45,6 @@ class Pair(NamedTuple):
 
   def predict(self, variables: Variables, carry: Any, batch: Batch, hidden: bool = False):
     """Returns the student's outputs for a batch, as `Objective.predict`."""
-    del carry
     return self.student.apply(own(variables), batch, None, hidden)
 
   def flops(self, batch: Batch) -> float:

@@ -27,7 +27,6 @@ def adagrad(
     return optax.ScaleByRssState(sum_of_squares=jax.tree.map(full, params))
 
   def update(updates, state, params=None):
-    del params
     squares = jax.tree.map(lambda a, g: a + jnp.square(g), state.sum_of_squares, updates)
     found = jax.tree.map(lambda g, a: g * jax.lax.rsqrt(a), updates, squares)
     return found, optax.ScaleByRssState(sum_of_squares=squares)

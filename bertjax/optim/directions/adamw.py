@@ -22,7 +22,6 @@ def scale_by_raw_adam(
   """
 
   def update(updates, state: Any, params=None):
-    del params
     mu = optax.tree.update_moment(updates, state.mu, b1, 1)
     nu = optax.tree.update_moment_per_elem_norm(updates, state.nu, b2, 2)
     count = optax.safe_increment(state.count)

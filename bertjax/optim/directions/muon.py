@@ -69,7 +69,6 @@ def _dimension_numbers(leaves: Leaves, matrices: param_rules.Rules) -> Any:
   others."""
 
   def numbers(path, leaf, axes: tuple, chosen) -> Any:
-    del leaf
     if not chosen.any():
       return optax.MaskedNode()
     name, key = sharding.leaf_path(path), f'{WHAT}.matrices'

@@ -72,7 +72,6 @@ class Patience(Watcher):
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
     """Returns what was counted so far."""
-    del done, state
     counted = dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)
     if self._lag:
       counted |= dict(before=self._before, averages=self.averages)

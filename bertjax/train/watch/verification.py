@@ -50,7 +50,6 @@ class Verification(Watcher):
   def saved(self, done: int, state: Any) -> dict[str, Any]:
     """Refuses to save where any process has found damage, or a file has another size by now: raises
     as `before`, on all of them. A file that was moved or removed is read on as it was."""
-    del state
     if self._path and not self._found and (said := next(verify.other_sizes(self._path), '')):
       self._damaged(said)
     self._raise(done)

@@ -132,7 +132,7 @@ def test_orders_leak_no_target_to_itself():
     assert knows[targets][:, order_k == -1].any()
 
 
-@mutation('  share_n = 1 / np.arange(1, max_words + 1)', '  share_n = 1 / np.ones(max_words)')
+@mutation('1 / np.arange(1, ngram + 1)', '1 / np.ones(ngram)')
 def test_spans_have_the_published_distribution():
   pmf = xlnet_permutation.pmf(5)
   np.testing.assert_allclose(pmf, [0.4380, 0.2190, 0.1460, 0.1095, 0.0876], atol=5e-5)

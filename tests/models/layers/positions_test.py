@@ -23,7 +23,7 @@ def test_sinusoids_are_those_of_the_originals():
 
 
 @pytest.mark.parametrize('rate', [0.0, 0.5])
-@mutation('jnp.zeros(1, jnp.uint32)', 'noise.row_B[:1]', file='bertjax/models/layers/positions.py')
+@mutation('jnp.zeros(1, jnp.uint32)', 'noise.row_B[:1]', file='bertjax/kernels/dropout.py')
 def test_the_table_is_dropped_alike_for_all_rows_of_a_batch(rate):
   table = positions.DistanceTable(rate)
   noise = lambda row: noise_from_key(jax.random.key(0), jnp.array(row))

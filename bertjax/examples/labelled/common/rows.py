@@ -77,7 +77,6 @@ class Rows:
   ) -> dict[str, np.ndarray]:
     """Returns rows, counted over all epochs, in the order asked for; with shuffle each epoch has
     its own; their places in an evaluation change nothing."""
-    del place_n
     number_n = self._examples_of(row_n, shuffle)
     # All rows of the batches that these rows belong to, so that hosts agree.
     first = int(np.min(row_n)) // self.together * self.together
