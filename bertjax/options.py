@@ -5,6 +5,7 @@ An options class, or a function, has an annotated keyword argument for every fie
 (`Count`, `Share`, ..). Its docstring says what each means, under Attributes or Args.
 """
 
+import dataclasses
 import functools
 import inspect
 import math
@@ -22,6 +23,11 @@ from bertjax.field_types import Bounds
 
 Options = TypeVar('Options')
 _FIELD = re.compile(r'^ {2}([\w, ]+): (.*(?:\n {4,}.*)*)', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+  """Nothing is to be chosen."""
 
 
 class Field(NamedTuple):

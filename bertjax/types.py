@@ -126,6 +126,14 @@ class Term(NamedTuple):
     """Returns the mean of some values by their weights."""
     return cls(jax.numpy.sum(weight * value), jax.numpy.sum(weight), scale, plus)
 
+  @classmethod
+  def learned(
+    cls, name: str, loss: Array, right: Array, weight: Array, scale: float = 1.0, plus: float = 0.0
+  ) -> dict[str, 'Term']:
+    """Returns the mean of a trained loss, `name`, and of what is right, `<name>_accuracy`."""
+    means = cls.mean(loss, weight, scale, plus), cls.mean(right, weight)
+    return dict(zip((name, f'{name}_accuracy'), means, strict=True))
+
 
 TEACHER = 'teacher'  # the collection of variables that nobody trains and no checkpoint holds
 FIT = 'fit'  # parameters that training alone has: who reads a run's model gets none of them

@@ -1,7 +1,7 @@
 """Training systems: one file each, `config.objective.name`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bertjax import models, registry
 from bertjax.errors import UserError
@@ -10,10 +10,6 @@ from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
 MODELS, KEY = 'bertjax.models', 'config.model.name'
-
-
-class NoOptions(NamedTuple):
-  """The objective has no fields."""
 
 
 def model_of(given: Any, objective: str, kind: type[Model]) -> Any:

@@ -6,7 +6,7 @@ cleared (`memory='zeros'`). In training the softmax may be over some words in pl
 direction has candidates of its own, the same in all rows.
 """
 
-from collections.abc import Mapping
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ from bertjax.kernels.sampled_softmax import Candidates
 from bertjax.models.elmo import ELMo
 from bertjax.models.layers.memory import Start
 from bertjax.objectives import lm, model_of, require_words
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
 class Options(NamedTuple):
@@ -67,10 +67,7 @@ def make(config) -> Objective:
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     return model.apply(variables, batch, hidden, method='read')
 
-  def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
-    found = means(sums)
-    return found | (lm.in_unit(found['bilm'], 'word') if 'bilm' in found else {})
-
+  finish = functools.partial(lm.finish, term='bilm')
   carry = lambda batch: model.carry(len(batch['token_BT']))
   # In training the softmax costs what its candidates do.
   flops = (model.clone(outputs=sampled) if sampled else model).flops

@@ -29,14 +29,10 @@ def make(config) -> Objective:
 
   def terms(out, batch: Batch) -> dict[str, Term]:
     logits_BG, right_BG = out['label_BGC'][RIGHT][..., 0], batch[f'{RIGHT}_BG']
-    weight_B = batch['example_weight_BG'][:, 0]
     picked_B = jnp.sum(right_BG * logits_BG, 1)
     nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B
     best_B = (picked_B >= jnp.max(logits_BG, 1)).astype(jnp.float32)
-    return {
-      RIGHT: Term.mean(nll_B, weight_B, 1.0),
-      f'{RIGHT}_accuracy': Term.mean(best_B, weight_B),
-    }
+    return Term.learned(RIGHT, nll_B, best_B, batch['example_weight_BG'][:, 0])
 
   return next_words.of_heads(model, terms, float(config.objective.lm), ('choice',))
 

@@ -102,10 +102,7 @@ def _several(
   yes_BGC, no_BGC = jax.nn.log_sigmoid(logits_BGC), jax.nn.log_sigmoid(-logits_BGC)
   nll_BGC = -(weight_11C * soft_BGC * yes_BGC + (1 - soft_BGC) * no_BGC)
   right_BGC = ((logits_BGC > 0) == (label_BGC > 0)).astype(jnp.float32)
-  return {
-    LABEL: Term.mean(nll_BGC.mean(-1), weight_BG, 1.0),
-    f'{LABEL}_accuracy': Term.mean(right_BGC.mean(-1), weight_BG),
-  }
+  return Term.learned(LABEL, nll_BGC.mean(-1), right_BGC.mean(-1), weight_BG)
 
 
 def _weighted(logits_BGC: Array, batch: Batch, smoothing: float, weight_11C: Array) -> Term:

@@ -5,6 +5,7 @@ The carry is the model's own, a memory or an LSTM's state; evaluation has anothe
 own length (`config.evals.held_out.model`).
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -44,16 +45,11 @@ def make(config) -> Objective:
     out = model.apply(variables, batch, before(model, carry, batch, start), None, hidden)
     return dict(out, logits_BPV=all_scores(out['word']))
 
-  def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
-    found = means(sums)
-    if 'lm' in found:
-      found |= in_unit(found['lm'], config.objective.unit)
-    return found
-
+  ended = functools.partial(finish, term='lm', unit=config.objective.unit)
   carry = lambda batch: model.carry(len(batch['token_BT']), start)
   loss = mean_loss(model, 'lm', start)
   evals = ('loss', 'recurrence', 'likelihood', 'linear_probe')
-  return Objective(model.init, loss, predict, carry, model.flops, finish, evals=evals)
+  return Objective(model.init, loss, predict, carry, model.flops, ended, evals=evals)
 
 
 def before(model: Any, carry: Any, batch: Batch, start: Start) -> Any:
@@ -69,11 +65,8 @@ def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     out = model.apply(variables, batch, before(model, carry, batch, start), noise)
-    weight_BP = batch['weight_BP']
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
-    terms = {
-      name: Term.mean(nll_BP, weight_BP, 1.0), f'{name}_accuracy': Term.mean(right_BP, weight_BP)
-    }  # fmt: skip
+    terms = Term.learned(name, nll_BP, right_BP, batch['weight_BP'])
     return Out(terms | out.get('penalties', {}), out['carry'])
 
   return loss
@@ -91,6 +84,12 @@ def all_scores(scores: Scores | AdaptiveScores) -> Array:
   if isinstance(scores, AdaptiveScores):
     return adaptive_softmax.log_probabilities(scores)
   return logits(scores)
+
+
+def finish(sums: Mapping[str, tuple[Any, Any]], term: str, unit: Unit = 'word') -> dict[str, float]:
+  """`Objective.finish` of an objective whose loss of a token is the term."""
+  found = means(sums)
+  return found | (in_unit(found[term], unit) if term in found else {})
 
 
 def in_unit(nll: float, unit: str) -> dict[str, float]:

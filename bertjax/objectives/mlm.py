@@ -38,24 +38,16 @@ def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
   masked_BP = weight_BP * batch['masked_BP']
-  mlm = Term.mean(nll_BP, weight_BP, 1.0, plus)
+  terms = Term.learned('mlm', nll_BP, right_BP, weight_BP, 1.0, plus)
   if 'divisor_B' in batch:
-    mlm = mlm._replace(weight=jnp.sum(batch['divisor_B']))
-  return dict(
-    mlm=mlm,
-    mlm_accuracy=Term.mean(right_BP, weight_BP),
-    mlm_masked=Term.mean(nll_BP, masked_BP),
-  )
+    terms['mlm'] = terms['mlm']._replace(weight=jnp.sum(batch['divisor_B']))
+  return dict(terms, mlm_masked=Term.mean(nll_BP, masked_BP))
 
 
 def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
   """Loss and accuracy of a label, `<name>_BG` of the batch, over the packed examples."""
-  weight_BG = batch['example_weight_BG']
   nll_BG, right_BG, _ = score(logits_BGC, batch[f'{name}_BG'])
-  return {
-    name: Term.mean(nll_BG, weight_BG, 1.0),
-    f'{name}_accuracy': Term.mean(right_BG, weight_BG),
-  }
+  return Term.learned(name, nll_BG, right_BG, batch['example_weight_BG'])
 
 
 def targets(config) -> Sequence[Targets]:

@@ -5,7 +5,7 @@ mean, since Adafactor's updates do not know the difference. What is read and wha
 noise's to say, or the labelled task's.
 """
 
-from collections.abc import Mapping
+import functools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import PairModel
 from bertjax.objectives import lm, model_of
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 EVALS = ('loss', 'generated')
 
@@ -41,9 +41,7 @@ def make(config) -> Objective:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     word, weight_BU = model.apply(variables, batch, noise)['word'], batch['weight_BU']
     nll_BU, right_BU, log_z_BU = cross_entropy(word, batch['target_BU'])
-    terms = dict(
-      seq2seq=Term.mean(nll_BU, weight_BU, 1.0), seq2seq_accuracy=Term.mean(right_BU, weight_BU)
-    )
+    terms = Term.learned('seq2seq', nll_BU, right_BU, weight_BU)
     if z_loss:
       terms['z_loss'] = Term.mean(z_loss * jnp.square(log_z_BU), weight_BU, 1.0)
     return Out(terms, carry)
@@ -52,12 +50,7 @@ def make(config) -> Objective:
     out = model.apply(variables, batch)
     return dict(out, logits_BUV=logits(out['word']))
 
-  def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
-    found = means(sums)
-    if 'seq2seq' in found:
-      found |= lm.in_unit(found['seq2seq'], 'word')
-    return found
-
+  finish = functools.partial(lm.finish, term='seq2seq')
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish, evals=EVALS)
 
 

@@ -37,12 +37,8 @@ class Options(NamedTuple):
 def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str, Term]:
   """Returns boundary, the trained loss over the spans' targets, and boundary_accuracy, by the
   scores of the boundary head at every target; those outside of pairs do not count."""
-  weight_BP = batch['pair_weight_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, batch['target_BP'])
-  return dict(
-    boundary=Term.mean(nll_BP, weight_BP, scale, plus),
-    boundary_accuracy=Term.mean(right_BP, weight_BP),
-  )
+  return Term.learned('boundary', nll_BP, right_BP, batch['pair_weight_BP'], scale, plus)
 
 
 def make(config) -> Objective:

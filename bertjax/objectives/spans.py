@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.kernels.look_up import one_of
 from bertjax.models.layers.answers import FORMS, NEVER, Given
-from bertjax.objectives import NoOptions, label_model, labels_of, of_heads, refuse_words
+from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
+from bertjax.options import NoOptions
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'span'
@@ -35,10 +36,7 @@ def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
   picked_B2 = one_of(log_p_BT2, ends_B2, 1)
   right_B = jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)
   weight_B = batch['example_weight_BG'][:, 0]
-  return {
-    LABEL: Term.mean(-jnp.mean(picked_B2, 1), weight_B, 1.0),
-    f'{LABEL}_accuracy': Term.mean(right_B, weight_B),
-  }
+  return Term.learned(LABEL, -jnp.mean(picked_B2, 1), right_B, weight_B)
 
 
 def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]:
@@ -48,10 +46,8 @@ def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]
   none_B = window_B if by_window else batch[f'{LABEL}_impossible_BG'][:, 0] > 0
   signed_B = jnp.where(none_B, given.none_B, -given.none_B)
   rows_B = batch['example_weight_BG'][:, 0]
-  return span_terms(jnp.stack([given.start_BT, given.end_BT], -1), batch) | dict(
-    none=Term.mean(jax.nn.softplus(-signed_B), rows_B, NONE_SCALE),
-    none_accuracy=Term.mean(signed_B > 0, rows_B),
-  )
+  none = Term.learned('none', jax.nn.softplus(-signed_B), signed_B > 0, rows_B, NONE_SCALE)
+  return span_terms(jnp.stack([given.start_BT, given.end_BT], -1), batch) | none
 
 
 def said(out: Any) -> Any:

@@ -5,7 +5,8 @@ The loss is the mean cross-entropy of the words, as of transformers' `...ForToke
 
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
-from bertjax.objectives import NoOptions, label_model, labels_of, of_heads, refuse_words
+from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
+from bertjax.options import NoOptions
 from bertjax.types import Batch, Factory, Objective, Term
 
 TAG = 'tag'
@@ -41,9 +42,8 @@ def tags_of(config) -> int:
 
 def terms(out, batch: Batch) -> dict[str, Term]:
   """Returns the mean over words of -log p and of what is right, of the logits of all tokens."""
-  weight_BT = batch['tag_weight_BT']
   nll_BT, right_BT, _ = score(out['token_label_BTC'][TAG], batch['tag_BT'])
-  return {TAG: Term.mean(nll_BT, weight_BT, 1.0), f'{TAG}_accuracy': Term.mean(right_BT, weight_BT)}
+  return Term.learned(TAG, nll_BT, right_BT, batch['tag_weight_BT'])
 
 
 OBJECTIVE = Factory(NoOptions, make, targets=lambda config: ('tags',))

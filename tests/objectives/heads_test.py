@@ -52,7 +52,7 @@ from bertjax.objectives import classify, mlm, spans
   "pooler_activation='none'", "pooler_activation='tanh'", file='configs/xlm.py', case='xlm-label-5'
 )
 @mutation("[batch[f'{name}_BT']]", "[0 * batch[f'{name}_BT']]", case='xlm-label-5')
-@mutation('mean(nll_BT, weight_BT, 1.0)', 'mean(nll_BT, 1 + 0 * weight_BT, 1.0)', case='bert-tags')
+@mutation("right_BT, batch['tag_weight_BT']", 'right_BT, 0 * nll_BT + 1', case='bert-tags')
 @mutation('noise, read_BGD, x_BTD if ', 'noise, read_BGD, embedded_BTD if ', case='bert-tags')
 @mutation('nn.logsumexp(logits_BG, axis=1) - picked_B', 'nn.softplus(-picked_B)', case='bert-right')
 @mutation(

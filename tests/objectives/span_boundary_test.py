@@ -17,7 +17,7 @@ from bertjax.train.step import with_rows
 from bertjax.types import Context
 from configs import spanbert
 
-mutation('weight_BP, scale, plus)', 'weight_BP, scale)')
+mutation("['pair_weight_BP'], scale, plus)", "['pair_weight_BP'], scale)")
 mutation('head(left_BPD, right_BPD, ', 'head(right_BPD, left_BPD, ')
 mutation('boundary_scale = gradient_scale * float', 'boundary_scale = float')
 

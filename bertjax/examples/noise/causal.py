@@ -6,21 +6,15 @@ trainer.py:clm_step without context), GPT's and Transformer-XL's loss. The model
 token: `config.model.attend='causal'`.
 """
 
-import dataclasses
-
 import numpy as np
 
 from bertjax.data_contracts import Masking
 from bertjax.examples.layout import Rows, place
 from bertjax.examples.targets import is_special
+from bertjax.options import NoOptions
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """Nothing is drawn and nothing is to be chosen."""
-
-
-def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
+def corrupt(rows: Rows, options: NoOptions, store) -> dict[str, np.ndarray]:
   """Makes a batch of next tokens with P = T slots, slot t being column t; masked_BP is weight_BP
   without [CLS] and [SEP]."""
   token_n, example_n = rows.token_n, rows.example_n
@@ -41,7 +35,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 
 
 MASKING = Masking(
-  Options,
+  NoOptions,
   (),
   lambda options, store, length: None,
   corrupt,

@@ -5,7 +5,6 @@ sentences as fit. A sentence too long for a block is dropped and ends the block 
 nothing but such sentences follow in the document, that block is lost too: a quirk.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,13 +14,9 @@ from bertjax.errors import UserError
 from bertjax.examples import layout
 from bertjax.examples.plans import blocks
 from bertjax.examples.plans.sequences import ranges  # [CLS] tokens [SEP]
+from bertjax.options import NoOptions
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document has more
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """Nothing is to be chosen."""
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -61,4 +56,4 @@ def _blocks(store, low, high, block):
   )
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+PLAN = Plan(NoOptions, ('cls', 'sep'), build, ranges)

@@ -13,7 +13,6 @@ prepared language by language, more and shorter ones if it was mixed. Parallel d
 translation_pairs.py) are left to the translation steps.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,13 +21,9 @@ from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
 from bertjax.examples import languages
 from bertjax.examples.plans.blocks import stream_ranges
+from bertjax.options import NoOptions
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-  """Nothing is to be chosen."""
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -103,4 +98,4 @@ def _rows(store, span, length, window):
     yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
 
 
-PLAN = Plan(Options, ('sep',), build, ranges)
+PLAN = Plan(NoOptions, ('sep',), build, ranges)

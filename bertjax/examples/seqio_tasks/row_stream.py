@@ -30,6 +30,8 @@ class StreamedRows:
   One thread at a time may ask.
   """
 
+  ordered = False  # rows have nothing to do with each other
+
   def __init__(self, name: str, open_at: Callable[[int], Iterator[Batch]], keep: int):
     """Opens nothing yet. `open_at` returns, from a row on and without end, batches of any size;
     `keep` rows are remembered behind the latest one asked for, so that a batch can be asked for
@@ -38,11 +40,6 @@ class StreamedRows:
     self._batches: Iterator[Batch] = iter(())
     self._rows: Batch = {}
     self._start = self._end = 1 << 62  # of the rows in memory; what is asked for first lies before
-
-  @property
-  def ordered(self) -> bool:
-    """Rows have nothing to do with each other."""
-    return False
 
   @property
   def stats(self) -> dict[str, float]:
@@ -101,16 +98,12 @@ class Fixed:
 
   store: Store
   row: Batch
+  ordered = False  # each row stands for itself
 
   @property
   def rows(self) -> int:
     """Number of rows."""
     return len(self.row['example_BT'])
-
-  @property
-  def ordered(self) -> bool:
-    """Each row stands for itself."""
-    return False
 
   @property
   def stats(self) -> dict[str, float]:

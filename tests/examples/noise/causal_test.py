@@ -6,10 +6,11 @@ from mutation import mutation
 from toy_store import SPECIAL, random_store
 
 from bertjax.examples.noise import causal
+from bertjax.options import NoOptions
 
 
 def corrupted(lengths, row_E=None, capacity=16):
-  return causal.corrupt(placed(lengths, row_E, capacity), causal.Options(), random_store(3))
+  return causal.corrupt(placed(lengths, row_E, capacity), NoOptions(), random_store(3))
 
 
 @mutation('(example_n[1:] == example_n[:-1], False)', '(example_n[1:] >= example_n[:-1], False)')
@@ -35,6 +36,6 @@ def test_a_vocabulary_needs_no_special_token():
   store = random_store(3)
   store.special = dict.fromkeys(SPECIAL)  # GPT-2's has no padding
   rows = placed([9, 4], capacity=16)
-  batch = causal.corrupt(rows, causal.Options(), store)
+  batch = causal.corrupt(rows, NoOptions(), store)
   np.testing.assert_array_equal(batch['token_BT'][batch['token_BT'] > 0], rows.token_n)
   assert not causal.MASKING.special

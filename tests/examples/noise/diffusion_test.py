@@ -111,7 +111,7 @@ def test_the_loss_of_a_perfect_model_is_the_likelihood():
   assert loss == pytest.approx(np.log(words) / 2, rel=0.02)  # per token
 
 
-@mutation("mlm = mlm._replace(weight=jnp.sum(batch['divisor_B']))", 'pass')
+@mutation("terms['mlm'] = terms['mlm']._replace(weight=jnp.sum(batch['divisor_B']))", 'pass')
 def test_the_loss_is_divided_by_all_tokens():
   scores = Scores(
     np.zeros((1, 2, 3), np.float32), np.eye(3, dtype=np.float32), np.zeros(3, np.float32), 3

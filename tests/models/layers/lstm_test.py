@@ -5,9 +5,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from mutation import mutation
-from tiers import in_tiers
 
 from bertjax.kernels import sampled_softmax
 from bertjax.kernels.dropout import Noise

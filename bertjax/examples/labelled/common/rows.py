@@ -47,16 +47,12 @@ class Rows:
   # token_BT -> its words' characters, of a model that reads them; their ids may be new ones
   spell: Callable[[np.ndarray], np.ndarray] | None = None
   most: int = LENGTHS  # lengths of a row
+  ordered = False  # each row stands for itself
 
   @property
   def rows(self) -> int:
     """Rows of an epoch."""
     return len(self.examples.id_n)
-
-  @property
-  def ordered(self) -> bool:
-    """Each row stands for itself."""
-    return False
 
   @functools.cached_property
   def size_n(self) -> np.ndarray:

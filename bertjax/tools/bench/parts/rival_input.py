@@ -10,12 +10,13 @@ import transformers
 
 from bertjax.examples.examples import Examples
 from bertjax.examples.noise import causal
+from bertjax.options import NoOptions
 
 
 def features(examples: Examples, batch_size: int, batches: int) -> list[list[dict[str, Any]]]:
   """Returns the rows of the first batches as a tokenizer returns them: lists of the real tokens."""
   # The causal masking hides nothing.
-  shown = dict(masking=causal.MASKING, mask_options=causal.Options())
+  shown = dict(masking=causal.MASKING, mask_options=NoOptions())
   plain = dataclasses.replace(examples, recipe=examples.recipe._replace(**shown))
   special = [examples.store.special[name] for name in ('cls', 'sep')]
   out = []
