@@ -62,11 +62,7 @@ class Speller:
   """
 
   def __init__(self, vocabulary: Vocabulary, most: int):
-    """
-
-    Args:
-      : vocabulary: of the model. most: as of `characters`.
-    """
+    """Takes the vocabulary of the model; most is as of `characters`."""
     self._most, self._pieces, self._own = most, list(vocabulary.pieces), vocabulary.size
     self._said = False
     self._marks = marks_of(vocabulary.pieces, vocabulary.special)

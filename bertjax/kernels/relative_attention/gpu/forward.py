@@ -2,7 +2,7 @@
 
 A program has one block of queries of one row and head, and walks over the blocks of keys that may
 hold something visible. It saves the logarithm of the sum (base 2) for the backward pass of
-`gpu_backward.py`. Tiles are in `tile_lib.py`.
+`backward.py`. Tiles are in `tile.py`.
 """
 
 import functools
