@@ -92,6 +92,8 @@ class Factory(NamedTuple):
   # name of a model that this one may begin as, its own or another -> (`config.model` of the run,
   # and of the other) -> what it takes of it
   begins: Mapping[str, Callable[[Any, Mapping[str, Any]], Part]] = MappingProxyType({})
+  # of a model: (`config.model`, `config.data.task`) -> fields that it leaves to the task
+  of_task: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = lambda model, task: {}
   # of an objective: (the run's config) -> the kinds of targets that it can learn from, one of which
   # its rows must have; (): it reads none
   targets: Callable[[Any], Sequence[Targets]] = lambda config: ()

@@ -80,8 +80,8 @@ def summed(nll_ND: np.ndarray, length_N: np.ndarray) -> dict[str, float]:
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the bound of the first held-out rows, in nats a token, special ones too. Raises
   UserError: a vocabulary without a mask token."""
-  set_of = rows_lib.options_of(subject, options.rows_of, f'{subject.key}.rows_of')
-  held_out = rows_lib.hold_out(subject, set_of)
+  of_rows, set_of = rows_lib.set_of(subject, options.rows_of)
+  held_out = rows_lib.hold_out(of_rows, set_of)
   if held_out is None:
     return Evaluation(frozenset(), lambda variables, step: Report({}))
   mask = subject.store.special.get('mask')

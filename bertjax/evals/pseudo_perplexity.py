@@ -90,9 +90,7 @@ def pseudo_perplexity(
 def make(subject: Subject, options: Options) -> Evaluation:
   """`pseudo_perplexity` of the first held-out rows. Raises UserError: a vocabulary without a mask
   token."""
-  held_out = rows_lib.hold_out(
-    subject, rows_lib.options_of(subject, options.rows_of, 'config.evals: rows_of')
-  )
+  held_out = rows_lib.hold_out(*rows_lib.set_of(subject, options.rows_of))
   if held_out is None:
     return Evaluation(frozenset(), lambda variables, step: Report({}))
   if subject.store.special['mask'] is None:

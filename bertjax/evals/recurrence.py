@@ -22,7 +22,7 @@ class Options(NamedTuple):
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the scores of the held-out rows with each memory, named memory_<tokens>/<score>."""
-  base = rows_lib.options_of(subject, options.rows_of, 'config.evals: rows_of')
+  subject, base = rows_lib.set_of(subject, options.rows_of)
   each = {
     memory: loss.make(
       subject, base._replace(model=dict(base.model, mem_len=memory, same_length=False))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax import models
 from bertjax.sources import foreign, init_from, runs
 from bertjax.sources.runs import Run
 
@@ -78,12 +79,13 @@ def card(
   made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
   held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
   hub: dict[str, Any] = dict(tags=['bertjax'])
+  task = _task(name, models.build(model).causal)
   target, use = f'the names of {name}', ORIGINAL.format(original=original)
   if onnx:
-    hub = dict(pipeline_tag=_task(name), tags=['bertjax', 'onnx'])
+    hub = dict(pipeline_tag=task, tags=['bertjax', 'onnx'])
     target, use = f'`model.onnx`, a graph of {name}', ONNX
   elif not original:
-    hub |= dict(library_name='transformers', pipeline_tag=_task(name))
+    hub |= dict(library_name='transformers', pipeline_tag=task)
     target, use = 'PyTorch `transformers`', USE
   hub['base_model'] = _base(meta['source'] if read else init_from.whole(config.init_from))
   hub |= _facts(run, hub.get('pipeline_tag', ''))
@@ -137,9 +139,11 @@ def _index(run: Run, task: str) -> list[dict[str, Any]]:
   return [dict(name=title, results=results)] if task and results else []
 
 
-def _task(name: str) -> str:
-  """Returns the hub's task of a class; '' of one without."""
-  return next((task for end, task in _TASKS.items() if name.endswith(end)), '')
+def _task(name: str, causal: bool) -> str:
+  """Returns the hub's task of a class, whose model may see what is before a token alone; '' of one
+  without."""
+  task = next((task for end, task in _TASKS.items() if name.endswith(end)), '')
+  return 'text-generation' if causal and task == 'fill-mask' else task
 
 
 def _base(source: str) -> str:

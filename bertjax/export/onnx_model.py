@@ -48,7 +48,7 @@ def compared(
   import torch
 
   net, keys = parity.load(directory, model)
-  given = parity.arguments(net, model, inputs)
+  given = parity.arguments(net, model, models.build(model), inputs)
   with torch.no_grad():
     names = list(net(**given))
   _write(directory / NAME, net, given, names)

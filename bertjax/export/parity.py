@@ -12,7 +12,6 @@ from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
 from bertjax.kernels.cross_entropy import logits
-from bertjax.models.longformer import Longformer
 
 # Of a hidden state and of logits in float32: of the largest value there, and of at least 1.
 HIDDEN, LOGITS = 2e-5, 1e-4
@@ -43,7 +42,8 @@ def inputs_of(model: Any, pad: int | None) -> Inputs:
   pad = int(max(model.get('position_offset', 0) - 1, 0)) if pad is None else pad
   rng = np.random.default_rng(17)
   module = models.build(model)
-  lengths = np.minimum(LENGTHS, module.room or max(LENGTHS))
+  most = min(n for n in (module.room, module.alike, max(LENGTHS)) if n is not None)
+  lengths = np.minimum(LENGTHS, most)
   shape = (len(lengths), int(lengths.max()))
   column_1T = np.arange(shape[1])[None]
   real_BT = column_1T < lengths[:, None]
@@ -67,7 +67,8 @@ def rounded(params: Any, dtype: str) -> Any:
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   """Runs our model on the inputs."""
-  module, batch = models.build(model), _batch(model, inputs)
+  module = models.build(model)
+  batch = _batch(module, inputs)
   real_BT = inputs.example_BT > 0
 
   def run(params):
@@ -94,18 +95,18 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   return Outputs([h_BTD[real_BT] for h_BTD in states], found)
 
 
-def _batch(model: Any, inputs: Inputs) -> dict[str, np.ndarray]:
+def _batch(module: Any, inputs: Inputs) -> dict[str, np.ndarray]:
   """Returns the inputs as our model reads them."""
-  module = models.build(model)
   rows, length = inputs.token_BT.shape
   place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  second_BU = np.pad(inputs.token_BT[:, :-1], ((0, 0), (1, 0)))  # the first, a token later
   first_B1 = np.zeros((rows, 1), np.int32)
   if module.frame in ('cls_last', 'end'):
     first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
   batch = dict(
     token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
     language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
-    first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
+    first_BG=first_B1, out_token_BU=second_BU, out_example_BU=inputs.example_BT,
     out_position_BU=place_BT,
   )  # fmt: skip
   if module.spells:
@@ -114,21 +115,11 @@ def _batch(model: Any, inputs: Inputs) -> dict[str, np.ndarray]:
   return batch
 
 
-def _second(inputs: Inputs) -> np.ndarray:
-  """Returns the second text of a model that writes one: the first, a token later."""
-  return np.pad(inputs.token_BT[:, :-1], ((0, 0), (1, 0)))
-
-
 def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> dict[str, Any]:
   """Returns the probabilities of the likeliest answers, in order, and the log-odds that there is
   none. Of starts that are as likely as each other either may come first."""
   both_BKK = start_BK[:, :, None] * end_BKK
   return dict(answers=np.sort(both_BKK.reshape(len(both_BKK), -1)), none=none_B[:, None])
-
-
-def _reads_last(model: Any) -> bool:
-  """Returns whether labels read the last token of a text, so that its class pads on the left."""
-  return models.build(model).frame == 'cls_last'
 
 
 def theirs(
@@ -139,13 +130,14 @@ def theirs(
   import torch
 
   net, keys = load(directory, model, state)
-  given = arguments(net, model, inputs)
+  module = models.build(model)
+  given = arguments(net, model, module, inputs)
   with torch.no_grad():
     if model.name == 'transformer_xl':  # a causal XLNet takes no mask of several rows
       rows = zip(given['input_ids'], inputs.example_BT.sum(1), strict=True)
       found = [outputs(net(row[None, :n], output_hidden_states=True), model) for row, n in rows]
       return joined(found), keys
-    real_BT = _placed(model, inputs, inputs.example_BT) > 0
+    real_BT = _placed(module, inputs, inputs.example_BT) > 0
     return outputs(net(**given, output_hidden_states=True), model, real_BT), keys
 
 
@@ -179,23 +171,21 @@ def load(directory: pathlib.Path, model: Any, state: Any = None) -> tuple[Any, d
   return net.eval(), keys
 
 
-def arguments(net: Any, model: Any, inputs: Inputs) -> dict[str, Any]:
-  """Returns what a class takes for the inputs, by its own names."""
+def arguments(net: Any, model: Any, module: Any, inputs: Inputs) -> dict[str, Any]:
+  """Returns what a class takes for the inputs, by its own names; `module` is the model, built."""
   import torch
 
-  tensor = lambda x_BT: torch.tensor(_placed(model, inputs, x_BT), dtype=torch.long)
+  tensor = lambda x_BT: torch.tensor(_placed(module, inputs, x_BT), dtype=torch.long)
+  family, batch = family_lib.find(model.family), _batch(module, inputs)
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
-  if models.build(model).has_segments:
+  if module.has_segments:
     given['token_type_ids'] = tensor(inputs.type_BT)
-  if family_lib.find(model.family).pair:
-    given['decoder_input_ids'] = tensor(_second(inputs))
-  if 'language' in models.build(model).tables:
-    given['langs'] = tensor(inputs.language_BT)
-  if isinstance(module := models.build(model), Longformer):
-    global_BT = module.global_of(_batch(model, inputs))
-    given |= {} if global_BT is None else dict(global_attention_mask=tensor(global_BT))
+  if family.pair:
+    given['decoder_input_ids'] = tensor(batch['out_token_BU'])
+  given |= {name: tensor(x_BT) for name, x_BT in family.takes(module, batch).items()}
   if any(head.kind == 'answers' for head in models.heads_of(model)):
-    given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
+    last = module.frame == 'cls_last'
+    given |= _asked(given['attention_mask'], tensor(inputs.type_BT), last)
   if 'pad_token_id' in net.config and net.config.pad_token_id is None:
     net.config.pad_token_id = inputs.pad  # without one GPT-2 takes one text at a time
   name = type(net).__name__
@@ -208,9 +198,9 @@ def arguments(net: Any, model: Any, inputs: Inputs) -> dict[str, Any]:
   return given
 
 
-def _placed(model: Any, inputs: Inputs, x_BT: np.ndarray) -> np.ndarray:
+def _placed(module: Any, inputs: Inputs, x_BT: np.ndarray) -> np.ndarray:
   """Returns columns as a class has them: before a row whose last token it reads stands padding."""
-  left_B = (inputs.example_BT.shape[1] - inputs.example_BT.sum(1)) * _reads_last(model)
+  left_B = (inputs.example_BT.shape[1] - inputs.example_BT.sum(1)) * (module.frame == 'cls_last')
   return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax import models, registry
+from bertjax import models, options, registry
 from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats.family import Family, Field
@@ -204,9 +204,10 @@ def _class_name(given: Mapping[str, Any], names: set[str]) -> str:
 
 def _marks(family: Family, name: str) -> set[str]:
   """Names of the heads' tensors of a class."""
-  blank = {field.ours: 1 for field in family.fields} | dict(family.fixed)
-  blank |= dict(layers=1, heads=1, width=1, head_size=1, groups=1, inner_groups=1, untie_r=True)
-  blank |= dict(gated=False, tied=True, global_tokens=1) | family_lib.head_fields(family, name, 2)
+  known = options.fields_of(models.factory(dict(name=family.model)).options)
+  blank = {key: 1 if field.required else field.default for key, field in known.items()}
+  blank |= {field.ours: 1 for field in family.fields} | dict(family.fixed)
+  blank |= family_lib.head_fields(family, name, 2)
   return {row.theirs for row in family.layout(ConfigDict(blank)).rows if row.head}
 
 

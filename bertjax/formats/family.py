@@ -85,6 +85,8 @@ class Family(NamedTuple):
   write: Callable[[Any], dict[str, Any]] = lambda model: {}
   vocab_size: int = 30_522  # ids of the published base model
   pair: bool = False  # it has a decoder, which writes a second text
+  # (our model, a batch) -> what its classes take beside ids, mask, segments and a second text
+  takes: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = lambda module, batch: {}
   # model_type of classes that compute the same -> how their names begin, and how ours do
   alike: Mapping[str, tuple[str, str]] = {}
   read_as: str = ''  # the family that a directory of these classes is read as; '': this one

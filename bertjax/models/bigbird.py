@@ -157,6 +157,11 @@ class BigBird(bert.Bert, kw_only=True):
   random_blocks: Natural = 3
   seed: Natural = 0
 
+  @property
+  def alike(self) -> int:
+    """Columns of the longest row whose tokens see all: transformers leaves out other blocks."""
+    return self.block * (ENDS + AROUND + self.random_blocks - 1)
+
   def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
     """Returns the layers and what they see, see `Bert.net`."""
     layer = self.encoder_fields(hidden)['layer']

@@ -83,11 +83,12 @@ class Longformer(bert.Bert, kw_only=True):
   Attributes:
     window: tokens that each sees on either side.
     global_tokens: global tokens of a row at most, of a model that has them, and then projections of
-      theirs; of a task with questions it is set to what fits the longest. 0: none.
+      theirs; None: those of the task that it is trained on, [CLS] and the longest question. 0:
+      none.
   """
 
   window: Count = 256
-  global_tokens: Natural = 0
+  global_tokens: Natural | None = 0
 
   @property
   def reach(self) -> int:
@@ -96,7 +97,7 @@ class Longformer(bert.Bert, kw_only=True):
 
   def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
     """Returns the layers and what they see, see `Bert.net`."""
-    layer = self.encoder_fields(hidden)['layer'] | dict(global_=bool(self.global_tokens))
+    layer = self.encoder_fields(hidden)['layer'] | dict(global_=self.global_tokens != 0)
     return Encoder(self.layers, self.remat, layer, Layer, name='encoder'), self._seen(batch)
 
   def _seen(self, batch: Batch) -> Seen:
@@ -123,7 +124,7 @@ class Longformer(bert.Bert, kw_only=True):
     """Returns the global tokens, bool [B, T]: those that `global_BT` of the batch says; else those
     before the first [SEP], the last token of a row, where answers to questions are scored, and the
     first of each text with a label. None: there are none."""
-    if not self.global_tokens:
+    if self.global_tokens == 0:
       return None
     real_BT = jnp.asarray(batch['example_BT']) > 0
     if 'global_BT' in batch:
@@ -203,10 +204,16 @@ def _with_global(params: Mapping[str, Any], wanted: bool = True) -> Mapping[str,
   return dict(params, encoder=dict(params['encoder'], layers={**found, **kept}))
 
 
+def _of_task(model: Any, task: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the global tokens of a task's rows, where the model leaves them to it."""
+  return dict(global_tokens=task.get('question', 0) + 1) if model.global_tokens is None else {}
+
+
 MODEL = Factory(
   options_of(Longformer),
   # Layers that share, or another `attend`, have no window.
   lambda config: Longformer(**bert.fields(Longformer, config, sharing='none', attend='example')),
-  tuned=Part(lambda model: dict(model, global_tokens=max(model['global_tokens'], 1)), _with_global),
+  tuned=Part(lambda model: dict(model, global_tokens=None), _with_global),
   begins=dict.fromkeys(('bert', 'longformer'), _begun),
+  of_task=_of_task,
 )

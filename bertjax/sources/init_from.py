@@ -24,12 +24,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
+from ml_collections import ConfigDict
 
 from bertjax import json_files, models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
-from bertjax.formats import directory, huggingface
+from bertjax.formats import directory, family, huggingface
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import foreign as sources
@@ -156,7 +157,16 @@ def _for_run(name: str, config: Any) -> Source:
   if config.data.reader == 'labelled' and from_config.has_labels(config.data.task):
     return encoder_of(source)
   way = models.factory(config.model).begins.get(source.model['name'])
-  return source.part(way(config.model, source.model)) if way else source
+  if not way:
+    return source
+  found = source.part(way(config.model, source.model))
+  try:
+    family.find(found.model['family']).write(ConfigDict(found.model))
+  except UserError as error:
+    raise UserError(
+      f'{KEY}={name!r} begins a model that no class of transformers would hold: {error}'
+    ) from error
+  return found
 
 
 def encoder_of(source: Source) -> Source:

@@ -76,16 +76,18 @@ def test_a_file_that_transformers_does_not_read_is_no_export(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-  ('name', 'task'),
+  ('name', 'causal', 'task'),
   [
-    ('BertForMaskedLM', 'fill-mask'), ('XLMWithLMHeadModel', 'fill-mask'),
-    ('GPT2LMHeadModel', 'text-generation'), ('RobertaModel', 'feature-extraction'),
-    ('XLNetForQuestionAnswering', 'question-answering'),
-    ('OpenAIGPTDoubleHeadsModel', 'text-generation'),
+    ('BertForMaskedLM', False, 'fill-mask'), ('XLMWithLMHeadModel', False, 'fill-mask'),
+    ('XLMWithLMHeadModel', True, 'text-generation'), ('XLMModel', True, 'feature-extraction'),
+    ('GPT2LMHeadModel', True, 'text-generation'), ('RobertaModel', False, 'feature-extraction'),
+    ('XLNetForQuestionAnswering', False, 'question-answering'),
+    ('OpenAIGPTDoubleHeadsModel', True, 'text-generation'),
   ],
 )  # fmt: skip
-def test_the_hub_is_told_the_task_of_a_class(name, task):
-  assert card_lib._task(name) == task
+@mutation("if causal and task == 'fill-mask' else", 'if False else', file='bertjax/export/card.py')
+def test_the_hub_is_told_the_task_of_a_class(name, causal, task):
+  assert card_lib._task(name, causal) == task
 
 
 @mutation("name.replace('--', '/') for name in cached", 'name for name in cached')

@@ -59,8 +59,7 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
   found = {}
   for phase in run.parts:
     task, mask = system.tasks[phase.name], phase.config.data.mask
-    options = rows.options_of(phase.subject, 'held_out', 'config.evals')
-    held_out: Any = rows.hold_out(phase.subject, options)
+    held_out: Any = rows.hold_out(*rows.set_of(phase.subject, 'held_out'))
     given = optimum_lib.Rows(
       language, [*held_out.batches()], task.readings, mask, run.store.vocabulary_size
     )

@@ -10,7 +10,9 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
-from bertjax.formats import huggingface
+from bertjax.export import parity as export_parity
+from bertjax.export import receipt
+from bertjax.formats import directory, huggingface
 from bertjax.models import bigbird
 
 ODD = dict(layers=2, width=36, heads=3, ffn=52, positions=60, block=4, random_blocks=1)
@@ -52,6 +54,28 @@ def random_of(plan_IK):
     for i, seen in enumerate(plan_IK.tolist(), 1)
   ]
   return np.array(own)
+
+
+@mutation('self.random_blocks - 1)', 'self.random_blocks)')
+@mutation(
+  'most = min(n for n in (module.room, module.alike', 'most = min(n for n in (module.room',
+  file='bertjax/export/parity.py',
+)  # fmt: skip
+def test_a_receipt_has_rows_that_see_all(tmp_path):
+  """In evaluation theirs has no random blocks, and rows of more blocks than that differ."""
+  c, _ = built(block=2, layers=1)
+  theirs = torch_models.like(c.model, 'BigBirdForMaskedLM')
+  for leaf in theirs.bert.pooler.parameters():
+    leaf.data.zero_()
+  theirs.save_pretrained(tmp_path)
+  opened = directory.open_directory(tmp_path)
+  model = directory.whole_model(opened, c.model)
+  params = opened.take(model, huggingface.fresh_heads(model)).params
+  inputs = export_parity.inputs_of(model, 0)
+  assert inputs.token_BT.shape == (4, 10) and models.build(model).prefers(10) is None
+  found = receipt.compared(tmp_path, model, inputs, export_parity.ours(model, params, inputs))
+  assert len(found['differences']) == 2 and all(each['ok'] for each in found['differences'])
+  assert models.build(model).prefers(11) is not None
 
 
 def test_states_are_the_golden_ones_where_all_is_seen(shared):

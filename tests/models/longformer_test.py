@@ -1,5 +1,7 @@
 """Longformer against PyTorch `transformers` (float32) and its golden states."""
 
+import json
+
 import cases
 import finetuned
 import jax
@@ -169,6 +171,17 @@ def test_a_roberta_begins_a_longformer(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, again, new)
 
 
+@mutation('    family.find(found', '    family.find', file='bertjax/sources/init_from.py')
+def test_a_model_whose_words_no_class_would_score_begins_none(tmp_path):
+  fields = torch_models.config_of('BertForMaskedLM').to_dict() | dict(hidden_act='gelu_new')
+  torch_models.save('BertForMaskedLM', tmp_path / 'hf')
+  (tmp_path / 'hf' / 'config.json').write_text(json.dumps(fields))
+  c = cases.config('longformer', positions=100, window=6)
+  c.init_from = f'hf:{tmp_path / "hf"}'
+  with pytest.raises(UserError, match="that no class .* would hold: .*'gelu_erf', got 'gelu_tanh'"):
+    adopt(c, tmp_path)
+
+
 def test_fine_tuning_begins_global_projections_as_copies():
   """A model without them gets them; one that has them keeps them; masked words go on without."""
   c = cases.config('longformer', **ODD)
@@ -176,7 +189,7 @@ def test_fine_tuning_begins_global_projections_as_copies():
   shapes = jax.eval_shape(models.build(c.model).init, jax.random.key(0), batch)
   plain = cases.random_params(meta.unbox(shapes)['params'], 0.1)
   tuned = longformer.MODEL.tuned
-  assert tuned.model(dict(c.model))['global_tokens'] == 1
+  assert tuned.model(dict(c.model))['global_tokens'] is None
   layers = tuned.select(plain)['encoder']['layers']
   for ours, local in longformer.GLOBAL.items():
     jax.tree.map(np.testing.assert_array_equal, layers[ours], layers['attention'][local])
@@ -186,14 +199,17 @@ def test_fine_tuning_begins_global_projections_as_copies():
   assert jax.tree.structure(back) == jax.tree.structure(plain)
 
 
-@mutation('model.global_tokens = given.question + 1', 'pass')
-def test_a_task_says_how_long_its_questions_are():
+@pytest.mark.parametrize('given, found', [(None, 31), (8, 8), (0, 0)])
+@mutation("task.get('question', 0) + 1", 'model.global_tokens', case='None')
+@mutation(' if model.global_tokens is None else {}', '', case='8')
+def test_a_task_says_how_long_its_questions_are(given, found):
+  """Where the model leaves its global tokens to it."""
   c = squad.get_config('v1')
-  c.model = cases.config('longformer', global_tokens=1).model
+  c.model = cases.config('longformer', global_tokens=given).model
   c.model.token_labels = (('span', 0),)
   c.data.task.question = 30
   from_config.fill_labels(c.model, c.data.task)
-  assert (c.model.global_tokens, c.model.token_labels) == (31, (('span', 2),))
+  assert (c.model.global_tokens, c.model.token_labels) == (found, (('span', 2),))
 
 
 @pytest.mark.parametrize('given', [[8, 4, 8], 7, 'wide'])

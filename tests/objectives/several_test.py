@@ -7,6 +7,7 @@ import finetune_runs
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import torch, transformers
 
@@ -14,6 +15,7 @@ from bertjax import Model
 from bertjax.errors import UserError
 from bertjax.evals import classification
 from bertjax.examples.labelled import classify as task
+from bertjax.examples.labelled.common import from_config
 from bertjax.examples.labelled.common.records import Record
 from bertjax.objectives import classify
 
@@ -84,10 +86,18 @@ def test_classes_may_have_a_column_of_0_and_1_each(tmp_path):
   assert said.tolist() == [[[1, 0, 1]]]
   with pytest.raises(UserError, match="label: expected the name of a column, got ''"):
     task.check(dataclasses.replace(apart, several=''))
-  with pytest.raises(
-    UserError, match='by the names of their columns: .* in config.data.task.classes'
-  ):
-    list(task.read(f'{tmp_path}/a.tsv', dataclasses.replace(apart, classes=('infer',))))
+
+
+@mutation('if not options.label and options.classes == INFER:', 'if False:')
+@mutation('if name not in options.text]', ']')
+def test_classes_may_be_the_columns_beside_texts(tmp_path):
+  (tmp_path / 'a.tsv').write_text('text\tsun\tsea\nx\t1\t0\ny\t0\t0\n')
+  given = dataclasses.asdict(options()) | dict(name='classify', label='', classes=('infer',))
+  data = dict(task=given, train=f'{tmp_path}/a.tsv', examples=0)
+  assert from_config.inferred(ConfigDict(dict(data=data))) == ('sea', 'sun')
+  wrong = Record('line 7', dict(sea=1, sun='17'))
+  with pytest.raises(UserError, match="0 or 1 in 'sun', got '17': .* name the columns that are"):
+    task.labels([wrong], dataclasses.replace(options(), label='', classes=('sea', 'sun')))
 
 
 @mutation('average=how', "average='micro'")

@@ -21,8 +21,7 @@ SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 def held_out(phase):
   """What the set `held_out` of a phase scores."""
-  options = rows.options_of(phase.subject, 'held_out', 'set')
-  return rows.hold_out(phase.subject, options)
+  return rows.hold_out(*rows.set_of(phase.subject, 'held_out'))
 
 
 @pytest.fixture(scope='module')
@@ -155,6 +154,7 @@ def test_a_set_may_be_judged_on_another_text(store, tmp_path):
 
 
 @mutation('if path}\n  found', 'if False}\n  found')
+@mutation("key = f'{subject.key}.store'", "key = 'config.evals.store'")
 def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_path):
   old, key = tmp_path / 'old', 'evals.held_out.store'
   vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
@@ -164,7 +164,8 @@ def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_
   meta = dict(fed_sha256=fed, judged=digests.judged_sha256(run))
   first_state.check_last_batch(run, meta, 1)
   shutil.rmtree(old)
-  with pytest.raises(UserError, match=f'config.{key}: there is no store .*--config.{key}= '):
+  said = f'config.{key}: there is no store .*--config.{key}= .*--override={key}\\)'
+  with pytest.raises(UserError, match=said):
     make(store, **{key: str(old)})
   write_store(old, [[[43] * 6] * 4] * 8, vocabulary)
   with pytest.raises(UserError, match=f'the text of config.{key} is not the text'):

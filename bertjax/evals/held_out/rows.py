@@ -76,12 +76,13 @@ class HeldOut(NamedTuple):
       yield kept, min(self.batch_size, rows - start)
 
 
-def options_of(subject: Subject, name: str, key: str) -> Options:
-  """Returns the options of another set of `config.evals`, of type 'loss', which `key` of the config
-  names. Raises UserError if there is no such set."""
+def set_of(subject: Subject, name: str) -> tuple[Subject, Options]:
+  """Returns the subject and the options of another set of `config.evals`, of type 'loss', which
+  `rows_of` of this one names. Raises UserError if there is no such set."""
   sets = {k: v for k, v in subject.config.evals.items() if v.type == 'loss'}
-  found = sets[choose(name, sets, key)]
-  return Options(**{field: found[field] for field in Options._fields})
+  found = sets[choose(name, sets, f'{subject.key}.rows_of')]
+  options = Options(**{field: found[field] for field in Options._fields})
+  return subject._replace(key=f'config.evals.{name}'), options
 
 
 def hold_out(subject: Subject, options: Options) -> HeldOut | None:
@@ -144,10 +145,10 @@ def _other_text(subject: Subject, store: str) -> Store:
   try:
     return open_beside(subject.store, store)
   except UserError as error:
-    key = next(k for k, each in subject.config.evals.items() if each.get('store') == store)
+    key = f'{subject.key}.store'
     raise UserError(
-      f'config.evals.{key}.store: {error}. Or judge on what the run itself holds out: '
-      f'--config.evals.{key}.store= (to resume, with --override=evals.{key}.store)'
+      f'{key}: {error}. Or judge on what the run itself holds out: --{key}= (to resume, with '
+      f'--override={key.removeprefix("config.")})'
     ) from error
 
 

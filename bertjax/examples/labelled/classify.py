@@ -25,7 +25,7 @@ class Options:
     label: column of the class or number; with `several` '' where each class has a column, of 0 and
       1, which has its name.
     classes: spellings of the classes, in the order of their ids; (): a number is predicted;
-      'infer': those of `config.data.train`, sorted.
+      'infer': those of `config.data.train`, sorted; of a column for each all columns but the texts.
     header: names of the columns of a table whose first line is none.
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
     unlabelled: no label is read: a student can learn from a text what its teacher says.
@@ -69,13 +69,9 @@ def check(options: Options, at: str = 'config.data.task.') -> None:
 
 def read(path: str, options: Options) -> Iterator[Record]:
   """Yields the records of a table; errors as `records.read`."""
-  needed = (options.label,) if options.label or not options.several else options.classes
+  inferred = options.classes if options.classes != INFER else ()
+  needed = (options.label,) if options.label or not options.several else inferred
   needed = () if options.unlabelled else needed
-  if needed == INFER and not options.label:
-    raise UserError(
-      "config.data.task.label='' takes the classes by the names of their columns: expected these "
-      f'in config.data.task.classes, got {INFER[0]!r}'
-    )
   try:
     yield from records.read(path, (*options.text, *needed), options.header)
   except UserError as error:
@@ -138,7 +134,10 @@ def _several(record: Record, options: Options) -> np.ndarray:
 
 
 def named(record: Record, options: Options) -> list[str]:
-  """Returns the classes of an example, as they are spelled."""
+  """Returns the classes of an example, as they are spelled; where they are to be inferred from
+  columns, all that the record has beside texts."""
+  if not options.label and options.classes == INFER:
+    return [name for name in record.values if name not in options.text]
   if not options.label:
     return [name for name in options.classes if _flag(record, name)]
   said = record.values[options.label]
@@ -151,7 +150,10 @@ def named(record: Record, options: Options) -> list[str]:
 def _flag(record: Record, name: str) -> bool:
   said = str(record.values[name]).strip().lower()
   if said not in FLAGS:
-    raise UserError(f'{record.place}: expected 0 or 1 in {name!r}, got {record.values[name]!r}')
+    raise UserError(
+      f'{record.place}: expected 0 or 1 in {name!r}, got {record.values[name]!r}: mend the line, '
+      'or name the columns that are classes in config.data.task.classes'
+    )
   return FLAGS[said]
 
 

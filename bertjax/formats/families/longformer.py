@@ -20,7 +20,7 @@ def layout(model: Any) -> Layout:
   """Returns the encoder and the heads. Of a model without global tokens the projections of theirs
   are copies of the others, as the original leaves them."""
   found = roberta.layout(model, 'longformer')
-  if model.global_tokens:
+  if model.global_tokens != 0:
     each = GLOBAL.items()
     rows = [
       row
@@ -55,6 +55,12 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
   return dict(global_tokens=_QUESTION)
 
 
+def _takes(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns where the global tokens are."""
+  global_BT = module.global_of(batch)
+  return {} if global_BT is None else dict(global_attention_mask=global_BT)
+
+
 # What LongformerConfig has by default is BERT's.
 FIELDS = (
   *bert.FIELDS,
@@ -79,5 +85,6 @@ FAMILY = Family(
   ),
   write=_write,
   vocab_size=50_265,
+  takes=_takes,
   read=_read,
 )

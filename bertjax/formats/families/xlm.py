@@ -109,4 +109,5 @@ FAMILY = Family(
   write=write,
   read=read,
   vocab_size=95_000,  # of XLM-15
+  takes=lambda module, batch: dict(langs=batch['language_BT']) if module.tables else {},
 )

@@ -31,6 +31,8 @@ class Model(nn.Module):
   """Any model. What differs is said anew by its class, as a constant or a property."""
 
   room: ClassVar[int | None] = None  # columns of the longest row; None: there is no limit
+  # columns of the longest row that classes of other programs compute as it does; None: of any
+  alike: ClassVar[int | None] = None
   # whether a mesh may divide the columns of a row: no memory stands before them
   divides_columns: ClassVar[bool] = True
   has_segments: ClassVar[bool] = True  # whether the segments of a row (`type_BT`) are told apart

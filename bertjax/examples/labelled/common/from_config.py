@@ -121,9 +121,9 @@ def has_labels(given: Any) -> bool:
 
 
 def fill_labels(model: Any, given: Any) -> None:
-  """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
-  the task has that `config.data.task`, `given`, names. Raises UserError: a head for another number
-  of classes."""
+  """Gives `config.model` what follows from the task that `config.data.task`, `given`, names: to its
+  labels, of examples and of tokens, that have 0 classes as many as that has, and `Factory.of_task`.
+  Raises UserError: a head for another number of classes."""
   task, options = task_of(given)
   if task.infers(options):
     raise UserError(
@@ -139,8 +139,8 @@ def fill_labels(model: Any, given: Any) -> None:
           'leave it at 0 to take those of the task'
         )
     model[key] = labels
-  if 'question' in given and model.get('global_tokens'):  # [CLS] and what a question has at most
-    model.global_tokens = given.question + 1
+  module = registry.find('bertjax.models', model.name, 'config.model.name')
+  model.update(module.MODEL.of_task(model, given))
 
 
 def ensure_vocabulary(data: Any, workdir: str) -> str:
