@@ -130,12 +130,14 @@ def moved(
 
 def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int]]:
   """Returns the ids that `theirs` cuts each of our pieces into where text has it, at the beginning
-  of a word or inside one; () where one is unknown."""
+  of a word or inside one; () where one is unknown. Between two of bytes a part of a character's
+  bytes is cut, too."""
   # Where pieces have no sign of a space, one of several characters, or a letter, begins a word.
   signs = ours.type != 'wordpiece' and not ours.word_starts.all()
   unknown, special = theirs.special['unk'], {*ours.special.values()}
   space = ' ' if theirs.reads_first_space else ''
-  words, parts = [], []
+  bytewise = all(formats.BYTE_SPACE in vocabulary.pieces for vocabulary in (theirs, ours))
+  words, parts, of_bytes = [], [], []
   for i in map(int, new):
     piece, text = ours.pieces[i], ours.decode([i]).removeprefix('##')
     begins = signs and piece.startswith((formats.BYTE_SPACE, sentencepiece_model.SPACE))
@@ -144,8 +146,11 @@ def _cut(theirs: Vocabulary, ours: Vocabulary, new: np.ndarray) -> list[list[int
     known = i not in special and _NO_TEXT not in text
     words.append(space + text.strip(' ') if known and begins else '')
     parts.append(text if known and not begins else '')
-  both = zip(theirs.encode_unended(words), _inside(theirs, parts), strict=True)
-  cuts = ([int(i) for i in (*word, *inside)] for word, inside in both)
+    of_bytes.append(piece if bytewise and _NO_TEXT in text else '')
+  cut: Any = theirs.tokenizer
+  spelled = ([token.id for token in cut.model.tokenize(x)] if x else [] for x in of_bytes)
+  both = zip(theirs.encode_unended(words), _inside(theirs, parts), spelled, strict=True)
+  cuts = ([int(i) for i in (*word, *inside, *some)] for word, inside, some in both)
   return [[] if unknown in ids else ids for ids in cuts]
 
 

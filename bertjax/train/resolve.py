@@ -247,9 +247,8 @@ def _labels(config: Any, line: timeline.Timeline) -> None:
   from_config.fill_labels(config.model, config.data.task)
   for phase in line.parts:
     with timeline.named(phase):
-      from_config.fill_labels(phase.config.model, phase.config.data.task)
+      known = from_config.fill_labels(phase.config.model, phase.config.data.task)
     if line.drawn:
       own = config.phases[phase.name]
-      known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
       with own.unlocked():
         own.model = ConfigDict({**own.get('model', {}), **known})

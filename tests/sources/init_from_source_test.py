@@ -148,6 +148,7 @@ def test_a_word_begins_as_the_mean_of_what_it_was_cut_into(tmp_path):
 @mutation('text if known and not begins', 'text if begins')
 @mutation("_UNKNOWN = '\\ue000'", "_UNKNOWN = ''")
 @mutation("_NO_TEXT = '\\ufffd'", "_NO_TEXT = '?'")
+@mutation("piece if bytewise and _NO_TEXT in text else ''", "''")
 def test_a_piece_is_cut_as_text_has_it(tmp_path):
   """A word with the space before it, which byte-level BPE reads; the inside of one without the
   sign of a space that SentencePiece adds, and as the ##-pieces of WordPiece."""
@@ -172,8 +173,9 @@ def test_a_piece_is_cut_as_text_has_it(tmp_path):
   assert ''.join(of_unigram['bacab']) == '▁bacab' and ''.join(of_unigram['##cab']) == 'cab'
   of_wordpiece = cuts('wordpiece', 'bpe')
   assert of_wordpiece['Ġabba'] == ['a', '##b', '##b', '##a'] and of_wordpiece['b'] == ['##b']
-  of_few = cuts('few', 'bpe')  # a part of a character is no text
-  assert of_few['cab'] == ['c', 'ab'] and of_few['¼¢'] == []
+  of_few = cuts('few', 'bpe')  # a part of a character is no text, but the bytes are there
+  assert of_few['cab'] == ['c', 'ab'] and of_few['¼¢'] == ['¼', '¢']
+  assert cuts('wordpiece', 'bpe')['¼¢'] == []
 
 
 def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):

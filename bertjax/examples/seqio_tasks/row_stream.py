@@ -111,8 +111,10 @@ class Fixed:
     return dict(rows=self.rows)
 
   def batch(self, row_n: np.ndarray, shuffle: bool, place_n: np.ndarray | None = None) -> Batch:
-    """Returns rows in the order asked for; they are not shuffled."""
-    return {name: value[row_n] for name, value in self.row.items()}
+    """Returns rows in the order asked for; they are not shuffled. What is spread over rows was
+    drawn when they were made, by their numbers: an evaluation takes the first ones."""
+    taken_n = row_n if place_n is None else place_n
+    return {name: value[taken_n] for name, value in self.row.items()}
 
 
 def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:

@@ -14,6 +14,7 @@ from bertjax import sharding
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.examples.noise import diffusion
+from bertjax.examples.seqio_tasks import row_stream
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import mlm
 from bertjax.tools.bench.parts import own_step
@@ -82,6 +83,20 @@ def test_an_evaluation_spreads_t_over_the_rows_that_it_takes(stride, monkeypatch
   monkeypatch.setattr(diffusion, 'times', lambda *at: found.append(drawn(*at)) or found[-1])
   assert len(list(loader.eval_batches(examples, 24, rows))) == 3
   assert np.diff([0, *np.sort(np.concatenate(found)), 1]).max() < 3 / rows
+
+
+@mutation(
+  'taken_n = row_n if place_n is None else place_n',
+  'taken_n = row_n',
+  file='bertjax/examples/seqio_tasks/row_stream.py',
+)
+def test_an_evaluation_of_a_stream_takes_rows_over_which_t_is_spread():
+  rows = 64
+  t_B = times(89 * rows)
+  row = dict(example_BT=np.ones((len(t_B), 1), np.int32), divisor_B=t_B)
+  fixed = row_stream.Fixed(random_store(3), row | dict(dropped_B=np.zeros(len(t_B), np.int32)))
+  found = [batch['divisor_B'] for batch in loader.eval_batches(fixed, 24, rows)]
+  assert np.diff([0, *np.sort(np.concatenate(found)[:rows]), 1]).max() < 3 / rows
 
 
 @mutation('hidden_B / np.clip(hidden_B, 1, limit)', '1.0')

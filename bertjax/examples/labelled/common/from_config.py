@@ -120,16 +120,18 @@ def has_labels(given: Any) -> bool:
   return bool(task.classes(options))
 
 
-def fill_labels(model: Any, given: Any) -> None:
+def fill_labels(model: Any, given: Any) -> dict[str, Any]:
   """Gives `config.model` what follows from the task that `config.data.task`, `given`, names: to its
   labels, of examples and of tokens, that have 0 classes as many as that has, and `Factory.of_task`.
-  Raises UserError: a head for another number of classes."""
+  Returns these fields. Raises UserError: a head for another number of classes."""
   task, options = task_of(given)
   if task.infers(options):
     raise UserError(
       'config.data.task.classes=infer is for a run, which reads its examples: expected their names'
     )
   known = task.classes(options)
+  module = registry.find('bertjax.models', model.name, 'config.model.name')
+  found = dict(module.MODEL.of_task(model, given))
   for key in {'labels', 'token_labels'} & set(model):
     labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
     for name, classes in labels:
@@ -138,9 +140,9 @@ def fill_labels(model: Any, given: Any) -> None:
           f'config.model.{key} has {classes} classes for {name!r}, config.data.task {known[name]}: '
           'leave it at 0 to take those of the task'
         )
-    model[key] = labels
-  module = registry.find('bertjax.models', model.name, 'config.model.name')
-  model.update(module.MODEL.of_task(model, given))
+    found[key] = labels
+  model.update(found)
+  return found
 
 
 def ensure_vocabulary(data: Any, workdir: str) -> str:
