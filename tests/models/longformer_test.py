@@ -171,7 +171,11 @@ def test_a_roberta_begins_a_longformer(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, again, new)
 
 
-@mutation('    family.find(found', '    family.find', file='bertjax/sources/init_from.py')
+@mutation(
+  "family.find(found.model['family']).write(ConfigDict(found.model))",
+  'pass',
+  file='bertjax/sources/init_from.py',
+)
 def test_a_model_whose_words_no_class_would_score_begins_none(tmp_path):
   fields = torch_models.config_of('BertForMaskedLM').to_dict() | dict(hidden_act='gelu_new')
   torch_models.save('BertForMaskedLM', tmp_path / 'hf')
@@ -200,8 +204,8 @@ def test_fine_tuning_begins_global_projections_as_copies():
 
 
 @pytest.mark.parametrize('given, found', [(None, 31), (8, 8), (0, 0)])
-@mutation("task.get('question', 0) + 1", 'model.global_tokens', case='None')
-@mutation(' if model.global_tokens is None else {}', '', case='8')
+@mutation("task.get('question', 0) + 1", 'model.global_tokens', case='None-31')
+@mutation(' if model.global_tokens is None else {}', '', case='8-8')
 def test_a_task_says_how_long_its_questions_are(given, found):
   """Where the model leaves its global tokens to it."""
   c = squad.get_config('v1')
