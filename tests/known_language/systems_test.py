@@ -87,7 +87,7 @@ QUICK = dict(
 )
 
 
-@pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'roberta', 'transformer_xl'}))
+@pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'transformer_xl'}))
 @mutation('right_BP, weight_BP, 1.0, plus)', 'right_BP, weight_BP, 0.0, plus)', case='bert')
 @mutation('nll_BG, right_BG, batch', '0 * nll_BG, right_BG, batch', case='bert')
 @mutation(

@@ -169,9 +169,10 @@ def test_units_are_dropped_for_a_row_and_words_for_a_step():
     tar=0.0, ar_of='whole', init_std=0.1 / 3**0.5,
   )  # fmt: skip
   batch = dict(token_BT=np.tile(np.arange(10), (4, 1)), example_BT=np.ones((4, 10), np.int32))
-  variables = model.init(jax.random.key(0), batch)
+  variables = jax.jit(model.init)(jax.random.key(0), batch)
   noise = Noise(jnp.uint32(3), jnp.arange(4, dtype=jnp.uint32))
-  found_BTD = np.asarray(model.apply(variables, batch, (), noise, True)['embedded_BTD']) != 0
+  run = jax.jit(lambda variables: model.apply(variables, batch, (), noise, True))
+  found_BTD = np.asarray(run(variables)['embedded_BTD']) != 0
   word_T = found_BTD.any((0, 2))
   assert 0 < word_T.sum() < 10
   unit_BD = found_BTD[:, word_T][:, 0]

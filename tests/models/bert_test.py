@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from flax.core import meta
 from mutation import mutation
-from tiers import in_tiers
 
 from bertjax.config import keys
 from bertjax.kernels.dropout import Noise
@@ -162,7 +161,8 @@ def relative_error(ours, theirs) -> float:
   return max(jax.tree.leaves(jax.tree_util.tree_map_with_path(error, ours, theirs)))
 
 
-@pytest.mark.parametrize('remat', in_tiers(['light', 'dots', 'full'], ['light', 'dots']))
+@pytest.mark.full
+@pytest.mark.parametrize('remat', ['light', 'dots', 'full'])
 def test_remat_changes_nothing(remat):
   c, batch = cases.config('bert'), cases.batch([[9, 14], [20, 11]], 32)
   variables = variables_of(c)

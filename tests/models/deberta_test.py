@@ -24,6 +24,9 @@ from bertjax.objectives import rtd
 ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
 
 
+FULL = pytest.mark.full
+
+
 def pair(**model):
   return cases.config('deberta_v3', **(ODD | model))
 
@@ -157,8 +160,10 @@ def test_both_nets_are_those_of_the_original():
   'table, gets',
   [
     ({}, dict(word='generator', difference='discriminator')),
-    (dict(disentangled=False), dict(word='generator discriminator')),
-    (dict(tied_embeddings=False), dict(word='generator', own_word='discriminator')),
+    pytest.param(dict(disentangled=False), dict(word='generator discriminator'), marks=FULL),
+    pytest.param(
+      dict(tied_embeddings=False), dict(word='generator', own_word='discriminator'), marks=FULL
+    ),
   ],
   ids=['gdes', 'es', 'nes'],
 )

@@ -99,9 +99,10 @@ def test_no_position_sees_a_later_one_and_all_see_the_earlier():
 def test_no_gradient_reaches_the_memory_that_is_read():
   _, objective, variables = make(4, mem_len=4)
   first = batch(text(4), 1)
-  memory = objective.predict(variables, objective.carry(first), first)['carry']
+  memory = jax.jit(objective.predict)(variables, objective.carry(first), first)['carry']
   second = batch(text(4, 1))
 
+  @jax.jit
   def total(hidden_BLMD):
     out = objective.predict(variables, memory._replace(hidden_BLMD=hidden_BLMD), second)
     return out['last_BTD'][..., 0].sum()
@@ -116,9 +117,10 @@ def test_a_start_makes_a_row_new_and_leaves_the_other():
   _, objective, variables = make(4, mem_len=4)
   first, second = batch(text(4), 1), batch(text(4, 1))
   fresh = objective.carry(first)
-  memory = objective.predict(variables, fresh, first)['carry']
+  predict = jax.jit(objective.predict)
+  memory = predict(variables, fresh, first)['carry']
   run = lambda held, start: np.asarray(
-    objective.predict(variables, held, dict(second, start_B=np.array(start)))['last_BTD']
+    predict(variables, held, dict(second, start_B=np.array(start)))['last_BTD']
   )
   found = run(memory, [1, 0])
   np.testing.assert_array_equal(found[0], run(fresh, [0, 0])[0])
@@ -213,7 +215,8 @@ def test_equals_the_formula(fields):
 
 def test_initial_values_are_those_of_the_original():
   c = cases.config('transformer_xl', attention='shaw', learned_positions=40)
-  params = meta.unbox(lm.make(c).init(jax.random.key(0), batch(text(32))))['params']
+  init = jax.jit(lm.make(c).init)
+  params = meta.unbox(init(jax.random.key(0), batch(text(32))))['params']
   deviation = lambda x: round(float(np.std(x)), 2)
   layers = params['layers']
   assert deviation(params['word']) == deviation(layers['ffn']['up']['kernel']) == 0.02
@@ -229,13 +232,14 @@ def test_a_text_token_by_token_is_the_whole_text(cutoffs):
   """Whatever stands before a short prompt; nothing falls out of the memory."""
   model, _, variables = make(10, mem_len=0, cutoffs=cutoffs)
   token_BT, lengths = text(10), np.array([6, 4])
-  whole = np.asarray(lm.all_scores(model.apply(variables, batch(token_BT))['word']))
+  score = lambda v: lm.all_scores(model.apply(v, batch(token_BT))['word'])
+  whole = np.asarray(jax.jit(score)(variables))
   prompt = np.zeros((2, 6), np.int32)
   for row, length in enumerate(lengths):
     prompt[row, 6 - length :] = token_BT[row, :length]
   real_BT = (np.arange(6)[None] >= 6 - lengths[:, None]).astype(np.int32)
   given = dict(token_BT=prompt, example_BT=real_BT)
-  found, written = model.apply(variables, given, 4, method='start')
+  found, written = jax.jit(lambda v: model.apply(v, given, 4, method='start'))(variables)
   step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
   for place in range(4):
     at = lengths + place - 1

@@ -78,7 +78,9 @@ def gradient(parameter):
   return zeros if parameter.grad is None else parameter.grad.numpy()
 
 
-@pytest.fixture(scope='module', params=['xlnet', 'albert', 'electra'])
+@pytest.fixture(
+  scope='module', params=['xlnet', pytest.param('albert', marks=pytest.mark.full), 'electra']
+)
 def both(request):
   """(family, config, batch, theirs, our parameters)."""
   family = request.param

@@ -50,6 +50,7 @@ def test_a_short_run_compiles_for_one_length(straight):
   assert json.loads((workdir / 'config.json').read_text())['facts']['lengths'] == dict(main=1)
 
 
+@pytest.mark.full
 @mutation("kept['lengths'] = kept['lengths'] or {}", '')
 @mutation('phase.compile(self._run.abstract, batch)', 'phase.compile(self._run.abstract)')
 @mutation('if phase.takes(batch):', 'if phase.compiled:')

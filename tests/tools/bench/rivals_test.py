@@ -168,6 +168,7 @@ def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_both_steps_run_and_the_batch_has_the_schema():
   c = make_config('bert')
   batch = synthetic_batch(c)
