@@ -12,11 +12,7 @@ import bertjax
 
 pytestmark = pytest.mark.full
 EXACT = 'eval/dev/exact'
-
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return toy_questions.write(tmp_path_factory.mktemp('files'))
+FILES = toy_questions
 
 
 MODEL = dict(layers=1, width=32, heads=4, init_std=0.2)

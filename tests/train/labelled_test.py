@@ -9,10 +9,7 @@ import review_files
 from mutation import mutation
 from processes import lines
 
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return review_files.write(tmp_path_factory.mktemp('files'))
+FILES = review_files
 
 
 def command(files, workdir, *more):

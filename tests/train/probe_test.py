@@ -8,10 +8,7 @@ import tagged_files
 
 from bertjax.sources import runs
 
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return tagged_files.write(tmp_path_factory.mktemp('files'))
+FILES = tagged_files
 
 
 @pytest.mark.full

@@ -10,11 +10,7 @@ from mutation import mutation
 from processes import lines
 
 EXACT = 'eval/dev/exact'
-
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return toy_questions.write(tmp_path_factory.mktemp('files'))
+FILES = toy_questions
 
 
 def command(files, workdir, *more, recipe='squad.py:v2'):

@@ -7,10 +7,7 @@ import pytest
 import tagged_files
 from mutation import mutation
 
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return tagged_files.write(tmp_path_factory.mktemp('files'))
+FILES = tagged_files
 
 
 def command(files, workdir, *more):

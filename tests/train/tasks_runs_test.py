@@ -10,11 +10,7 @@ from processes import lines
 
 pytestmark = pytest.mark.full
 NAMES = ('stars', 'points', 'names')
-
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return task_files.write(tmp_path_factory.mktemp('files'))
+FILES = task_files
 
 
 def command(files, workdir, *more, names=NAMES):

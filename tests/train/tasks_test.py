@@ -16,11 +16,7 @@ from bertjax.train.step import with_rows
 from bertjax.types import Context
 
 NAMES = ('stars', 'points', 'names')
-
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return task_files.write(tmp_path_factory.mktemp('files'))
+FILES = task_files
 
 
 def make(config, workdir):

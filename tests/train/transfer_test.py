@@ -10,11 +10,7 @@ from mutation import mutation
 
 TURNED = ('--config.data.task.label=stars', "--config.data.task.classes=('good','bad')")
 TASK = ('--config.data.task.label=stars', "--config.data.task.classes=('bad','good')")
-
-
-@pytest.fixture(scope='module')
-def files(tmp_path_factory):
-  return review_files.write(tmp_path_factory.mktemp('files'))
+FILES = review_files
 
 
 @pytest.fixture(scope='module')
