@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax import models
+from bertjax import dotted, models
 from bertjax.errors import UserError, writing
 from bertjax.export import card, onnx_model, parity, receipt
 from bertjax.export.originals import ORIGINALS
@@ -129,8 +129,9 @@ def export(
     rows = family_lib.find(run.config.model.family).layout(run.config.model).rows
     own = {row.ours.partition('/')[0] for row in rows}
     whole = {key: tree for key, tree in whole.items() if key in own}
-  size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
-  ours = {path: tables.digest(x) for path, x in tables.flat(whole)}
+  leaves = dotted.flat(whole, mark='/')
+  size = sum(x.nbytes for x in leaves.values())
+  ours = {path: tables.digest(x) for path, x in leaves.items()}
   with runs.output(target) as partial:
     receipts = {}
     for part in parts:
@@ -141,7 +142,7 @@ def export(
       receipts[part.folder] = said
       with writing('the model card', folder / 'README.md'):
         (folder / 'README.md').write_text(card.card(run, part.model, said, onnx=form.onnx))
-    del whole, params
+    del whole, params, leaves
     for part in parts:
       said, folder = receipts[part.folder], partial / part.folder
       compared = onnx_model.compared if form.onnx else receipt.compared

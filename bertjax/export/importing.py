@@ -5,6 +5,7 @@ import tempfile
 import time
 from typing import Any
 
+from bertjax import dotted
 from bertjax.errors import UserError
 from bertjax.export import parity, receipt
 from bertjax.formats import family as family_lib
@@ -38,11 +39,11 @@ def _import(source: str, target: pathlib.Path, opened: Opening, started: float) 
   pad = vocabulary.special['pad'] if vocabulary else None
   inputs = parity.inputs_of(model, pad)
   mine = parity.ours(model, taken.params, inputs)
+  params = dotted.flat(taken.params, mark='/')
   arrays = [
-    dict(ours=path, shape=list(x.shape), sha256=tables.digest(x))
-    for path, x in tables.flat(taken.params)
+    dict(ours=path, shape=list(x.shape), sha256=tables.digest(x)) for path, x in params.items()
   ]
-  size = sum(x.nbytes for _, x in tables.flat(taken.params))
+  size = sum(x.nbytes for x in params.values())
   assumed = list(opened.assumed)
   if vocabulary and vocabulary.size < model.vocab_size:
     assumed.append(
@@ -64,7 +65,7 @@ def _import(source: str, target: pathlib.Path, opened: Opening, started: float) 
     classes = {head: [*names] for head, names in opened.classes.items()}
     meta = dict(opened.meta, source=source, classes=classes)
     runs.write_run(directory, config, taken.params, vocabulary, meta)
-    del taken  # before transformers reads the other side: one model at a time
+    del taken, params  # before transformers reads the other side: one model at a time
     said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
     said['tokenizer'] = dict(skipped='no tokenizer of transformers is there: ids were not compared')
     if source.startswith('hf:'):

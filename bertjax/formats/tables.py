@@ -7,15 +7,14 @@ is a single logit or an axis of one that ours lacks, E is the width of the table
 D is taken. Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
-import functools
 import hashlib
 import itertools
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertjax import dotted
 from bertjax.errors import UserError
 from bertjax.formats.weights import shape_of
 from bertjax.models.layers.basic import padded_rows
@@ -58,7 +57,7 @@ def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Ro
   return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}', **more)
 
 
-def layer(ours: str, theirs: str, names: str, dense=dense, norm=norm) -> tuple[Row, ...]:
+def layer(ours: str, theirs: str, names: str) -> tuple[Row, ...]:
   """Returns the rows of a post-norm layer at `ours`. `names`, of query, key, value, output, their
   norm, the two of feed-forward and its norm, take the place of * in `theirs`."""
   rows: tuple[Row, ...] = ()
@@ -121,9 +120,8 @@ def to_ours(
   params: dict[str, Any] = {}
   for row in rows:
     names, mine = names_of(row, model), {**sizes, **row.sizes}
-    *parents, leaf = row.ours.split('/')
-    stacked = 'layers' in parents
-    shape = _our_shape(row, mine)
+    stacked, ours = _is_stacked(row), _groups(row)[1]
+    shape = tuple(padded_rows(mine[a]) if ours[0] == a == 'V' else mine[a] for a in ours)
     whole = _aligned_zeros((len(names), *shape) if stacked else shape)
     if absent is not None and names[0] not in state:
       whole[...] = absent(row, whole.shape)
@@ -132,11 +130,8 @@ def to_ours(
         _fill(whole[index] if stacked else whole, state[name], row, mine)
     if not stacked:
       _check_copies(state, names)
-    node = params
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    node[leaf] = whole
-  return params
+    params[row.ours] = whole
+  return dotted.nested(params, '/')
 
 
 def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -154,8 +149,8 @@ def to_theirs(
   begin with one of `elsewhere` are of another table. Raises UserError that lists parameters without
   a row."""
   sizes = sizes_of(model)
-  known = {row.ours for row in rows}
-  found = {path for path, _ in flat(params) if not path.startswith(elsewhere or ('\0',))}
+  whole, known = dotted.flat(params, mark='/'), {row.ours for row in rows}
+  found = {path for path in whole if not path.startswith(elsewhere or ('\0',))}
   if known != found:
     raise UserError(
       f'the parameters do not fit the table of config.model.family={model.family!r}: no row for '
@@ -164,13 +159,11 @@ def to_theirs(
   for _, alike in itertools.groupby(rows, lambda row: row.theirs):
     parts = list(alike)
     for index, name in enumerate(names_of(parts[0], model)):
-      whole = []
+      arrays = []
       for row in parts:
-        path = row.ours.split('/')
-        array: Any = functools.reduce(operator.getitem, path, params)
-        mine = np.asarray(array[index] if 'layers' in path else array, np.float32)
-        whole.append(_theirs(mine, row, {**sizes, **row.sizes}))
-      yield name, parts[0], whole[0] if len(parts) == 1 else np.concatenate(whole, parts[0].axis)
+        array = whole[row.ours][index] if _is_stacked(row) else whole[row.ours]
+        arrays.append(_theirs(np.asarray(array, np.float32), row, {**sizes, **row.sizes}))
+      yield name, parts[0], arrays[0] if len(parts) == 1 else np.concatenate(arrays, parts[0].axis)
 
 
 def their_shapes(rows: Sequence[Row], model: Any) -> dict[str, tuple[int, ...]]:
@@ -179,15 +172,6 @@ def their_shapes(rows: Sequence[Row], model: Any) -> dict[str, tuple[int, ...]]:
   return {
     name: _their_shape(row, {**sizes, **row.sizes}) for row in rows for name in names_of(row, model)
   }
-
-
-def flat(params: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
-  """Path -> leaf of nested dicts, as in 'encoder/layers/ffn_up/kernel'."""
-  for key, value in params.items():
-    if isinstance(value, Mapping):
-      yield from flat(value, f'{prefix}{key}/')
-    else:
-      yield prefix + key, value
 
 
 def digest(array: Any) -> str:
@@ -254,6 +238,10 @@ def check_tied(state, tied: Mapping[str, str], remedy: str = REMEDY) -> None:
       raise UserError(f'{copy} differs from {source}: this model ties them; {remedy}')
 
 
+def _is_stacked(row: Row) -> bool:
+  return 'layers' in row.ours.split('/')
+
+
 def _groups(row: Row) -> tuple[list[str], str]:
   theirs, ours = row.axes.split('->')
   return theirs.split(','), ours
@@ -263,12 +251,6 @@ def _their_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
   shape = [int(np.prod([sizes[a] for a in group])) for group in _groups(row)[0]]
   shape[row.axis] *= row.part[1]
   return tuple(shape)
-
-
-def _our_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
-  ours = _groups(row)[1]
-  first = padded_rows(sizes['V']) if ours[0] == 'V' else sizes[ours[0]]
-  return (first, *(sizes[a] for a in ours[1:]))
 
 
 def _fill(mine: np.ndarray, theirs: np.ndarray, row: Row, sizes: Sizes) -> None:

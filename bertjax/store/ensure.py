@@ -71,13 +71,8 @@ def clear_others(data, seed: int, workdir: str) -> None:
   failed before its first step, or the workdir would be that run's."""
   record, wanted = pathlib.Path(workdir, RECORD), _made_of(data, seed, workdir)
   if record.exists():
-    try:
-      made_of = dict(json_files.loads(record.read_bytes()))
-    except (ValueError, TypeError) as error:
-      raise UserError(
-        f'{record} is torn or damaged ({error}): remove it, and {workdir}/store if it was made of '
-        'other text'
-      ) from error
+    remedy = f': remove it, and {workdir}/store if it was made of other text'
+    made_of = json_files.read(record, dict, remedy)
     if made_of.get('vocab') == str(pathlib.Path(workdir, 'vocab')):  # as it once was written
       made_of['vocab'] = _OWN
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]

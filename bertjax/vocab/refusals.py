@@ -18,16 +18,6 @@ def text_of(file: pathlib.Path, encoding: str = 'utf-8') -> str:
     raise UserError(f'{file.name} is not UTF-8: {error}') from error
 
 
-def json_of(text: str, **options: Any) -> Any:
-  """Returns a JSON value. Raises UserError if it is none."""
-  try:
-    return json_files.loads(text, **options)
-  except UserError:
-    raise
-  except ValueError as error:
-    raise UserError(f'no JSON: {error}') from error
-
-
 @contextlib.contextmanager
 def theirs() -> Iterator[None]:
   """Stands around what tokenizers and sentencepiece make of a file. Raises UserError if they refuse
@@ -69,7 +59,12 @@ def check_unique(pieces: Iterable[str]) -> None:
 def unique_keys(text: str) -> Any:
   """Returns a JSON value, in whose objects every key comes once. Raises UserError if it is none, or
   a key comes twice; both places are named."""
-  return json_of(text, object_pairs_hook=_object)
+  try:
+    return json_files.loads(text, object_pairs_hook=_object)
+  except UserError:
+    raise
+  except ValueError as error:
+    raise UserError(f'no JSON: {error}') from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

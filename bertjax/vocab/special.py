@@ -13,8 +13,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from bertjax import json_files
 from bertjax.errors import UserError
-from bertjax.vocab import refusals, whole_words
+from bertjax.vocab import whole_words
 
 CONFIG = 'tokenizer_config.json'
 ROLES = dict(
@@ -54,14 +55,7 @@ def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
 def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
   """Reads a JSON object in the folder of a file, {} where there is none; null is absent."""
   path = file.parent / name
-  if not path.is_file():
-    return {}
-  try:
-    found = refusals.json_of(refusals.text_of(path))
-  except UserError as error:
-    raise UserError(f'{path}: {error}') from error
-  if not isinstance(found, dict):
-    raise UserError(f'{path}: expected a JSON object, got {type(found).__name__}')
+  found = json_files.read(path) if path.is_file() else {}
   return {key: value for key, value in found.items() if value is not None}
 
 

@@ -8,6 +8,7 @@ import systems
 from slow_imports import transformers
 
 import bertjax
+from bertjax import dotted
 from bertjax.export import exporting, importing
 from bertjax.formats import tables
 from bertjax.sources import runs
@@ -39,7 +40,7 @@ def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
   assert '| steps | 5 |' in card and '| tokens seen |' in card and '## Held-out scores' in card
   importing.import_model(f'hf:{tmp_path / "out"}', tmp_path / 'back')
   before, after = runs.open_run(trained), runs.open_run(tmp_path / 'back')
-  old, new = (dict(tables.flat(run.params())) for run in (before, after))
+  old, new = (dotted.flat(run.params(), mark='/') for run in (before, after))
   assert new.keys() <= old.keys() and len(new) > 10
   size = before.config.model.vocab_size
   for path, value in new.items():

@@ -11,11 +11,11 @@ from adopting import adopt, claim
 from mutation import mutation
 from slow_imports import torch, transformers
 
+from bertjax import dotted
 from bertjax.checkpoint import resume
 from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.export import parity
-from bertjax.formats import tables
 from bertjax.objectives import mlm
 from bertjax.sources import init_from, model_fields, runs, subtrees
 from bertjax.vocab.train import TRAINERS
@@ -97,9 +97,9 @@ def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_p
   for layer in range(3):
     weight = state[f'bert.encoder.layer.{layer}.intermediate.dense.weight']
     np.testing.assert_array_equal(kernel[layer], weight.numpy().T)
-  for path, old in tables.flat(variables['params']):
+  for path, old in dotted.flat(variables['params'], mark='/').items():
     if path.startswith(('next', 'pooler')):
-      np.testing.assert_array_equal(dict(tables.flat(new['params']))[path], old)
+      np.testing.assert_array_equal(dotted.flat(new['params'], mark='/')[path], old)
 
 
 @mutation('  if not remap:\n', '  if False:\n')

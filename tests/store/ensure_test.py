@@ -120,5 +120,5 @@ def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, 
 @pytest.mark.parametrize('text', ['{"input": "a', '[7]', ''])
 def test_a_torn_record_of_what_a_store_is_made_of_is_named(tmp_path, text):
   (tmp_path / 'made_of.json').write_text(text)
-  with pytest.raises(ValueError, match='made_of.json is torn or damaged'):
+  with pytest.raises(ValueError, match='made_of.json: expected a JSON object, .*: remove it, and'):
     ensure(tmp_path, input='a.txt', vocab='v')
