@@ -9,12 +9,8 @@ _FD = 'BERTJAX_PARENT_FD'  # read end of a pipe whose other end the parent holds
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> int:
-  """Runs a command of ours to its end; returns its exit status.
-
-  Args:
-    command: as of subprocess; its program runs in `errors.door`, which calls `follow_parent`.
-    env: of the child.
-  """
+  """Runs a command of ours, whose `errors.door` calls `follow_parent`, to its end; returns its exit
+  status."""
   reader, writer = os.pipe()
   try:
     child = subprocess.Popen(command, env={**env, _FD: str(reader)}, pass_fds=(reader,))

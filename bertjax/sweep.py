@@ -45,16 +45,13 @@ flags.mark_flags_as_required(['config', 'workdir'])
 def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric: str) -> list[str]:
   """Trains what is due; returns the names of the runs that failed. Raises UserError if a signal has
   stopped a run, or a run does not have the metric, as no other will."""
-  from bertjax.launch.processes import UNFINISHED, Command, run_together
+  from bertjax.launch import resumable
 
   failed = []
   for number, job in enumerate(due, 1):
     log = workdir / f'{job.name}.log'
     print(f'[{number}/{len(due)}] {job.name}; output in {log}', flush=True)
-    command = _command(job, common, workdir)
-    status = run_together([Command(command, {}, log, job.name)], asked := [])
-    if status == UNFINISHED or asked:
-      raise UserError(f'stopped in {job.name}; the same command goes on from there')
+    status = resumable.run(_flags(job, common, workdir), log, job.name)
     _recall(job.config, workdir / job.name)
     if status:
       failed.append(job.name)
@@ -79,7 +76,9 @@ def main() -> int:
   print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)
   common = list(without_flags(command_line.located(sys.argv)[1:], _VALUED, _SWITCHES))
   if _DRY_RUN.value:
-    print('\n'.join(shlex.join(_command(job, common, workdir)) for job in due))
+    command = [sys.executable, '-m', 'bertjax.launch', 'resumable']
+    for job in due:
+      print(shlex.join([*command, *_flags(job, common, workdir)]))
     return 0
   workdir.mkdir(parents=True, exist_ok=True)
   if due and one_store:
@@ -131,9 +130,8 @@ def _settle(config: Any, point: Collection[str]) -> None:
   config.model.update({k: settled.model[k] for k in ('dtype', 'remat') if k in config.model})
 
 
-def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str]:
-  own = [*job.flags, f'--workdir={workdir / job.name}']
-  return [sys.executable, '-m', 'bertjax.launch', 'resumable', *common, *own]
+def _flags(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str]:
+  return [*common, *job.flags, f'--workdir={workdir / job.name}']
 
 
 def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:

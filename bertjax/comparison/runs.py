@@ -6,7 +6,6 @@ is finished.
 
 import contextlib
 import pathlib
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,7 @@ from typing import NamedTuple
 
 from bertjax.comparison import budget
 from bertjax.comparison.plan import Asked, Planned
-from bertjax.errors import UserError
-from bertjax.launch import grid
-from bertjax.launch.processes import UNFINISHED, Command, run_together
-from bertjax.launch.resumable import finished
+from bertjax.launch import grid, resumable
 from bertjax.machine import locks
 from bertjax.metrics import lines
 from bertjax.metrics.progress import Bar
@@ -39,7 +35,7 @@ class Run(NamedTuple):
   @property
   def finished(self) -> bool:
     """True if its last checkpoint is there."""
-    return finished(str(self.directory))
+    return resumable.finished(str(self.directory))
 
   @property
   def done(self) -> float:
@@ -82,21 +78,13 @@ def train(runs: Sequence[Run]) -> list[Run]:
       for run in left:
         run.directory.parent.mkdir(parents=True, exist_ok=True)
         with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, run):
-          if ours and not run.finished and not _worked(run):
-            failed[run.name] = run
+          if ours and not run.finished:
+            flags = [*run.flags, f'--workdir={run.directory}']
+            if resumable.run(flags, run.beside('log'), run.name):
+              failed[run.name] = run
       if not any(locks.is_free(run.beside('lock')) for run in left):
         time.sleep(POLL_S)
   return [*failed.values()]
-
-
-def _worked(run: Run) -> bool:
-  """Runs it to its end; returns whether that worked."""
-  flags = [*run.flags, f'--workdir={run.directory}']
-  command = [sys.executable, '-m', 'bertjax.launch', 'resumable', *flags]
-  status = run_together([Command(command, {}, run.beside('log'), run.name)], asked := [])
-  if status == UNFINISHED or asked:
-    raise UserError(f'stopped in {run.name}; the same command goes on from there')
-  return not status
 
 
 @contextlib.contextmanager

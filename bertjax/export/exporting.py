@@ -17,6 +17,7 @@ from bertjax.export.originals import ORIGINALS
 from bertjax.formats import config_json, directory, sentence_modules, tables
 from bertjax.formats import family as family_lib
 from bertjax.formats.families import electra_net
+from bertjax.machine import durable
 from bertjax.sources import head_classes, runs
 
 
@@ -132,7 +133,7 @@ def export(
   leaves = dotted.flat(whole, mark='/')
   size = sum(x.nbytes for x in leaves.values())
   ours = {path: tables.digest(x) for path, x in leaves.items()}
-  with runs.output(target) as partial:
+  with durable.directory(target) as partial:
     receipts = {}
     for part in parts:
       folder = partial / part.folder

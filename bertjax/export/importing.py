@@ -12,7 +12,7 @@ from bertjax.formats import family as family_lib
 from bertjax.formats import huggingface, tables, weights
 from bertjax.formats.directory import whole_model
 from bertjax.formats.originals.original import Opening
-from bertjax.machine import checksums
+from bertjax.machine import checksums, durable
 from bertjax.sources import runs
 from bertjax.sources.foreign import open_source
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -61,7 +61,7 @@ def _import(source: str, target: pathlib.Path, opened: Opening, started: float) 
     model_class=model_class, tensors=arrays, made=taken.made, assumed=assumed,
     left_out=taken.left_out, sha256=dict(theirs=digests),
   )  # fmt: skip
-  with runs.output(target) as directory:
+  with durable.directory(target) as directory:
     classes = {head: [*names] for head, names in opened.classes.items()}
     meta = dict(opened.meta, source=source, classes=classes)
     runs.write_run(directory, config, taken.params, vocabulary, meta)

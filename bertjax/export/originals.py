@@ -14,6 +14,7 @@ from bertjax import models
 from bertjax.errors import UserError, choose, writing
 from bertjax.export import card, receipt
 from bertjax.formats import tables, weights
+from bertjax.machine import durable
 from bertjax.sources import foreign, runs
 
 # config.model.name -> the format by which `convert --from` reads what is written, whose module of
@@ -43,7 +44,7 @@ def export(
     rows += module.head(params, run.statistics())
     options = dict(classes=[*run.config.data.task.classes])
   found = {theirs: (ours, x) for theirs, ours, x in rows}
-  with runs.output(target) as partial, writing('the model', partial):
+  with durable.directory(target) as partial, writing('the model', partial):
     weights.save(partial / weights.NAME, {theirs: x for theirs, (_, x) in found.items()})
     (partial / module.OPTIONS).write_text(
       json.dumps(module.options(model) | options, indent=2) + '\n'

@@ -6,8 +6,11 @@ The same as `bertjax.main`, which ends with 0 when a signal has stopped it: what
 (SLURM's batch script, a JobSet, SkyPilot) must know whether there is more to do.
 """
 
+import pathlib
 import sys
+from collections.abc import Sequence
 
+from bertjax.errors import UserError
 from bertjax.launch import arguments
 from bertjax.launch.processes import FORWARDED, UNFINISHED, Command, run_together
 
@@ -25,6 +28,16 @@ def main(argv: list[str]) -> int:
   if status:
     return status
   return 0 if finished(workdir, int(steps) if steps else None) else UNFINISHED
+
+
+def run(flags: Sequence[str], log: pathlib.Path, name: str) -> int:
+  """Runs this module with these flags as a child, its output in a log; returns its exit status.
+  Raises UserError if a signal has stopped it."""
+  command = [sys.executable, '-m', 'bertjax.launch', 'resumable', *flags]
+  status = run_together([Command(command, {}, log, name)], asked := [])
+  if status == UNFINISHED or asked:
+    raise UserError(f'stopped in {name}; the same command goes on from there')
+  return status
 
 
 def finished(workdir: str, total_steps: int | None = None) -> bool:

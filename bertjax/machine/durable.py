@@ -1,8 +1,11 @@
-"""Files that are there whole or not at all, also after a power cut."""
+"""Files and directories that are there whole or not at all, files also after a power cut."""
 
+import contextlib
 import json
 import os
 import pathlib
+import shutil
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -16,6 +19,22 @@ def write_json(path: pathlib.Path, value: Any) -> None:
     os.fsync(file.fileno())
   temporary.replace(path)
   sync(path.parent)
+
+
+@contextlib.contextmanager
+def directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields NAME.partial, an empty directory that gets its name at the end, and goes where an error
+  comes; it may be moved before. An empty directory of that name may be there."""
+  partial = path.with_name(path.name + '.partial')
+  shutil.rmtree(partial, ignore_errors=True)
+  partial.mkdir(parents=True)
+  try:
+    yield partial
+    if path.exists():
+      path.rmdir()
+    partial.rename(path)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def sync(path: pathlib.Path) -> None:

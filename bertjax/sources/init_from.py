@@ -236,11 +236,13 @@ def loader(
       'config.remap_vocab moves the rows of one model that config.init_from names, a run or '
       f'FORMAT:PATH, got {config.init_from!r}: leave it out'
     )
-  entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
+  reads = [_reader(name, vocabulary) for name, *_ in config.init_from]
 
   def load(variables: Any) -> tuple[Any, list[str]]:
-    for entry in entries:
-      variables = _with_subtree(variables, *entry)
+    for read, (name, path, to, layers) in zip(reads, config.init_from, strict=True):
+      theirs, mine = subtrees.find(read(), path, name), subtrees.find(variables, to, 'the model')
+      new = subtrees.taken(theirs, mine, layers, f'{name}:{path}', None)
+      variables = subtrees.replaced(variables, to.split('/'), new)
     return variables, []
 
   return load
@@ -276,21 +278,6 @@ def _with_whole(
   if left_out:
     said.append(f'Left out of {name}, the model has none of them: {", ".join(left_out)}')
   return dict(variables, params=task_heads.together(new)), said
-
-
-def _with_subtree(
-  variables: Any,
-  read: Callable[[], Any],
-  given: str,
-  source_name: str,
-  target_name: str,
-  layers: Sequence[int],
-) -> Any:
-  """Variables with one named subtree replaced by that of a checkpoint, which `given` named."""
-  source = subtrees.find(read(), source_name, given)
-  target = subtrees.find(variables, target_name, 'the model')
-  new = subtrees.taken(source, target, layers, f'{given}:{source_name}', None)
-  return subtrees.replaced(variables, target_name.split('/'), new)
 
 
 def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:

@@ -4,11 +4,9 @@ A converted model is a workdir with one checkpoint, of step 0 and without optimi
 takes a run, `predict`, `embed`, `init_from`, takes it too.
 """
 
-import contextlib
 import importlib
 import pathlib
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -190,19 +188,3 @@ def require_free(path: pathlib.Path | str) -> pathlib.Path:
   if path.exists() and (not path.is_dir() or any(path.iterdir())):
     raise UserError(f'{path} exists and is not empty: give another --output, or remove it')
   return path
-
-
-@contextlib.contextmanager
-def output(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields NAME.partial, an empty directory that gets its name at the end, and goes where an error
-  comes; it may be moved before."""
-  partial = path.with_name(path.name + '.partial')
-  shutil.rmtree(partial, ignore_errors=True)
-  partial.mkdir(parents=True)
-  try:
-    yield partial
-    if path.exists():
-      path.rmdir()
-    partial.rename(path)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)

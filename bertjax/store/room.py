@@ -2,7 +2,6 @@
 hold.
 """
 
-import dataclasses
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from bertjax.store.unfinished import partial_of
 from bertjax.store.writer import token_dtype
 from bertjax.text import documents as documents_lib
 from bertjax.text.corpus import Corpus
-from bertjax.text.left_out import LeftOut
 from bertjax.vocab.vocabulary import Vocabulary
 
 _FILES, _HEAD = 8, 2**22  # files that are looked into, and bytes of text of all
@@ -66,19 +64,10 @@ def _beginnings(corpus: Corpus) -> Iterator[tuple[list[bytes], float]]:
     documents = next(corpus.batches(), []) if corpus.documents else []
     yield documents, len(documents) / (corpus.documents or 1)
     return
-  alone = [
-    source._replace(paths=paths)
-    for source in files.sources
-    for paths in (
-      [source.paths]
-      if documents_lib.PARALLEL in source.language
-      else [[path] for path in source.paths]
-    )
-  ]
-  some = alone[:: -(-len(alone) // _FILES)]
+  parts = files.parts()
+  some = parts[:: -(-len(parts) // _FILES)]
   for source in some:
-    left_out = LeftOut(files.left_out.skip)
-    one = dataclasses.replace(files, sources=[source], left_out=left_out, done=0)
+    one = files.alone(source)
     documents = next(documents_lib.blocks(one, _HEAD // len(some)), [])
     yield documents, one.done / files.total
 

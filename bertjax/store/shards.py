@@ -13,7 +13,6 @@ out, follows from all documents before it; so that is decided when shards are jo
 """
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
@@ -71,16 +70,11 @@ def divide(
   if not remote.is_remote(directory):
     pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
   shards = []
-  for source in files.sources:
-    parallel = documents_lib.PARALLEL in source.language
-    for paths in [source.paths] if parallel else [[path] for path in source.paths]:
-      skip = LeftOut(files.left_out.skip)
-      some = dataclasses.replace(
-        files, sources=[source._replace(paths=paths)], left_out=skip, done=0
-      )
-      some.total = files.total  # blocks of undivided text are a share of all files
-      name = _name(some, options, vocabulary, besides)
-      shards.append(Shard(some, options, besides, directory, name))
+  for source in files.parts():
+    some = files.alone(source)
+    some.total = files.total  # blocks of undivided text are a share of all files
+    name = _name(some, options, vocabulary, besides)
+    shards.append(Shard(some, options, besides, directory, name))
   return shards
 
 

@@ -35,6 +35,11 @@ class Source(NamedTuple):
   paths: list[pathlib.Path]  # of files; of parallel text the two sides, or one with columns
   language: str = ''  # as in `documents`; '' where it is not said
 
+  @property
+  def parallel(self) -> bool:
+    """True for parallel text, whose paths are read side by side."""
+    return documents_lib.PARALLEL in self.language
+
 
 def find_sources(pattern: str) -> list[Source]:
   """Returns the sources of a comma list of paths, folders and globs, with or without languages.
@@ -219,42 +224,43 @@ class Files:
 
   def apart(self) -> list['Files']:
     """Returns those of each source by themselves, without parallel text."""
-    left_out = lambda: LeftOut(self.left_out.skip)
-    return [
-      dataclasses.replace(self, sources=[source], left_out=left_out(), done=0)
-      for source in self.sources
-      if documents_lib.PARALLEL not in source.language
-    ]
+    return [self.alone(source) for source in self.sources if not source.parallel]
+
+  def alone(self, source: Source) -> 'Files':
+    """Returns those of a source by themselves, of which nothing is read yet."""
+    left_out = LeftOut(self.left_out.skip)
+    return dataclasses.replace(self, sources=[source], left_out=left_out, done=0)
+
+  def parts(self) -> list[Source]:
+    """Returns each file as a source of its own, the two sides of parallel text as one."""
+    each = lambda s: [s] if s.parallel else [s._replace(paths=[path]) for path in s.paths]
+    return [part for source in self.sources for part in each(source)]
 
   def check(self) -> None:
     """Looks at the beginning of every file. UserError: one that is no text; see `kinds.check`."""
     for source in self.sources:
-      sides = documents_lib.PARALLEL in source.language
       for path in source.paths:
-        kinds.check(path, lines=sides)
+        kinds.check(path, lines=source.parallel)
 
   def __iter__(self) -> Iterator[bytes]:
     """Yields the records of all files. Raises UserError: bytes that are not UTF-8, a damaged
     archive, a JSON line without its text, a line without its columns; file and place are named."""
     self.left_out.clear()
     finished = 0
-    for source in self.sources:
-      if documents_lib.PARALLEL in source.language:
-        reads = [(source.paths, self._read_pairs(source.paths))]
-      else:
-        reads = [([path], self._read(path)) for path in source.paths]
-      for paths, read in reads:
-        for text, said, at in read:
-          self.done = finished + at
-          values = said | (dict(language=source.language) if source.language else {})
-          try:
-            record = documents_lib.join(text, [values.get(name, '') for name in self.columns])
-          except UserError as error:
-            self.left_out.refuse(str(paths[0]), Wrong(str(error)))
-            continue
-          yield record
-        finished += sum(path.stat().st_size for path in paths)
-        self.done = finished
+    for part in self.parts():
+      paths, language = part
+      read = self._read_pairs(paths) if part.parallel else self._read(paths[0])
+      for text, said, at in read:
+        self.done = finished + at
+        values = said | (dict(language=language) if language else {})
+        try:
+          record = documents_lib.join(text, [values.get(name, '') for name in self.columns])
+        except UserError as error:
+          self.left_out.refuse(str(paths[0]), Wrong(str(error)))
+          continue
+        yield record
+      finished += sum(path.stat().st_size for path in paths)
+      self.done = finished
 
   def _read(self, path: pathlib.Path) -> Iterator[tuple[bytes, Said, int]]:
     """Yields (text, what is said of it, bytes of the file read so far)."""

@@ -16,10 +16,8 @@ and flags give the same files.
 
 import functools
 import itertools
-import os
 import pathlib
 import random
-import shutil
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -31,7 +29,7 @@ from bertjax import text_flags
 from bertjax.config import command_line
 from bertjax.config.keys import LEAST_PIECES
 from bertjax.errors import UserError, door
-from bertjax.machine import copies
+from bertjax.machine import copies, durable
 from bertjax.metrics.progress import Bar
 from bertjax.text import sentence_split
 from bertjax.text.left_out import LeftOut, Wrong
@@ -165,17 +163,11 @@ def _train(output: pathlib.Path) -> None:
   keep = {}
   if _TYPE.value == 'wordpiece' and not base:
     keep = dict(keep_accents=_KEEP_ACCENTS.value)
-  partial = output.with_name(output.name + '.partial')
-  shutil.rmtree(partial, ignore_errors=True)
-  partial.mkdir(parents=True)
-  try:
+  with durable.directory(output) as partial:
     if base:
       extend_wordpiece(train, _SIZE.value, base, partial)
     else:
       TRAINERS[_TYPE.value](train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial, **keep)
-    os.replace(partial, output)
-  finally:
-    shutil.rmtree(partial, ignore_errors=True)
   count = functools.partial(characters, train, bool(text_flags.LOWERCASE.value), **keep)
   _print_table(output, shown, which, count if keep else None)
 

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 
 from bertjax.errors import UserError, writing
+from bertjax.machine import durable
 from bertjax.vocab import formats
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 
@@ -38,9 +39,6 @@ def keep(vocabulary: Vocabulary, directory: pathlib.Path | str) -> None:
   directory = pathlib.Path(directory)
   if holds(directory, vocabulary):
     return
-  with writing('the vocabulary of the run', directory):
-    partial = directory.with_name(f'{directory.name}.partial')
-    shutil.rmtree(partial, ignore_errors=True)
+  with writing('the vocabulary of the run', directory), durable.directory(directory) as partial:
     vocabulary.save(partial)
     shutil.rmtree(directory, ignore_errors=True)
-    partial.rename(directory)

@@ -84,11 +84,10 @@ def train(kind: str, lines: Iterable[str], size: int, lowercase: bool) -> str:
   if not first and end not in found[: size - len(last)]:
     raise UserError(f'{size} {kind} leave out the newline: raise --size')
   pieces = [*first, *found[: size - len(first) - len(last)], *last]
-  index = {piece: i for i, piece in enumerate(pieces)}
   if first:
-    tokenizer = Tokenizer(models.WordLevel(index, unk_token=_UNK))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = of_words(pieces)
   else:
+    index = {piece: i for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.BPE(index, [], unk_token=_UNK))
     tokenizer.decoder = decoders.Fuse()
   if kind == BYTES:

@@ -9,7 +9,7 @@ import state_dicts
 import torch_models
 from mutation import mutation
 from parity import HIDDEN, LENGTH, LENGTHS, LOGITS, LOSS, close, close_gradients
-from slow_imports import rival_step, torch
+from slow_imports import rivals, torch
 
 from bertjax.formats.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
@@ -171,8 +171,8 @@ def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   again_BP = np.diff(batch['target_pos_BP'], axis=1, prepend=-1) == 0
   batch['weight_BP'][again_BP] = 0  # the rival has one target at a position
   assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
-  rival = rival_step.make(c)
-  inputs = rival_step.inputs_of(c, batch)
+  rival = rivals.make(c)
+  inputs = rivals.inputs_of(c, batch)
   nets = (torch_models.state_of(net) for net in (rival.generator, rival.judge))
   params = ours_of(*nets, c)
   loss, _, _ = our_step(c, params, batch)

@@ -15,7 +15,7 @@ LONG_NAMES = {
   'modeling_bloom': 'transformers.models.bloom.modeling_bloom',
   'modeling_t5': 'transformers.models.t5.modeling_t5',
   'modeling_xlnet': 'transformers.models.xlnet.modeling_xlnet',
-  'rival_step': 'bertjax.tools.bench.parts.rival_step',
+  'rivals': 'bertjax.tools.bench.parts.rivals',
   'tf': 'tensorflow',
   'tfds': 'tensorflow_datasets',
   **{name: f'bertjax.examples.seqio_tasks.{name}' for name in SEQIO_TASKS},

@@ -21,7 +21,7 @@ def vocabulary(folder, *more):
 
 
 @mutation('vocabulary.save(partial)', 'vocabulary.save(directory)')
-@mutation('partial.rename(directory)', 'pass')
+@mutation('partial.rename(path)', 'pass', file='bertjax/machine/durable.py')
 def test_a_copy_is_whole_or_the_one_before_it(tmp_path, monkeypatch):
   first, second = vocabulary(tmp_path / 'a'), vocabulary(tmp_path / 'b', 'cinema')
   kept.keep(first, tmp_path / 'vocab')

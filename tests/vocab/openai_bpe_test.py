@@ -12,7 +12,7 @@ from slow_imports import transformers
 from bertjax.errors import UserError
 from bertjax.export import receipt
 from bertjax.formats import tokenizer
-from bertjax.vocab import english_words, openai_bpe
+from bertjax.vocab import openai_bpe
 from bertjax.vocab.vocabulary import load_vocabulary
 
 PIECES = ['<unk>', *"'abcdeghilmnorstw.", 'th', "n'", *(c + '</w>' for c in 'eot.\n')]
@@ -46,14 +46,14 @@ def test_text_is_cleaned_as_by_the_original(lines):
 @mutation('or right in _QUOTES)\n', 'or False)\n')
 def test_words_are_those_that_spacy_cuts(lines):
   wanted = [['\n' if word == '\n ' else word for word in words] for words in lines['words']]
-  assert [english_words.words(line) for line in lines['standardized']] == wanted
+  assert [openai_bpe.words(line) for line in lines['standardized']] == wanted
 
 
 @mutation("if unicodedata.category(c) == 'So'", 'if False')
 def test_long_runs_of_symbols_and_of_affixes_are_cut():
-  assert english_words.words('─' * 2_000) == ['─'] * 2_000
-  assert ''.join(english_words.words("'" * 20_000)) == "'" * 20_000
-  assert english_words.words('a' + '.' * 50) == ['a', '.' * 50]
+  assert openai_bpe.words('─' * 2_000) == ['─'] * 2_000
+  assert ''.join(openai_bpe.words("'" * 20_000)) == "'" * 20_000
+  assert openai_bpe.words('a' + '.' * 50) == ['a', '.' * 50]
 
 
 @mutation("pre_tokenizers.Split(' ', 'removed')", 'pre_tokenizers.WhitespaceSplit()')

@@ -25,7 +25,7 @@ from bertjax.formats.originals.original import Absent, Opening, shape
 from bertjax.formats.tables import check_tied
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.lstm import GATES
-from bertjax.vocab import formats, special, whole_words
+from bertjax.vocab import special
 
 PROGRAM, OPTIONS, MARKS = 'fastai', 'options.json', ('<eos>', '<unk>')
 WORDS = '0.encoder.weight'
@@ -194,6 +194,5 @@ def _vocabulary(
       f'{files[0]} has {len({*pieces})} different words for {size} rows, or lacks xbos or _unk_: '
       'no vocabulary is made of it'
     ]
-  into = original.folder(into)
-  formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
-  return into, ['texts are words that white space sets apart, as fastai has cut and spelled them']
+  said = 'texts are words that white space sets apart, as fastai has cut and spelled them'
+  return original.words(pieces, into), [said]

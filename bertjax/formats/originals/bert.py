@@ -5,8 +5,7 @@ from typing import Any
 
 from bertjax.formats.families import albert, bert
 from bertjax.formats.family import Family
-from bertjax.formats.originals.original import HEAD, Part, activation, count, shape
-from bertjax.formats.originals.tensorflow_rows import Kind, renamed
+from bertjax.formats.originals.original import HEAD, Kind, Part, activation, count, renamed, shape
 from bertjax.formats.tables import Row, dense, heads, layer
 
 # The function that modeling.py calls gelu is the tanh approximation.

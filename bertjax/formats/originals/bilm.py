@@ -18,12 +18,11 @@ from bertjax.errors import UserError, is_foreign, package
 from bertjax.formats import tables, weights
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original
-from bertjax.formats.originals.original import Absent, Opening, Part, activation, shape
-from bertjax.formats.originals.tensorflow_rows import Kind
+from bertjax.formats.originals.original import Absent, Kind, Opening, Part, activation, shape
 from bertjax.formats.tables import Row
 from bertjax.formats.weights import View
 from bertjax.models.layers.char_cnn import CHARACTERS
-from bertjax.vocab import formats, refusals, special, whole_words
+from bertjax.vocab import refusals, special
 
 PROGRAM, OPTIONS, WORDS, SCOPE = 'bilm-tf', 'options.json', 'vocab*.txt', 'lm/'
 SOFTMAX = ('lm/softmax/W', 'lm/softmax/b')
@@ -154,9 +153,7 @@ def words(folder: pathlib.Path | None, size: int, into: pathlib.Path | None) -> 
     pieces = list(MARKS)
   else:
     return None
-  into = original.folder(into)
-  formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
-  return into
+  return original.words(pieces, into)
 
 
 def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from bertjax.formats.families import bert, electra, electra_net
 from bertjax.formats.originals.bert import table_fields, word_head
-from bertjax.formats.originals.original import HEAD, Part, count, shape
-from bertjax.formats.originals.tensorflow_rows import Kind, renamed
+from bertjax.formats.originals.original import HEAD, Kind, Part, count, renamed, shape
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

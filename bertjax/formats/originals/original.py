@@ -18,6 +18,7 @@ from bertjax.formats import tables
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.tables import Row
 from bertjax.formats.weights import Lazy, shape_of
+from bertjax.vocab import formats, whole_words
 
 Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
 HEAD = 64  # width of a head in all published sizes
@@ -51,6 +52,26 @@ class Part(NamedTuple):
   model: Any
 
 
+class Kind(NamedTuple):
+  """A program whose checkpoints of TensorFlow 1 are read."""
+
+  title: str  # what a message calls it
+  family: str  # `config.model.family`
+  config: str  # the JSON file that it writes beside its checkpoints; '': none
+  mark: str  # how a name begins that it alone has
+  # (names and shapes, the JSON or {}) -> the fields of `config.model`, and what is assumed
+  fields: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[str]]]
+  parts: Callable[[Any], tuple[Part, ...]]  # `config.model` -> the rows
+  heads: tuple[str, ...]  # how names of heads begin, which the model may lack
+  # `config.model` -> tensors that hold all layers
+  stacked: Callable[[Any], tuple[str, ...]] = lambda model: ()
+  # (parameters of the parts, `config.model`) -> those of the model
+  join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
+  # (folder, ids, empty directory or None) -> a vocabulary of a form of its own, or None; None: it
+  # is one of those that `load_vocabulary` reads
+  vocabulary: Callable[..., pathlib.Path | None] | None = None
+
+
 class Cut(Lazy):
   """A state with some tensors cut along their first axis: NAME becomes NAME[0], NAME[1], ...
   `bounds` says where the pieces of a name begin, and the end."""
@@ -80,6 +101,28 @@ def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list
   rows = shape_of(state, name)[0]
   pieces = rows if pieces is None else pieces
   return [rows * i // pieces for i in range(pieces + 1)]
+
+
+def renamed(rows: Iterable[Row], **parts: str) -> tuple[Row, ...]:
+  """Returns the rows of a class of transformers by the names that its original has, of which the
+  class has made its own: of TensorFlow 1, whose kernels are [in, out] and scales called gamma;
+  `parts` are names that differ."""
+  return tuple(_renamed(row, parts) for row in rows)
+
+
+def _renamed(row: Row, parts: Mapping[str, str]) -> Row:
+  path = row.theirs.replace('.layer.{layer}', '.layer_{layer}').replace('layer_norm', 'LayerNorm')
+  *scope, leaf = [parts.get(part, part) for part in path.split('.')]
+  (theirs, ours), kind = row.axes.split('->'), row.ours.rpartition('/')[2]
+  if kind == 'kernel' and leaf == 'weight':  # of torch, [out, in]
+    theirs, leaf = ','.join(reversed(theirs.split(','))), 'kernel'
+  elif kind == 'kernel':  # as XLNet's class has them: [in, out], without an ending
+    scope, leaf = [*scope, leaf], 'kernel'
+  elif 'LayerNorm' in scope[-1]:
+    leaf = dict(weight='gamma', bias='beta')[leaf]
+  elif leaf == 'weight':  # of a table
+    scope, leaf = scope[:-1], scope[-1]
+  return row._replace(theirs='/'.join([*scope, leaf]), axes=f'{theirs}->{ours}')
 
 
 def take(
@@ -119,6 +162,13 @@ def folder(into: pathlib.Path | None) -> pathlib.Path:
   if into is None:
     into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
     atexit.register(shutil.rmtree, into, ignore_errors=True)
+  return into
+
+
+def words(pieces: Sequence[str], into: pathlib.Path | None) -> pathlib.Path:
+  """Writes a vocabulary of whole words, by id, to a directory as of `folder`; returns that."""
+  into = folder(into)
+  formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
   return into
 
 

@@ -18,8 +18,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import bert, bilm, electra, xlnet
-from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, take
-from bertjax.formats.originals.tensorflow_rows import Kind
+from bertjax.formats.originals.original import Absent, Cut, Kind, Opening, even, naming, take
 from bertjax.formats.weights import Lazy, View
 from bertjax.vocab.special import json_beside
 

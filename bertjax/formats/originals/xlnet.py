@@ -5,8 +5,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import xlnet
-from bertjax.formats.originals.original import Part, activation, count, shape
-from bertjax.formats.originals.tensorflow_rows import Kind, renamed
+from bertjax.formats.originals.original import Kind, Part, activation, count, renamed, shape
 from bertjax.formats.tables import Row, heads
 
 NET = 'model/transformer'

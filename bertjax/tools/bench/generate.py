@@ -15,7 +15,6 @@ import contextlib
 import functools
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,8 +62,7 @@ def main() -> None:
         arms['transformers'] = stack.enter_context(timing.apart(make_rival, *asked))
       seconds = timing.alternate(arms, _CALLS.value, 1)
     result[kind] = _said(seconds, rows * (length if kind == 'prefill' else new))
-  json.dump(result | timing.environment() | dict(device=jax.devices()[0].device_kind), sys.stdout)
-  sys.stdout.write('\n')
+  print(json.dumps(result | timing.environment() | dict(device=jax.devices()[0].device_kind)))
 
 
 def _said(seconds: Mapping[str, np.ndarray], tokens: int) -> dict[str, Any]:
@@ -78,15 +76,8 @@ def _said(seconds: Mapping[str, np.ndarray], tokens: int) -> dict[str, Any]:
 def make(
   model: Any, prompt_BT: np.ndarray, new_tokens: int, count: int, kind: str
 ) -> Callable[[], Any]:
-  """Returns our side as a call that returns when its work is done.
-
-  Args:
-    model: `config.model`.
-    prompt_BT: int32 ids.
-    new_tokens: that are written.
-    count: beams.
-    kind: of KINDS.
-  """
+  """Returns our side as a call that returns when its work is done: of a `config.model`, int32 ids,
+  tokens to write, beams, and one of KINDS."""
   module = models.build(model)
   if not isinstance(module, WritingModel):
     raise UserError(f'config.model.name={model.name!r} writes no text: expected configs/gpt.py')
@@ -111,10 +102,10 @@ def make_rival(
   """Returns the class of transformers as `make` returns ours."""
   import torch
 
-  from bertjax.tools.bench.parts import rival_step
+  from bertjax.tools.bench.parts import rivals
 
   torch.set_num_threads(len(os.sched_getaffinity(0)))
-  net: Any = rival_step.net_of(model).eval().to(getattr(torch, model.dtype))
+  net: Any = rivals.net_of(model).eval().to(getattr(torch, model.dtype))
   net.generation_config.eos_token_id = None
   given: dict[str, Any] = dict(input_ids=torch.tensor(prompt_BT, dtype=torch.long))
   given['attention_mask'] = torch.ones_like(given['input_ids'])

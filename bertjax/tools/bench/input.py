@@ -9,7 +9,6 @@ Ours builds batches through the loader in one process and one thread, from the t
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from absl import flags
 from bertjax.config import command_line
 from bertjax.examples import loader, recipes
 from bertjax.store.reader import open_store
-from bertjax.tools.bench.parts import own_step, rival_input, synthetic, timing
+from bertjax.tools.bench.parts import own_step, rivals, synthetic, timing
 
 _CONFIG = command_line.define_config()
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 256, 'Rows per batch.', lower_bound=1)
@@ -34,7 +33,7 @@ def run(config: Any, calls: int) -> dict[str, Any]:
   store = open_store(config.data.store) if config.data.store else None
   examples, warmup = synthetic.examples_of(config, store), 3
   stream = loader.train_batches(examples, config.batch_size, threads=0)
-  rows = rival_input.features(examples, config.batch_size, warmup + calls)
+  rows = rivals.features(examples, config.batch_size, warmup + calls)
   real = sum(len(row['input_ids']) for batch in rows[warmup:] for row in batch) / calls
   mask = config.data.mask
   rate = mask.rate if 'rate' in mask else recipes.BERT_MASK['rate']
@@ -55,7 +54,7 @@ def run(config: Any, calls: int) -> dict[str, Any]:
 
 
 def _collate(store, rate: float, rows: list, kind: str):
-  collator = rival_input.collator(store, rate, kind)
+  collator = rivals.collator(store, rate, kind)
   turn: Iterator = iter(rows)
   return lambda: collator(next(turn))
 
@@ -67,5 +66,4 @@ def main() -> None:
     bench='input', config=config.name, batch_size=config.batch_size, length=config.length,
     store=config.data.store or 'made up', calls=_CALLS.value, **run(config, _CALLS.value),
   )  # fmt: skip
-  json.dump(result | timing.environment(), sys.stdout)
-  sys.stdout.write('\n')
+  print(json.dumps(result | timing.environment()))

@@ -12,7 +12,6 @@ no --impls.
 
 import datetime
 import json
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -69,6 +68,4 @@ def main() -> None:
   for row in rows:
     print('  '.join(f'{key} {value}' for key, value in row.items()), flush=True)
     result['rows'].append(row)
-  result |= timing.environment() | dict(device=jax.devices()[0].device_kind)
-  json.dump(result, sys.stdout)
-  sys.stdout.write('\n')
+  print(json.dumps(result | timing.environment() | dict(device=jax.devices()[0].device_kind)))

@@ -13,7 +13,6 @@ process of its own, in alternation; `ratio` is our tokens/s over theirs.
 
 import contextlib
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,9 +73,7 @@ def main() -> None:
     result['ratio'] = {
       name: round(float(np.median(s) / ours), 4) for name, s in seconds.items() if name != 'ours'
     }
-  result |= timing.environment() | dict(device=jax.devices()[0].device_kind)
-  json.dump(result, sys.stdout)
-  sys.stdout.write('\n')
+  print(json.dumps(result | timing.environment() | dict(device=jax.devices()[0].device_kind)))
 
 
 def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
@@ -84,8 +81,8 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
   with contextlib.ExitStack() as stack:
     arms = {}
     for arm in _AGAINST.value:
-      from bertjax.tools.bench.parts import rival_step  # torch, which training does not need
+      from bertjax.tools.bench.parts import rivals  # torch, which training does not need
 
-      arms[arm] = stack.enter_context(timing.apart(rival_step.make_step, config, batch, arm))
+      arms[arm] = stack.enter_context(timing.apart(rivals.make_step, config, batch, arm))
     arms = dict(ours=own_step.make_step(config, batch)) | arms
     return timing.alternate(arms, _CALLS.value, _WARMUP.value)

@@ -134,17 +134,13 @@ def _called(computations: dict[str, Computation], x: Instruction) -> tuple[list[
   if x.opcode == 'while':
     return [callee(x, 'body'), callee(x, 'condition')], _trips(computations, x)
   if x.opcode == 'conditional':
-    return _branches(x), 1
+    listed = re.search(r'branch_computations=\{([^}]*)\}', x.rest)
+    if listed:
+      return re.findall(r'%([\w.-]+)', listed[1]), 1
+    return [callee(x, 'true_computation'), callee(x, 'false_computation')], 1
   if 'calls=' in x.rest:
     return [callee(x, 'calls')], 1
   return ([callee(x, 'to_apply')] if x.opcode == 'call' else []), 1
-
-
-def _branches(x: Instruction) -> list[str]:
-  listed = re.search(r'branch_computations=\{([^}]*)\}', x.rest)
-  if listed:
-    return re.findall(r'%([\w.-]+)', listed[1])
-  return [callee(x, 'true_computation'), callee(x, 'false_computation')]
 
 
 def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:

@@ -12,7 +12,7 @@ import pytest
 import state_dicts
 from flax.core import meta
 from mutation import mutation
-from slow_imports import rival_step, torch
+from slow_imports import rivals, torch
 from tiers import in_tiers
 
 from bertjax import bench
@@ -40,7 +40,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   if family == 'gpt':  # whose id 0 is a word
     batch['token_BT'][:, 5] = 0
     batch['target_BP'][:, 4] = 0
-  model = rival_step.make(c)
+  model = rivals.make(c)
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = state_dicts.from_huggingface(state, c.model)
   objective = own_step.objective_of(c)
@@ -50,7 +50,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   terms.pop('z_loss', None)  # which theirs has not
   ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
   with torch.no_grad():
-    theirs = model(**rival_step.inputs_of(c, batch)).loss.item()
+    theirs = model(**rivals.inputs_of(c, batch)).loss.item()
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -61,7 +61,7 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   c = c.copy_and_resolve_references()
   batch = synthetic_batch(c)
   assert batch['weight_BP'].shape == (2, 8) and batch['direction_B'].tolist() == [1, -1]
-  model = rival_step.make(c)
+  model = rivals.make(c)
   state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
   params = state_dicts.from_huggingface(state, c.model)
   objective = plm.make(c)
@@ -71,7 +71,7 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
     terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
     ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
     with torch.no_grad():
-      theirs = model(**rival_step.inputs_of(c, batch)).loss.item()
+      theirs = model(**rivals.inputs_of(c, batch)).loss.item()
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -80,10 +80,10 @@ def test_debertas_rival_has_our_parameters_but_the_decoders_positions():
   c = cases.config('deberta_v3', disentangled=False, vocab_size=256)  # no padded rows
   c = own_step.sized(c, 2, 16)
   sizes = own_step.footprint(c, synthetic_batch(c))
-  model = rival_step.make(c)
+  model = rivals.make(c)
   theirs = sum(p.numel() for p in {id(p): p for p in model.parameters()}.values())
   assert sizes['parameters'] == theirs + c.model.positions * c.model.width
-  assert np.isfinite(model(**rival_step.inputs_of(c, synthetic_batch(c))).loss.item())
+  assert np.isfinite(model(**rivals.inputs_of(c, synthetic_batch(c))).loss.item())
 
 
 def put(to, x):
@@ -104,7 +104,7 @@ def losses(c, objective, params, model, batch):
     terms, carry, _ = loss(carry, with_rows(batch))
     ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
     with torch.no_grad():
-      yield ours, model(**rival_step.inputs_of(c, batch)).loss.item()
+      yield ours, model(**rivals.inputs_of(c, batch)).loss.item()
 
 
 @pytest.mark.full
@@ -119,7 +119,7 @@ def test_awd_lstms_rival_has_our_model_and_our_loss_where_nothing_is_dropped():
   batch, objective = synthetic_batch(c), own_step.objective_of(c)
   shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
   params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
-  model = rival_step.make(c)
+  model = rivals.make(c)
   put(model.words.weight, params['word'][: c.model.vocab_size])
   for number, lstm in enumerate(model.layers):
     own = params[f'lstm_{number}']
@@ -141,7 +141,7 @@ def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
   batch, objective = synthetic_batch(c), own_step.objective_of(c)
   shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
   params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
-  model = rival_step.make(c)
+  model = rivals.make(c)
   # torch has no bias of its own on the forget gate.
   for number, lstm in enumerate(model.layers):
     own = params[f'{("forwards", "backwards")[number // 2]}_{number % 2}']
@@ -179,7 +179,7 @@ def test_both_steps_run_and_the_batch_has_the_schema():
   assert {k: v.dtype for k, v in batch.items()} == {
     k: v.dtype for k, v in cases.batch([[32]], 32).items()
   }
-  arms = dict(ours=own_step.make_step(c, batch), theirs=rival_step.make_step(c, batch))
+  arms = dict(ours=own_step.make_step(c, batch), theirs=rivals.make_step(c, batch))
   seconds = timing.alternate(arms, calls=2, warmup=1)
   assert all((s > 0).all() and s.shape == (2,) for s in seconds.values())
 
@@ -188,12 +188,10 @@ def test_both_steps_run_and_the_batch_has_the_schema():
 @mutation('(given[0][row_n, column_n],)', '(given[0][row_n, column_n * 0],)')
 def test_the_logits_of_the_targets_alone_give_the_same_loss(family):
   c = make_config(family)
-  model, inputs = rival_step.make(c), rival_step.inputs_of(c, synthetic_batch(c))
+  model, inputs = rivals.make(c), rivals.inputs_of(c, synthetic_batch(c))
   with torch.no_grad():
     whole = model(**inputs).loss
-    labels_n = rival_step.gather_targets(
-      model.get_submodule(rival_step.HEADS[family]), inputs['labels']
-    )
+    labels_n = rivals.gather_targets(model.get_submodule(rivals.HEADS[family]), inputs['labels'])
     out = model(**dict(inputs, labels=labels_n))
   logits = out.prediction_logits if family == 'bert' else out.logits
   assert logits.shape == (len(labels_n), c.model.vocab_size) and len(labels_n) < 8 * 32
@@ -207,7 +205,7 @@ def test_a_compiled_rival_learns_as_the_plain_one_does():
   batch = synthetic_batch(c)
   losses = {}
   for arm in ('transformers', 'gathered', 'compiled'):
-    call = rival_step.make_step(c, batch, arm)
+    call = rivals.make_step(c, batch, arm)
     losses[arm] = [float(call()) for _ in range(3)]
   assert losses['transformers'][2] < losses['transformers'][0]
   np.testing.assert_allclose(losses['gathered'], losses['transformers'], rtol=1e-5)
@@ -236,9 +234,8 @@ def test_an_arm_of_another_process_is_called_there_and_its_error_raised_here(tmp
 
 
 @mutation("not in ('torch', 'transformers')", "not in ('torch', 'transformer')")
-@pytest.mark.parametrize('part', ['rival_input', 'rival_step'])
-def test_a_rival_that_is_not_installed_is_said_in_a_line(part, monkeypatch):
-  name = f'bertjax.tools.bench.parts.{part}'
+def test_a_rival_that_is_not_installed_is_said_in_a_line(monkeypatch):
+  name = 'bertjax.tools.bench.parts.rivals'
   monkeypatch.setitem(sys.modules, 'transformers', None)
   monkeypatch.delitem(sys.modules, name, raising=False)
   with pytest.raises(UserError, match='what transformers computes, .*: pip install torch transf'):

@@ -1,4 +1,4 @@
-"""ELMo and AWD-LSTM of torch.nn.LSTM, for `rival_step`."""
+"""ELMo and AWD-LSTM of torch.nn.LSTM, for `rivals`."""
 
 import itertools
 import types
