@@ -101,7 +101,7 @@ def _print_table(name: str) -> None:
   from bertjax.sources import runs
 
   family = family_lib.find(name, '--table')
-  model = runs.recipe_of(family.recipe).model
+  model = runs.recipe_of(family.recipe or family.model).model
   model.update(dict(family.fixed))
   shown = Table(
     'ours', 'theirs', 'axes, theirs -> ours', title=f'{name}: {", ".join(family.classes)}'

@@ -77,11 +77,10 @@ def train(runs: Sequence[Run]) -> list[Run]:
     while left := [run for run in runs if not run.finished and run.name not in failed]:
       for run in left:
         run.directory.parent.mkdir(parents=True, exist_ok=True)
+        flags = [*run.flags, f'--workdir={run.directory}']
         with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, run):
-          if ours and not run.finished:
-            flags = [*run.flags, f'--workdir={run.directory}']
-            if resumable.run(flags, run.beside('log'), run.name):
-              failed[run.name] = run
+          if ours and not run.finished and resumable.run(flags, run.beside('log'), run.name):
+            failed[run.name] = run
       if not any(locks.is_free(run.beside('lock')) for run in left):
         time.sleep(POLL_S)
   return [*failed.values()]

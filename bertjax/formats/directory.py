@@ -57,7 +57,7 @@ def open_directory(path: pathlib.Path) -> Opening:
   classes = config_json.classes(given, model)
   sentences = sentence_modules.read(path, family.model)
   return Opening(
-    path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,
+    path, files, model, family.recipe or family.model, vocabulary, None, [], take, classes=classes,
     languages=config_json.languages(given, model),
     meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
   )  # fmt: skip

@@ -72,7 +72,6 @@ class Family(NamedTuple):
   """A family of classes."""
 
   model: str  # module of `models/` that computes them
-  recipe: str  # module of `configs/` whose recipe goes with them
   model_type: str  # of config.json
   base: str  # how the names of the encoder begin; the headless class leaves it out
   classes: Mapping[str, str]  # name -> its heads
@@ -83,6 +82,7 @@ class Family(NamedTuple):
   theirs: Mapping[str, tuple[Any, ...]] = {}
   # `config.model` -> further fields of config.json; refuses what they cannot express
   write: Callable[[Any], dict[str, Any]] = lambda model: {}
+  recipe: str = ''  # module of `configs/` whose recipe goes with them; '': named as the model
   vocab_size: int = 30_522  # ids of the published base model
   pair: bool = False  # it has a decoder, which writes a second text
   # (our model, a batch) -> what its classes take beside ids, mask, segments and a second text

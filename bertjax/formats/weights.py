@@ -53,18 +53,23 @@ class Lazy(Mapping[str, np.ndarray]):
 
 
 class View(Lazy):
-  """The tensors of another mapping by other names: ours -> its own."""
+  """The tensors of another mapping by other names: ours -> its own; `pieces` are of those of which
+  it is a part of the first axis."""
 
-  def __init__(self, state: Mapping[str, Any], names: dict[str, str]):
+  def __init__(
+    self, state: Mapping[str, Any], names: dict[str, str], pieces: Mapping[str, slice] = {}
+  ):
     super().__init__(names)
-    self.state = state
+    self.state, self.pieces = state, pieces
 
   def __getitem__(self, name: str) -> np.ndarray:
-    return self.state[self.names[name]]
+    tensor = self.state[self.names[name]]
+    return tensor[self.pieces[name]] if name in self.pieces else tensor
 
   def shape(self, name: str) -> tuple[int, ...]:
     """Returns the shape of a tensor, which is not read for it."""
-    return shape_of(self.state, self.names[name])
+    size = shape_of(self.state, self.names[name])
+    return (len(range(size[0])[self.pieces[name]]), *size[1:]) if name in self.pieces else size
 
 
 def shape_of(state: Any, name: str) -> tuple[int, ...]:

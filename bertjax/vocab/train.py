@@ -45,7 +45,9 @@ def train_wordpiece(
   strips = False if keep_accents else None  # None: as lowercase
   tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
   tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-  alphabet = _alphabet(tokenizer.normalizer, sentences, size)
+  common, covering = _characters(tokenizer.normalizer, sentences)
+  # Each comes twice, at the beginning of a word and inside: a quarter of the pieces at most.
+  alphabet = sorted(common[: min(max(_ALPHABET, covering), size // 4)])
   # The trainer numbers the ##-characters in the order of a hash table that differs from run to run,
   # and breaks ties by number. Given as special pieces they have their numbers before it starts.
   inner = ['##' + character for character in alphabet]
@@ -208,13 +210,6 @@ TRAINERS: dict[str, Callable] = dict(
   t5=train_t5,
   **{kind: functools.partial(train_stream, kind) for kind in whole_words.END},
 )
-
-
-def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
-  """Returns the most frequent characters, sorted; each comes twice, so a quarter of the pieces at
-  most."""
-  common, covering = _characters(normalizer, sentences)
-  return sorted(common[: min(max(_ALPHABET, covering), size // 4)])
 
 
 def characters(

@@ -59,7 +59,6 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 FAMILY = Family(
   model='bart',
-  recipe='bart',
   model_type='bart',
   base='model',
   classes={'BartForConditionalGeneration': 'word'},

@@ -160,7 +160,6 @@ def classes_of(prefix: str, label: str = 'next') -> dict[str, str]:
 
 FAMILY = Family(
   model='bert',
-  recipe='bert',
   model_type='bert',
   base='bert',
   classes=classes_of('Bert'),

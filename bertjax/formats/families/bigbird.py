@@ -29,7 +29,6 @@ def layout(model: Any) -> Layout:
 
 FAMILY = Family(
   model='bigbird',
-  recipe='bigbird',
   model_type='big_bird',
   base='bert',
   classes=dict(BigBirdForMaskedLM='word', BigBirdForTokenClassification='token:*'),

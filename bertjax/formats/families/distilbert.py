@@ -30,7 +30,6 @@ FIELDS = named(
 )  # fmt: skip
 FAMILY = Family(
   model='bert',
-  recipe='bert',
   model_type='distilbert',
   base='distilbert',
   classes=bert.masked_classes('DistilBert', ''),

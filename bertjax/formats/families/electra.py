@@ -30,7 +30,6 @@ FIXED = bert.plain('embedding_width', pooler_activation='gelu_erf')
 
 FAMILY = Family(
   model='electra',
-  recipe='electra',
   model_type='electra',
   base='electra',
   classes={'ElectraForPreTraining': 'replaced'},

@@ -72,7 +72,6 @@ def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> 
 
 FAMILY = Family(
   model='bert',
-  recipe='bert',
   model_type='electra',
   base='electra',
   classes=bert.masked_classes('Electra', ''),

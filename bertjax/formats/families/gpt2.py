@@ -76,7 +76,6 @@ SUMMARY = dict(
 
 FAMILY = Family(
   model='gpt',
-  recipe='gpt',
   model_type='gpt2',
   base='transformer',
   classes={

@@ -119,7 +119,6 @@ THEIRS = dict(
 )  # fmt: skip
 FAMILY = Family(
   model='modernbert',
-  recipe='modernbert',
   model_type='modernbert',
   base='model',
   classes=bert.masked_classes('ModernBert', ''),

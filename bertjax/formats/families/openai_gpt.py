@@ -36,7 +36,6 @@ def write(model: Any) -> dict[str, Any]:
 
 FAMILY = Family(
   model='gpt',
-  recipe='gpt',
   model_type='openai-gpt',
   base='transformer',
   classes={

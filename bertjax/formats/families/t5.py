@@ -91,7 +91,6 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 
 FAMILY = Family(
   model='t5',
-  recipe='t5',
   model_type='t5',
   base='',
   classes={'T5ForConditionalGeneration': 'word'},

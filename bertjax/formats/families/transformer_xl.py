@@ -46,7 +46,6 @@ def write(model: Any) -> dict[str, Any]:
 
 FAMILY = Family(
   model='transformer_xl',
-  recipe='transformer_xl',
   model_type='xlnet',
   base='transformer',
   classes={'XLNetLMHeadModel': 'word'},

@@ -85,7 +85,6 @@ THEIRS = dict(
 )  # fmt: skip
 FAMILY = Family(
   model='xlnet',
-  recipe='xlnet',
   model_type='xlnet',
   base='transformer',
   classes={

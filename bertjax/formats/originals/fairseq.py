@@ -20,7 +20,7 @@ from bertjax.formats.families import bert
 from bertjax.formats.families.roberta import FAMILY
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import fairseq_vocabulary, original, torch_files
-from bertjax.formats.originals.original import HEAD, Absent, Cut, Opening, Part
+from bertjax.formats.originals.original import HEAD, Absent, Opening, Part, cut
 from bertjax.formats.tables import Row, layer, norm
 
 NET = 'sentence_encoder'
@@ -63,7 +63,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
 
   def take_all(model: Any, absent: Absent) -> Taken:
     # Queries, keys and values of early files are one tensor.
-    whole = Cut(state, {n: original.even(state, n, 3) for n in state if '.in_proj_' in n})
+    whole = cut(state, {n: original.even(state, n, 3) for n in state if '.in_proj_' in n})
     known = {name for name in whole if name.startswith(HEADS)} | {*TIED}
     with original.naming(file):
       (params,), made, left_out = original.take(whole, (rows(model, state),), known, absent)

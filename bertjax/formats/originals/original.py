@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bertjax.errors import UserError
 from bertjax.formats import tables
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.tables import Row
-from bertjax.formats.weights import Lazy, shape_of
+from bertjax.formats.weights import View, shape_of
 from bertjax.vocab import formats, whole_words
 
 Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
@@ -72,28 +70,14 @@ class Kind(NamedTuple):
   vocabulary: Callable[..., pathlib.Path | None] | None = None
 
 
-class Cut(Lazy):
-  """A state with some tensors cut along their first axis: NAME becomes NAME[0], NAME[1], ...
-  `bounds` says where the pieces of a name begin, and the end."""
-
-  def __init__(self, state: Mapping[str, Any], bounds: Mapping[str, Sequence[int]]):
-    pieces: dict[str, Any] = {name: (name, slice(None)) for name in state if name not in bounds}
-    for name in bounds.keys() & state.keys():
-      pairs = itertools.pairwise(bounds[name])
-      pieces |= {f'{name}[{i}]': (name, slice(*pair)) for i, pair in enumerate(pairs)}
-    super().__init__(pieces)
-    self._state = state
-
-  def __getitem__(self, name: str) -> np.ndarray:
-    whole, piece = self.names[name]
-    tensor = self._state[whole]
-    return tensor if piece == slice(None) else tensor[piece]
-
-  def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a piece; where the state is a file, no tensor is read for it."""
-    whole, piece = self.names[name]
-    size = shape_of(self._state, whole)
-    return size if piece == slice(None) else (len(range(size[0])[piece]), *size[1:])
+def cut(state: Mapping[str, Any], bounds: Mapping[str, Sequence[int]]) -> View:
+  """Returns a state with some tensors cut along their first axis: NAME becomes NAME[0], NAME[1],
+  ... `bounds` says where the pieces of a name begin, and the end."""
+  names, pieces = {name: name for name in state if name not in bounds}, {}
+  for name in bounds.keys() & state.keys():
+    for i, pair in enumerate(itertools.pairwise(bounds[name])):
+      names[f'{name}[{i}]'], pieces[f'{name}[{i}]'] = name, slice(*pair)
+  return View(state, names, pieces)
 
 
 def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list[int]:
@@ -130,20 +114,17 @@ def take(
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
   """Returns the parameters of each part, our paths of heads that were made, and names that are left
   out. Raises UserError that lists the missing, unexpected and misshapen tensors of all parts."""
-  made, params = [], []
-  names = {name for part in parts for row in part.rows for name in tables.names_of(row, part.model)}
-  with together() as error_of:
-    for part in parts:
-      with error_of():
-        elsewhere = known | (names - {n for r in part.rows for n in tables.names_of(r, part.model)})
-        # What is unexpected is so to all parts: the first one says it.
-        elsewhere |= set() if part is parts[0] else set(state)
-        made += tables.check_names(state, part.rows, elsewhere, (), part.model)[0]
-  with together() as error_of:
-    for part in parts:
-      with error_of():
-        params.append(tables.to_ours(state, part.rows, part.model, absent))
-  return params, sorted({*made}), sorted(state.keys() & known - names)
+  names_of = lambda part: {n for row in part.rows for n in tables.names_of(row, part.model)}
+  names = {name for part in parts for name in names_of(part)}
+
+  def made(part: Part) -> list[str]:
+    # What is unexpected is so to all parts: the first one says it.
+    elsewhere = known | names - names_of(part) | (set() if part is parts[0] else set(state))
+    return tables.check_names(state, part.rows, elsewhere, (), part.model)[0]
+
+  paths = {path for own in _each(parts, made) for path in own}
+  params = _each(parts, lambda part: tables.to_ours(state, part.rows, part.model, absent))
+  return params, sorted(paths), sorted(state.keys() & known - names)
 
 
 @contextlib.contextmanager
@@ -172,21 +153,17 @@ def words(pieces: Sequence[str], into: pathlib.Path | None) -> pathlib.Path:
   return into
 
 
-@contextlib.contextmanager
-def together() -> Iterator[Callable[[], Any]]:
-  """Yields a context for each of several checks, and raises what all of them say at the end."""
-  said: list[str] = []
-
-  @contextlib.contextmanager
-  def error_of():
+def _each(parts: Iterable[Part], found: Callable[[Part], Any]) -> list[Any]:
+  """Returns what is found of each part; raises what is wrong with all of them at the end."""
+  each, said = [], []
+  for part in parts:
     try:
-      yield
+      each.append(found(part))
     except UserError as error:
       said.append(str(error))
-
-  yield error_of
   if said:
     raise UserError('; '.join(said))
+  return each
 
 
 def shape(state: Mapping[str, Any], name: str) -> tuple[int, ...]:

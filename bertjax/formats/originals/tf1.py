@@ -18,7 +18,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import bert, bilm, electra, xlnet
-from bertjax.formats.originals.original import Absent, Cut, Kind, Opening, even, naming, take
+from bertjax.formats.originals.original import Absent, Kind, Opening, cut, even, naming, take
 from bertjax.formats.weights import Lazy, View
 from bertjax.vocab.special import json_beside
 
@@ -52,7 +52,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   def take_all(model: Any, absent: Absent) -> Taken:
     with naming(prefix):
       bounds = {name: even(state, name) for name in kind.stacked(model) if name in state}
-      whole = Cut(state, bounds)
+      whole = cut(state, bounds)
       known = {name for name in whole if name.startswith(kind.heads)}
       params, made, left_out = take(whole, kind.parts(model), known, absent)
     left_out += sorted(checkpoint.keys() & {*SCALARS})

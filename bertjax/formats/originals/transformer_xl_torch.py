@@ -19,7 +19,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original, torch_files
-from bertjax.formats.originals.original import Absent, Cut, Opening, Part, even, shape, take
+from bertjax.formats.originals.original import Absent, Opening, Part, cut, even, shape, take
 from bertjax.formats.tables import Row, check_tied, dense, norm
 
 WORDS, HEAD = 'word_emb.emb_layers', 'crit.out_layers'
@@ -53,7 +53,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
       cuts |= {f'{WORDS}.0.weight': bounds, f'{HEAD}.0.bias': bounds}
     parts = (Part(rows(model), model),)
     with original.naming(path):
-      (params,), made, left_out = take(Cut(state, cuts), parts, {'pos_emb.inv_freq'}, absent)
+      (params,), made, left_out = take(cut(state, cuts), parts, {'pos_emb.inv_freq'}, absent)
     return Taken(params, made, left_out)
 
   said = [*assumed, 'the vocabulary is in none of the files of the original']

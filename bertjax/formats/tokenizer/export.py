@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 
 from bertjax.errors import UserError, package
 from bertjax.formats.tokenizer import layouts, sentencepiece_json
@@ -113,21 +113,14 @@ def _processor(
   spec: dict[str, Any], vocabulary: Vocabulary, around: Sequence[Sequence[tuple[str, int]]]
 ) -> dict[str, Any]:
   """Returns the post processor of tokenizer.json that puts the special tokens around a text."""
-  rows, used = [], {}
-  for layout in around:
-    row = []
-    for role, number in layout:
-      if role in 'AB':
-        row.append(dict(Sequence=dict(id=role, type_id=number)))
-        continue
-      i = vocabulary.special[role]
-      assert i is not None  # by layouts.of
-      name = vocabulary.pieces[i]
-      used[name] = dict(id=name, ids=[i], tokens=[name])
-      row.append(dict(SpecialToken=dict(id=name, type_id=number)))
-    rows.append(row)
-  single, pair = rows
-  template = dict(type='TemplateProcessing', single=single, pair=pair, special_tokens=used)
+  ids: dict[str, Any] = {
+    role: vocabulary.special[role] for role, _ in around[1] if role not in 'AB'
+  }
+  names = {role: vocabulary.pieces[i] for role, i in ids.items()} | dict(A='$A', B='$B')
+  single, pair = ([f'{names[role]}:{number}' for role, number in layout] for layout in around)
+  used = [(names[role], i) for role, i in ids.items()]
+  made: Any = processors.TemplateProcessing(single=single, pair=pair, special_tokens=used)
+  template = json.loads(made.__getstate__())
   before = spec['pre_tokenizer'] or {}
   if before.get('type') != 'ByteLevel':
     return template

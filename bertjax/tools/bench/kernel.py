@@ -12,13 +12,12 @@ no --impls.
 
 import datetime
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import jax
 from absl import flags
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
 from bertjax.kernels.relative_attention.arg_specs import SHAPES
 from bertjax.tools.bench.parts import kernel_time, kernel_tune, timing
@@ -33,19 +32,14 @@ _DTYPE = flags.DEFINE_enum('dtype', 'bfloat16', ['bfloat16', 'float32'], 'Dtype 
 _CALLS = flags.DEFINE_integer('calls', 10, 'Timed calls of each side.', lower_bound=1)
 
 
-def _listed(name: str, got: list[str], known: Iterable[str]) -> list[str]:
-  unknown = [x for x in got if x not in known]
-  if unknown:
-    raise UserError(f'--{name}: expected names among {", ".join(known)}; got {unknown[0]!r}')
-  return got
-
-
 def _shapes() -> dict[str, Any]:
   """Returns the shapes that the flags ask for, by name."""
   out = {}
   sized = dict(rows=_ROWS.value, heads=_HEADS.value)
-  for name in _listed('shapes', _SHAPES.value, SHAPES):
-    shape = SHAPES[name]._replace(**{k: v for k, v in sized.items() if v})
+  for name in _SHAPES.value:
+    shape = SHAPES[choose(name, SHAPES, '--shapes')]._replace(
+      **{k: v for k, v in sized.items() if v}
+    )
     for length in _LENGTHS.value or ():
       out[f'{name}@{length}'] = shape._replace(queries=int(length), memory=0)
     if not _LENGTHS.value:
@@ -55,7 +49,7 @@ def _shapes() -> dict[str, Any]:
 
 def main() -> None:
   """Prints the rows of a mode, then one JSON line."""
-  impls = _listed('impls', _IMPLS.value, IMPLEMENTATIONS)
+  impls = [choose(name, IMPLEMENTATIONS, '--impls') for name in _IMPLS.value]
   if _MODE.value == 'tune':
     impl = jax.default_backend()
     if impl not in KERNELS:

@@ -73,7 +73,7 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
     tuning.load.__wrapped__('tpu', 'TPU v9')
 
 
-@mutation('lambda _, tile: depths(impl, tile)', 'lambda _, tile: ()')
+@mutation('lambda _, tile: [tile._replace(stages=n) for n in stages]', 'lambda _, tile: ()')
 @mutation('min(timed)[1]', 'max(timed)[1]')
 def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
   start = dict.fromkeys(tuning.KERNELS['gpu'], Tile(32, 32))

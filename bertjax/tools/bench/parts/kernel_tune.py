@@ -43,11 +43,6 @@ def candidates(impl: str, kernel: str) -> list[Tile]:
   return [Tile(q, k, warps, 2) for q, k in pairs for warps in (4, 8)]
 
 
-def depths(impl: str, tile: Tile) -> list[Tile]:
-  """Returns the same tile, with its loads more or fewer turns ahead of the products."""
-  return [tile._replace(stages=n) for n in (1, 3, 4)] if impl == 'gpu' else []
-
-
 class Found(NamedTuple):
   """The fastest tiles."""
 
@@ -63,7 +58,10 @@ def fastest(impl: str, start: Tiles, bench: Bench, kernels: Collection[str]) -> 
   is to be timed is compiled beforehand, on all cores."""
   best, left_out = dict(start), {}
   before = bench.clock(bench.build(best))
-  for options in (lambda kernel, _: candidates(impl, kernel), lambda _, tile: depths(impl, tile)):
+  # Of a GPU then its depth: how many turns its loads are ahead of the products.
+  stages = (1, 3, 4) if impl == 'gpu' else ()
+  deeper = lambda _, tile: [tile._replace(stages=n) for n in stages]
+  for options in (lambda kernel, _: candidates(impl, kernel), deeper):
     tried = [(k, tile) for k in kernels for tile in options(k, best[k]) if tile != best[k]]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
       builds = [threads.submit(bench.build, best | {kernel: tile}) for kernel, tile in tried]
