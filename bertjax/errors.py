@@ -74,7 +74,7 @@ def package(name: str, what: str, install: str = '') -> Any:
   installed; `install` is what brings it, where that has another name."""
   try:
     return importlib.import_module(name)
-  except ImportError as error:
+  except ModuleNotFoundError as error:
     raise UserError(
       f'{what} needs {error.name or name}, which is not installed: pip install {install or name}'
     ) from error

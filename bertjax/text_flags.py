@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, choose, package
 from bertjax.examples.seqio_tasks import names
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
@@ -85,15 +85,9 @@ def open_corpus(documents: int | None = None) -> Corpus:
 def _opened(name: str, documents: int, module: str, **how: Any) -> Corpus:
   """`corpora.open_corpus`, but files and python_docs without TensorFlow, which may be missing."""
   if module or name.startswith('tfds:') or name in names.WITH_TENSORFLOW:
-    try:
-      # Importing `registered` registers the names.
-      from bertjax.examples.seqio_tasks import corpora, registered  # noqa: F401
-    except ModuleNotFoundError as error:
-      raise UserError(
-        f'{name} is read with {error.name}, which is not installed: pip install -r '
-        'requirements.txt, or give files'
-      ) from error
-    return corpora.open_corpus(name, documents, module, **how)
+    tasks, remedy = 'bertjax.examples.seqio_tasks', '-r requirements.txt, or give files'
+    package(f'{tasks}.registered', name, remedy)  # which registers the names
+    return package(f'{tasks}.corpora', name, remedy).open_corpus(name, documents, module, **how)
   if name == corpus_lib.PYTHON_DOCS:
     corpus = corpus_lib.open_python_docs()
   else:

@@ -115,7 +115,7 @@ def test_local_text_and_python_docs_pass_no_tensorflow_and_no_jax(tmp_path):
     )
     assert made.returncode == 0 and made.stderr == '', made.stderr
   missing = command('bertjax.prepare', input='tfds:x', vocab=vocab, output=tmp_path / 'u')
-  assert 'bertjax.prepare: tfds:x is read with' in missing.stderr
+  assert 'bertjax.prepare: tfds:x needs ' in missing.stderr
   assert 'which is not installed: pip install' in missing.stderr
 
 
