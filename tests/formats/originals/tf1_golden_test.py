@@ -44,7 +44,7 @@ def read(path, file: goldens.Golden, prefix: str):
 
 @pytest.mark.parametrize('name', ['bi_memory', 'odd_clamp', 'tied_bias'])
 @mutation("u='r_w_bias', w='r_r_bias'", "w='r_w_bias', u='r_r_bias'", case='odd_clamp')
-@mutation('(name, slice(*pair))', '(name, slice(*bounds[name][:2]))', case='odd_clamp')
+@mutation('= name, slice(*pair)', '= name, slice(*bounds[name][:2])', case='odd_clamp')
 @mutation("untie_r=len(shape(state, f'{NET}/r_w_bias')) == 3", 'untie_r=True', case='tied_bias')
 @mutation(
   "direction_B = batch.get('direction_B')",
