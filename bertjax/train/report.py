@@ -67,7 +67,9 @@ def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) 
     print(f'  tensorboard --logdir {workdir}')
   print(f'  python -m bertjax.main --workdir={workdir} --evaluate')
   diffuses = run.config.data.mask.get('name') == 'diffusion'
-  if diffuses or isinstance(models.build(run.config.model), WritingModel):
+  model = models.build(run.config.model)
+  writes = isinstance(model, WritingModel) and any(h.kind == 'word' for h in model.output_heads)
+  if diffuses or writes:
     print(f"  python -m bertjax.generate --workdir={workdir} --text='Once' --temperature=0.8")
   elif run.config.data.mixture == 'python_docs':  # of the quickstart
     print(

@@ -6,7 +6,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.train import report
-from configs import bert, diffusion, quickstart
+from configs import bert, diffusion, gpt, quickstart
 from configs.finetune import probe, tagging
 
 
@@ -21,6 +21,9 @@ def run_of(config, *params, names=('f1',), draws=None):
 
 
 TAGGING = tagging.get_config('ner')
+LABELLED_GPT = gpt.get_config('test')
+LABELLED_GPT.model.labels = (('label', 2),)
+LABELLED_GPT.data.reader = 'labelled'
 USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
 
 
@@ -41,12 +44,15 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
       run_of(diffusion.get_config('tiny'), 'mlm'),
       'python -m bertjax.generate --workdir=runs/a --text=',
     ),
+    (run_of(gpt.get_config('test'), 'layers'), 'python -m bertjax.generate --workdir=runs/a'),
+    (run_of(LABELLED_GPT, 'label'), USE.format(' --step=best')),
     (run_of(quickstart.get_config(), 'mlm'), 'python -m bertjax.main --config=configs/bert.py'),
   ],
 )
 @pytest.mark.parametrize('installed', [True, False])
 @mutation("if importlib.util.find_spec('tensorboard'):", 'if True:')
-@mutation('if diffuses or isinstance(', 'if isinstance(')
+@mutation('if diffuses or writes:', 'if writes:')
+@mutation(" and any(h.kind == 'word' for h in model.output_heads)", '')
 def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed):
   monkeypatch.setattr(report.importlib.util, 'find_spec', lambda name: installed)
   report.show(run, 'runs/a', '', {})
