@@ -1,5 +1,6 @@
 """`predict` and `embed` as a user calls them."""
 
+import io
 import os
 import types
 
@@ -13,6 +14,7 @@ from mutation import mutation
 import bertjax
 from bertjax.errors import UserError
 from bertjax.use import answers, neighbours
+from bertjax.use import flags as use_flags
 
 
 @pytest.fixture(scope='module')
@@ -50,9 +52,14 @@ def test_predict_scores_lines_of_standard_input(bert):
 
 
 @mutation('chunk[0].removeprefix(codecs.BOM_UTF8)', 'chunk[0]')
+def test_a_mark_of_the_order_of_bytes_is_no_text():
+  (part,) = use_flags._parts([b'\xef\xbb\xbfa\r\n', b'b\n'], io.BytesIO(), 'a file', 0, 8)
+  assert part.texts == ['a', 'b']
+
+
 def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   texts = used_models.texts(30, 20)
-  (tmp_path / 'in.txt').write_text('\r\n'.join(texts), 'utf-8-sig')
+  (tmp_path / 'in.txt').write_text('\r\n'.join(texts))
   output = tmp_path / 'out.npy'
   arguments = (f'--workdir={bert}', f'--input={tmp_path}/in.txt', f'--output={output}')
   done = run('embed', *arguments, '--normalize')

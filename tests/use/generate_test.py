@@ -9,6 +9,7 @@ from used_models import STREAM, XLNET
 from bertjax.errors import UserError
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.use import generate
+from bertjax.vocab.vocabulary import load_vocabulary
 
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
 
@@ -54,7 +55,6 @@ def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
 
 
 @mutation('isinstance(model.net.writer, PairModel) else rows[index]', 'True else rows[index]')
-@mutation('[i for i in prompt if i != end]', 'list(prompt)')
 def test_a_text_begins_with_the_space_behind_its_prompt(load):
   for prompt, text in zip(PROMPTS, load('gpt').generate(PROMPTS, 4), strict=True):
     assert (prompt + text.text).split() == [
@@ -62,6 +62,14 @@ def test_a_text_begins_with_the_space_behind_its_prompt(load):
       *(w for w in text.tokens if w[0] == 'w'),
     ]
     assert text.text[:1] == (' ' if prompt else text.tokens[0][:1])
+
+
+@mutation('[i for i in prompt if i != end]', 'list(prompt)')
+def test_the_end_that_an_empty_prompt_is_read_as_is_none_of_its_text(tmp_path):
+  used_models.write_vocabulary(tmp_path / 'words', STREAM)
+  vocabulary, end = load_vocabulary(tmp_path / 'words'), 0
+  for prompt, text in (([7], ' w5 w6'), ([end], 'w5 w6')):
+    assert generate.text(vocabulary, prompt, [5, 6, end, 8], end, 0.0).text == text
 
 
 @mutation('if np.isnan(score):', 'if score == np.nan:')
