@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _with_stored_config(argv: list[str]) -> list[str]:
-  """The arguments, where --evaluate takes the config of the workdir in place of any --config."""
+  """Returns the arguments; --evaluate takes the config of the workdir in place of --config."""
   own = flags.FlagValues()
   for name in ('config', 'workdir'):
     flags.DEFINE_string(name, None, '', flag_values=own)

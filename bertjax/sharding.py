@@ -80,8 +80,9 @@ def as_rules(config_rules) -> list[tuple[str, Any]]:
 
 
 def logical_axes(boxed: Any) -> Any:
-  """The logical axis names of every leaf of a tree of flax.linen partitioning boxes, as tuples; an
-  axis of a leaf without a box, as Flax's own modules make them, is None: nothing divides it."""
+  """Returns the logical axis names of every leaf of a tree of flax.linen partitioning boxes, as
+  tuples; an axis of a leaf without a box, as Flax's own modules make them, is None: nothing divides
+  it."""
   is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)
   names = lambda x: tuple(x.names) if is_box(x) else (None,) * x.ndim
   return jax.tree.map(names, boxed, is_leaf=is_box)
@@ -189,7 +190,7 @@ def check_batch(batch_size: int, microbatches: int, sizes: Mapping[str, int], ho
 
 
 def put_batch(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
-  """A host's rows of the global batch as global arrays; hosts hold contiguous rows in order."""
+  """Returns a host's rows of the global batch as global arrays; its rows are contiguous."""
   sharding = NamedSharding(mesh, batch_spec())
   return {
     k: jax.make_array_from_process_local_data(sharding, np.asarray(v)) for k, v in batch.items()
@@ -197,8 +198,9 @@ def put_batch(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
 
 
 def put_whole(array: Any, sharding: Any) -> jax.Array:
-  """An array that every process has whole, as a global one of that sharding. `jax.device_put` has
-  the processes compare theirs, many at once, which their network on CPUs mixes up."""
+  """Returns an array that every process has whole, as a global one of that sharding.
+  `jax.device_put` has the processes compare theirs, many at once, which their network on CPUs mixes
+  up."""
   array = np.asarray(array)
   return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
@@ -215,7 +217,7 @@ class Devices(NamedTuple):
     return int(np.lcm(self.mesh.shape['data'] * self.mesh.shape['fsdp'], jax.process_count()))
 
   def compile(self, function: Callable, arguments: Sequence[Any], **options: Any) -> Any:
-    """The function for these arguments, or their shapes with shardings; options are jax.jit's."""
+    """Returns the function for these arguments or their shapes; options are jax.jit's."""
     jitted = jax.jit(function, **options)
     with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
       compiled = jitted.lower(*arguments).compile()
@@ -228,7 +230,7 @@ class Devices(NamedTuple):
     return put_batch(batch, self.mesh)
 
   def put_global(self, tree: Any) -> Any:
-    """A tree of global host arrays, B first, as global arrays; every host sends its rows."""
+    """Returns a tree of host arrays, B first, as global ones; every host sends its rows."""
     sharding, hosts = NamedSharding(self.mesh, batch_spec()), jax.process_count()
 
     def put(x):

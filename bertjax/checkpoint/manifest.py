@@ -50,7 +50,7 @@ def files_of(directory: pathlib.Path) -> Files:
 
 
 def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
-  """The scores of a checkpoint; None if it has none yet, or they are damaged: to be found anew."""
+  """Returns the scores of a checkpoint; None if it has none yet, or damaged ones."""
   try:
     return _load(directory, SCORES)['scores']
   except Damaged:

@@ -109,7 +109,7 @@ def note_stopped(workdir: pathlib.Path | str, step: int | None) -> None:
 
 
 def last_step(workdir: pathlib.Path | str, total_steps: int) -> int:
-  """The step after which a run is over: total_steps, or that after which it was stopped early."""
+  """Returns the last step of a run: total_steps, or where it was stopped early."""
   path = remote.path(workdir) / STOPPED
   stopped = _read(path, 'then the run goes on').get('step') if path.exists() else None
   return total_steps if stopped is None else min(stopped, total_steps)
@@ -152,7 +152,7 @@ def as_config(values: Mapping[str, Any]) -> ConfigDict:
 
 
 def with_tuples(value: Any) -> Any:
-  """The value with tuples in the place of lists: configs have tuples where JSON has lists."""
+  """Returns the value with the tuples of configs where JSON has lists."""
   if isinstance(value, Mapping):
     return {k: with_tuples(v) for k, v in value.items()}
   return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value

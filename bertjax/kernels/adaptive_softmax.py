@@ -101,7 +101,7 @@ def _inside(group, vocab_size, hidden_nE, table_VE, bias_V, target_n, inside_n):
 
 
 def _sorted(group, inside_n) -> tuple[Array, Array]:
-  """The positions, those inside first, padded to whole groups; and how many groups have any."""
+  """Returns the positions in whole groups, those inside first; and how many groups have any."""
   n = len(inside_n)
   order_n = jnp.argsort(~inside_n, stable=True).astype(jnp.int32)
   order_m = jnp.pad(order_n, (0, -n % group), constant_values=n)

@@ -40,7 +40,7 @@ def fork(noise: Noise | None, name: str) -> Noise | None:
 
 
 def site(path: tuple[str, ...], layer: Array | int = 0) -> Array:
-  """A uint32 that names one use of randomness: a module path and the index of the scanned layer."""
+  """Returns a uint32 for one use of randomness: module path and index of the scanned layer."""
   name = zlib.crc32('/'.join(path).encode())
   return jnp.uint32(name) + jnp.asarray(layer).astype(jnp.uint32) * jnp.uint32(_GOLDEN)
 

@@ -73,7 +73,8 @@ def chunked_sample(scores: Scores, uniform_BP: Array, temperature: float, chunks
   group_n, rest_n = _choose(sum_nG, uniform_n)
 
   def walk(running, at):
-    """The weight of the chosen block up to here, and how many of its ids do not reach the rest."""
+    """Returns the weight of the chosen block up to here, and how many of its ids do not reach the
+    rest."""
     until_n, place_n = running
     logits_nK = _of_group(_in_groups(logits_of(at)), group_n)
     until_nK = until_n[:, None] + jnp.cumsum(jnp.exp(logits_nK - top_n[:, None]), 1)
@@ -107,7 +108,7 @@ def _of_group(value_nGK: Array, group_n: Array) -> Array:
 
 
 def _choose(sum_nG: Array, uniform_n: Array) -> tuple[Array, Array]:
-  """The block that the uniform falls into, and how much of its weight lies before that point."""
+  """Returns the block that the uniform falls into, and the weight in it before that point."""
   until_nG = jnp.cumsum(sum_nG, 1)
   point_n = uniform_n * until_nG[:, -1]
   group_n = jnp.minimum(jnp.sum(until_nG <= point_n[:, None], 1), ce.BLOCKS - 1)

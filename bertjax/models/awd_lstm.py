@@ -160,7 +160,7 @@ class AWDLSTM(StreamModel, kw_only=True):
     return embedded_BTD, x_BTD, tuple(found)
 
   def _dropped_rows(self, word_VD: Array, noise: Noise | None) -> Array:
-    """The table with some rows at zero and the others scaled, the same for every row of a batch."""
+    """Returns the table with rows at zero and the others scaled, one draw for a batch."""
     if noise is None:
       return word_VD
     ones_V = jnp.ones(len(word_VD))

@@ -182,7 +182,7 @@ class ELMo(Model):
   def _run(
     self, way: int, x_BTD: Array, states: States, real_BT: Array, noise: Noise | None
   ) -> tuple[list[Array], States]:
-    """The input and the output of each layer of a direction, and its states."""
+    """Returns the input and the output of each layer of a direction, and its states."""
     found, after = [x_BTD], []
     for number, layer in enumerate((self.forwards, self.backwards)[way]):
       x_BTD = self.dropped(x_BTD, fork(noise, f'{way} {number}'))

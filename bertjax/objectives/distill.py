@@ -82,8 +82,8 @@ def at_every_token(batch: Batch) -> Batch:
 def state_error(
   teacher_LBTD: Array, student_LBTD: Array, batch: Batch, layers: tuple[int, ...], normalize: bool
 ) -> Array:
-  """The mean over layers and width of the squared error of the first tokens' states, [B, G], of the
-  outputs of all layers; `layers` are the teacher's for the student's but the last."""
+  """Returns the mean over layers and width of the squared error of the first tokens' states, [B,
+  G], of the outputs of all layers; `layers` are the teacher's for the student's but the last."""
   first = jax.vmap(lambda x_BTD: gather_positions(x_BTD, batch['first_BG']))
   theirs = first(teacher_LBTD[np.array(layers)]).astype(jnp.float32)
   ours = first(student_LBTD[:-1]).astype(jnp.float32)

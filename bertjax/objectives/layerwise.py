@@ -49,7 +49,7 @@ def states(out: Mapping[str, Any]) -> Array:
 
 
 def state_error(wanted_LBTD: Array, found_LBTD: Array) -> Array:
-  """The sum over layers of the mean squared error of each token's states: float32 [B, T]."""
+  """Returns the mean squared error of each token's states, summed over layers: float32 [B, T]."""
   error_LBTD = wanted_LBTD.astype(jnp.float32) - found_LBTD.astype(jnp.float32)
   return jnp.sum(jnp.mean(jnp.square(error_LBTD), -1), 0)
 

@@ -54,7 +54,7 @@ class Leaves(NamedTuple):
     return optax.GradientTransformation(lambda params: self.map_tensors(tx.init, params), update)
 
   def resolve(self, rules: param_rules.Rules, key: str) -> Any:
-    """The value that rules give every tensor, see `param_rules.resolve`; `key` is their field."""
+    """Returns the value that rules give every tensor, as `param_rules.resolve`, by their key."""
     return param_rules.resolve(rules, self.params, self.axes, f'{WHAT}.{key}')
 
   def add_decay(self, weight_decay: float) -> optax.GradientTransformation:

@@ -194,7 +194,7 @@ def state_specs(tx: optax.GradientTransformation, params: Any, param_specs: Any)
 
 
 def _matching_spec(found: Sequence[int], shape: Sequence[int], spec: PartitionSpec):
-  """The spec of a state leaf of shape `found` that belongs to a parameter of `shape` and `spec`."""
+  """Returns the spec of a state's leaf of shape `found`, of a parameter of `shape` and `spec`."""
   if tuple(found) == tuple(shape):
     return spec
   axes = (*spec, *[None] * (len(shape) - len(spec)))

@@ -26,7 +26,7 @@ def of(config: Any) -> dict[str, tuple[str, ...]]:
 
 
 def of_task(config: Any) -> tuple[str, ...]:
-  """The classes of the task of a run that was fine-tuned, by their ids, as its files spell them."""
+  """Returns the classes of the task of a fine-tuned run, by their ids, as its files spell them."""
   task = config.data.task if 'task' in config.data else {}
   if 'scheme' in task:
     return tuple(tagged.tags(task['scheme'], task['classes']))

@@ -61,7 +61,7 @@ class Source(NamedTuple):
 
 
 def whole(init_from: Any) -> str:
-  """The one model that `config.init_from` names; '' where it is a list of subtrees, or empty."""
+  """Returns the one model that `config.init_from` names; '': it is a list of subtrees, or empty."""
   if isinstance(init_from, str):
     return init_from
   return init_from[0] if len(init_from) == 1 and isinstance(init_from[0], str) else ''

@@ -217,7 +217,7 @@ def _start(options: Options) -> None:
 
 
 def _end_with_parent() -> None:
-  """A killed parent cannot stop its workers, and they would wait for it for ever."""
+  """Ends a worker whose parent was killed: that cannot stop it, and it would wait for ever."""
   parent = multiprocessing.parent_process()
   assert parent is not None
   multiprocessing.connection.wait([parent.sentinel])

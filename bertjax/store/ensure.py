@@ -147,7 +147,7 @@ def text(data) -> str:
 
 
 def vocabulary(data, source: str, seed: int, workdir: str) -> str:
-  """The vocabulary that the config names, or the one it has trained; '' if it says neither."""
+  """Returns the vocabulary that the config names or has trained; '' if it says neither."""
   if data.vocab or not data.train_vocab.type:
     return data.vocab
   vocab = pathlib.Path(workdir, 'vocab')

@@ -40,7 +40,7 @@ def _rule(pattern: str, new: Callable[[re.Match[str]], str]) -> Callable[[str], 
 
 
 def _lower(mark: str) -> Callable[[re.Match[str]], str]:
-  """The mark before the word in small letters; a letter alone has none."""
+  """Returns the mark before the word in small letters; a letter alone has none."""
   return lambda m: f'{m[1]}{f"{mark} " if len(m[2]) > 1 else ""}{m[2].lower()}'
 
 

@@ -18,7 +18,7 @@ from bertjax.types import Batch, Objective
 
 
 def variables_of(objective: Objective, batch: Batch) -> tuple[Any, Any]:
-  """The variables for rows like those of a batch as shapes, and the logical axes of each leaf."""
+  """Returns the shapes of the variables for rows like those of a batch, and their logical axes."""
   row = {k: jax.ShapeDtypeStruct((1, *v.shape[1:]), v.dtype) for k, v in batch.items()}
   boxed = jax.eval_shape(objective.init, jax.random.key(0), row)
   return nn.meta.unbox(boxed), sharding.logical_axes(boxed)

@@ -67,7 +67,7 @@ def score_names(sets: Iterable[EvalSet]) -> set[str]:
 
 
 def mean(best: Any, scores: Mapping[str, float]) -> dict[str, float]:
-  """The mean of the scores that `config.best` names; {} where it names none or one is lacking."""
+  """Returns the mean of the scores that `config.best` names; {}: it names none, or one lacks."""
   names = best.get('mean', ())
   if not names or not all(name in scores for name in names):
     return {}

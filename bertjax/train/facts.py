@@ -61,7 +61,7 @@ def recalled(
 
 
 def _of_format_10(record: Mapping[str, Any]) -> dict[str, Any]:
-  """The facts of a run of format 10, which kept the values before they were filled in instead."""
+  """Returns the facts of a run of format 10, which kept the values before they were filled in."""
   config, before = record['config'], record.get('given', {})
   model, data = config['model'], config['data']
   brought = model if init_from.whole(resume.with_tuples(config['init_from'])) else {}

@@ -179,7 +179,7 @@ class Session:
       hosts.barrier(f'compiled/{name}/{lengths}', math.inf)
 
   def _claim(self, done: int) -> None:
-    """The first step has worked: from now on the workdir is this run's."""
+    """Claims the workdir for this run, whose first step has worked."""
     self._spikes.saved(done, first_state.saved(self._run, self._state))
     facts = self._run.spec.facts.kept()
     changed = resume.claim_workdir(self._workdir, self._config, facts, self._start)

@@ -178,7 +178,8 @@ class Phase:
     return loader.batch_sha256(combine.part(rows, drawn) if drawn else rows)
 
   def place(self, index: int) -> loader.Place:
-    """The rows of batch `index`, with the name of the phase, or of the part that is drawn."""
+    """Returns the rows of batch `index`, with the name of the phase, or of the part that is
+    drawn."""
     found = self.batches.place(index)
     return found._replace(name=found.name or self.name)
 

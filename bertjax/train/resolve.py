@@ -230,7 +230,8 @@ def _store(model: Any, languages: Any, facts: Facts) -> None:
 
 
 def _table(name: str, rows: int, languages: Sequence[str]) -> tuple[str, int]:
-  """A table of `config.model.extra`, with as many rows as there are languages where it has 0."""
+  """Returns a table of `config.model.extra`, with as many rows as there are languages where it has
+  0."""
   if name != 'language':
     return name, rows
   if 0 < rows < len(languages):

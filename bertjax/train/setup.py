@@ -62,7 +62,8 @@ class Run(NamedTuple):
     return tuple(part for phase in self.phases for part in phase.parts or (phase,))
 
   def evals(self, done: int) -> tuple[evaluation.EvalSet, ...]:
-    """The sets that judge the model after a step: of its phase, or of all that are side by side."""
+    """Returns the sets that judge the model after a step: of its phase, or of all that are side by
+    side."""
     phases = self.parts if self.timeline.side_by_side else (self.at(done)[0],)
     return tuple(each for phase in phases for each in phase.evals)
 
@@ -250,7 +251,8 @@ def _phase(
 
 
 def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:
-  """The function, compiled for the arguments of its first call; later ones must be like them."""
+  """Returns the function, compiled for the arguments of its first call; later ones must be like
+  them."""
   compiled: Any = None
 
   def call(*arguments):

@@ -65,7 +65,8 @@ def nearest(
 def _columns(
   model: Any, texts: list[str], cut: bool, first: int = 1
 ) -> tuple[list[np.ndarray], list[list[str]]]:
-  """The columns of the tokens of each text that are no marks around it, and all its tokens."""
+  """Returns the columns of the tokens of each text that are no marks around it, and all its
+  tokens."""
   special = model.vocabulary.special
   marks = {model.vocabulary.pieces[i] for k, i in special.items() if i is not None and k != 'unk'}
   tokens = model.tokens(texts, cut, first)

@@ -115,7 +115,7 @@ def words(text: str) -> list[str]:
 
 @functools.lru_cache(2**16)
 def _cut(part: str) -> tuple[str, ...]:
-  """The words of what stands between two spaces."""
+  """Returns the words of what stands between two spaces."""
   before, behind = [], []
   while part and part not in EXCEPTIONS:
     first = _PREFIX.match(part)
@@ -137,7 +137,7 @@ def _cut(part: str) -> tuple[str, ...]:
 
 
 def _suffix(part: str) -> int:
-  """The characters of the last affix."""
+  """Returns the characters of the last affix."""
   # None is longer than eight characters but dots, so that long parts take no quadratic time.
   if found := _SUFFIX.search(part, max(0, len(part.rstrip('.\n')) - 8)):
     return len(part) - found.start()
@@ -149,12 +149,12 @@ def _suffix(part: str) -> int:
 
 
 def _low(letter: str) -> bool:
-  """True for a letter that is no capital."""
+  """Returns True for a letter that is no capital."""
   return letter.isalpha() and not letter.isupper()
 
 
 def _inside(part: str) -> list[str]:
-  """A part without affixes, cut where two words stand together: "end.Begin"."""
+  """Returns a part without affixes, cut where two words stand together: "end.Begin"."""
   found, start = [], 0
   for match in _INSIDE.finditer(part):
     left, right = part[: match.start()][-1:], part[match.end() :][:1]

@@ -244,7 +244,7 @@ def read_rows(
 
 
 def registered_examples(data: Any) -> Provider | None:
-  """The Task or Mixture of finished examples that config.data.mixture names, if it is one."""
+  """Returns the Task or Mixture of examples that config.data.mixture names, or None."""
   if data.module:
     registry.load(data.module, 'config.data.module')
   if data.mixture not in (*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()):

@@ -49,7 +49,7 @@ _SAMPLE = 50_000  # documents that a vocabulary is trained on
 
 
 def smoothed(task: seqio.Task, alpha: float = SMOOTHING) -> float:
-  """A mixing rate ~ documents^alpha: small languages are drawn more often than their share."""
+  """Returns a mixing rate ~ documents^alpha, which draws small languages more often."""
   return documents_of(task) ** alpha
 
 

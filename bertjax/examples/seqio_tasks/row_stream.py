@@ -184,7 +184,7 @@ def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]
 
 
 def _example_tasks() -> Any:
-  """The module, which imports TensorFlow; the names that come with bertjax are registered."""
+  """Returns the module, which imports TensorFlow and registers bertjax's own names."""
   from bertjax.examples.seqio_tasks import example_tasks, registered  # noqa: F401
 
   return example_tasks

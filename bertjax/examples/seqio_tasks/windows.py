@@ -39,7 +39,7 @@ def windows(documents: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
 
 
 def window_seed(seed: int, window: int) -> int:
-  """The seed of a window; the first has the seed itself, as the store of a corpus that fits it."""
+  """Returns the seed of a window; of the first the seed itself, as a store of all that text."""
   return int(counter_rng.fold(counter_rng.root(seed, 'window'), window)[0]) if window else seed
 
 

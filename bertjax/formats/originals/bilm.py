@@ -195,7 +195,7 @@ def dumped(name: str) -> str:
 
 
 def _named(state: Mapping[str, Any]) -> View:
-  """The tensors of an HDF5 file by TensorFlow's names; one that none is called so keeps its own."""
+  """Returns the tensors of an HDF5 file by TensorFlow's names, the others by their own."""
   layers = range(original.count(state, 'RNN_0/RNN/MultiRNNCell/Cell'))
   cells = [f'{SCOPE}RNN_{w}/rnn/multi_rnn_cell/cell_{n}/lstm_cell/' for w in (0, 1) for n in layers]
   leaves = ('kernel', 'bias', 'projection/kernel')
@@ -204,7 +204,7 @@ def _named(state: Mapping[str, Any]) -> View:
 
 
 def _options(path: pathlib.Path) -> str:
-  """The name of the options: options.json, or the one *options.json beside a file of weights."""
+  """Returns the name of the options: options.json, or the one *options.json there."""
   if path.is_dir() or (path.parent / OPTIONS).is_file():
     return OPTIONS
   found = sorted(file.name for file in path.parent.glob(f'*{OPTIONS}'))

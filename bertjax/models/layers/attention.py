@@ -135,7 +135,8 @@ class Attention(nn.Module):
     noise: Noise | None,
     layer: Array,
   ) -> Array:
-    """The operation, [B, T, N, H]; a second call in a step needs other noise (`dropout.fork`)."""
+    """Returns the operation, [B, T, N, H]; a second call in a step needs other noise
+    (`dropout.fork`)."""
     q_BTNH, k_BSNH, v_BSNH = map(whole_columns, (q_BTNH, k_BSNH, v_BSNH))
     dropout = None
     if self.scale is not None:

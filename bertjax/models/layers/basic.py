@@ -28,14 +28,14 @@ Dtype = Literal['float32', 'bfloat16']
 
 
 def _gelu_tanh_share(x: Array) -> tuple[Array, Array]:
-  """The share of x that GELU passes on, by tanh, and its derivative."""
+  """Returns the share of x that GELU passes on, by tanh, and its derivative."""
   inner, slope = 0.7978845608 * (x + 0.044715 * x**3), 0.7978845608 * (1 + 0.134145 * x**2)
   share = 1 / (1 + jnp.exp(-2 * inner))
   return share, share * (1 - share) * 2 * slope
 
 
 def _gelu_erf_share(x: Array) -> tuple[Array, Array]:
-  """The share of x that GELU passes on, the normal distribution, and its density."""
+  """Returns the share of x that GELU passes on, the normal distribution, and its density."""
   return (1 + jax.lax.erf(x / math.sqrt(2))) / 2, jnp.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
 

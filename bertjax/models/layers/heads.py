@@ -127,7 +127,7 @@ def transform(head: Transform | WordHead, h_BPD: Array, width: int) -> Array:
 
 
 def pool(x_BTD: Array, batch: Batch, pooling: str) -> Array:
-  """The token at `first_BG` of each packed example, or the mean of its tokens -> [B, G, D]."""
+  """Returns the token at `first_BG` of each example, or the mean of its tokens: [B, G, D]."""
   if pooling != 'mean':
     return gather_positions(x_BTD, batch['first_BG'])
   number_1G1 = jnp.arange(1, batch['first_BG'].shape[1] + 1)[None, :, None]

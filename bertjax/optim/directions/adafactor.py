@@ -54,7 +54,7 @@ def adafactor(
 
 
 def _joined(shape: tuple[int, ...], axes: tuple, min_factored: int) -> tuple[int, ...]:
-  """The shape with heads and head as one axis, if the tensor has factors in one of both views."""
+  """Returns the shape with heads and head as one axis, if the tensor has factors in a view."""
   at = next((i for i in range(len(axes)) if axes[i : i + 2] == HEADS), None)
   if at is None:
     return shape

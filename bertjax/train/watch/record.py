@@ -50,7 +50,8 @@ class Record(Watcher):
         )
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
-    """The sums and counts since the last line, and the number and digest of the lines so far."""
+    """Returns the sums and counts since the last line, and the number and digest of the lines so
+    far."""
     return dict(
       interval=self._interval.state(), ledger=self._ledger.state(), metrics=self._writer.sync(done)
     )

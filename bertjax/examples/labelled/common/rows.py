@@ -164,7 +164,7 @@ class Rows:
     return order_n
 
   def by_length(self) -> tuple['Rows', np.ndarray]:
-    """The rows from the shortest to the longest, and the number of each here, int64 [rows]."""
+    """Returns the rows, shortest first, and the number of each here, int64 [rows]."""
     number_n = np.argsort(self.size_n, kind='stable')
     return dataclasses.replace(self, examples=self.examples.take(number_n)), number_n
 

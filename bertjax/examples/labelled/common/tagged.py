@@ -131,7 +131,7 @@ def unread(scheme: Scheme) -> str:
 
 
 def fault(found: Sequence[str]) -> int | None:
-  """The place of the first I-X that does not go on with an X, in IOB2; None: there is none."""
+  """Returns the place of the first I-X of IOB2 that follows no X; None: there is none."""
   for place, (before, tag) in enumerate(itertools.pairwise([OUTSIDE, *found])):
     if tag.startswith('I-') and before[2:] != tag[2:]:
       return place

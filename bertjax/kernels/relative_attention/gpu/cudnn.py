@@ -73,7 +73,7 @@ def _capability() -> float | None:
 
 
 def call(x: Operands) -> Array:
-  """The library's call, of operands without `refusal`; by XLA they may be of any one dtype."""
+  """Returns the library's call, for operands without `refusal`; by XLA of any one dtype."""
   mask = x.mask
   real_BT, real_BS = mask.example_q_BT > 0, mask.example_k_BS > 0
   queries_B, keys_B = (jnp.sum(x, 1, dtype=jnp.int32) for x in (real_BT, real_BS))

@@ -41,7 +41,7 @@ def backward(
   strided: bool,
   interpret: bool,
 ) -> Floats:
-  """The gradients of the operands, from the results of `tpu.forward` and the output's gradient."""
+  """Returns the operands' gradients from the results of `tpu.forward` and the output's."""
   heads = lambda x_BTD: x_BTD.reshape(*x_BTD.shape[:2], shape.heads, shape.size)
   product = heads(dy_BTD).astype(jnp.float32) * heads(y_BTD).astype(jnp.float32)
   delta_BN1T = jnp.swapaxes(jnp.sum(product, -1), 1, 2)[:, :, None]
