@@ -25,12 +25,15 @@ PREFIX = {
 #   spans     hidden ones, and the tokens around the span of each
 #   next      slot t is column t: the token after it, which the model must not see
 #   permuted  the token of each slot's column, where the model sees by order_q_BT and order_k_BT
-#   written   the token after each column of the second text
+#   written   the token after each column of the second text, which begins with the id 0 (T5)
+#   framed    the same, of texts within [CLS] and [SEP], behind a [SEP] (BART)
 #   both_ways the token after each column of two texts, one of which runs backwards
 #   tags      the tag of each word, which people have given
 #   answers   the ends of the answer to a question, likewise
 # Labels of whole examples are none of them: they have names (`config.model.labels`).
-Targets = Literal['hidden', 'spans', 'next', 'permuted', 'written', 'both_ways', 'tags', 'answers']
+Targets = Literal[
+  'hidden', 'spans', 'next', 'permuted', 'written', 'framed', 'both_ways', 'tags', 'answers'
+]  # fmt: skip
 
 
 def sizes(batch: Mapping[str, np.ndarray]) -> dict[str, int]:

@@ -6,10 +6,13 @@ noise's to say, or the labelled task's.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from bertjax import models
+from bertjax.data_contracts import Targets
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import cross_entropy, logits
@@ -63,4 +66,9 @@ def _check_frame(model: PairModel, data: Any) -> None:
     )
 
 
-OBJECTIVE = Factory(Options, make, targets=lambda config: ('written',))
+def targets(config) -> Sequence[Targets]:
+  """Returns what a `config.model` writes: a text begins for it as it will where it generates."""
+  return ('framed',) if getattr(models.bare(config.model), 'framed', False) else ('written',)
+
+
+OBJECTIVE = Factory(Options, make, targets=targets)

@@ -23,7 +23,7 @@ OF_WORDS = {
   'albert_ngrams', 'bert', 'deberta_windows', 'diffusion', 'distilbert', 'electra', 'ernie',
   'spanbert', 'xlm',
 }  # fmt: skip
-WRITTEN = {name for name in NOISES if name.startswith(('bart_', 'mass_', 't5_'))}
+WRITTEN = {name for name in NOISES if name.startswith('t5_')}
 # Objective -> its config, what changes there, and the noises that it learns from.
 OWN = {
   'bilm': ('elmo', {}, {'bilm'}),
@@ -33,6 +33,7 @@ OWN = {
   'plm': ('xlnet', {}, {'xlnet_permutation'}),
   'rtd': ('electra', {}, OF_WORDS),
   'seq2seq': ('t5', {}, WRITTEN),
+  'seq2seq, framed': ('bart', {}, {'bart_infilling', 'mass_runs'}),
   'span_boundary': ('spanbert', {}, {'spanbert'}),
 }
 TAUGHT = {
@@ -113,6 +114,12 @@ def test_every_objective_and_every_noise_is_walked():
   case='mlm',
 )
 @mutation("targets=('next',)", "targets=('hidden',)", file='bertjax/examples/noise/causal.py')
+@mutation(
+  "('framed',) if",
+  "('framed', 'written') if",
+  file='bertjax/objectives/seq2seq.py',
+  case='seq2seq, framed',
+)
 @mutation('  fit.check(config)\n', '', file='bertjax/config/schema.py', case='rtd')
 def test_a_noise_that_does_not_fit_is_refused_before_any_work(objective, rich_store):
   said = f"config.objective.name='{objective.partition(',')[0]}' learns from targets of the kind"

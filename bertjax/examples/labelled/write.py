@@ -126,4 +126,4 @@ def _targets(
   return target_n
 
 
-TASK = Task(Options, check, read, lambda options: {}, encode, targets=('written',))
+TASK = Task(Options, check, read, lambda options: {}, encode, targets=('written', 'framed'))

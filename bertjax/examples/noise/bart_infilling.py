@@ -166,5 +166,5 @@ MASKING = Masking(
   corrupt,
   raw=framed.raw,
   sizes=framed.sizes,
-  targets=('written',),
+  targets=('framed',),
 )

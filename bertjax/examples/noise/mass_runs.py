@@ -112,5 +112,5 @@ MASKING = Masking(
   corrupt,
   raw=framed.raw,
   sizes=sizes,
-  targets=('written',),
+  targets=('framed',),
 )

@@ -50,14 +50,15 @@ def query_biases(
 
 
 def bias_table(
-  module: nn.Module, kind: Bias, heads: int, length: int, init: Init, causal: bool = False
-) -> Array:
+  module: nn.Module, kind: Bias, heads: int, length: int, init: Init, causal: bool = False,
+  name: str = 'buckets',
+) -> Array:  # fmt: skip
   """Returns biases by distance that all layers share, float32 [N, R], the furthest distance first.
-  T5's table of buckets and heads (Raffel et al. 2020) is the module's parameter `buckets`; ALiBi
-  has no parameters (Press et al. 2022). Causal, it ends at distance 0, and T5's buckets are all of
-  the past."""
+  T5's table of buckets and heads (Raffel et al. 2020) is the module's parameter `name`; ALiBi has
+  no parameters (Press et al. 2022). Causal, it ends at distance 0, and T5's buckets are all of the
+  past."""
   distance_R = distance_tables.distances(1 if causal else length, length)
   if kind == 'alibi':
     return jnp.asarray(distance_tables.alibi(heads, distance_R))
   bucket_R = distance_tables.t5_buckets(distance_R, BUCKETS, FURTHEST, not causal)
-  return param(module, 'buckets', ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T
+  return param(module, name, ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T
