@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import pathlib
+import types
 import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any
@@ -58,7 +59,9 @@ def _damaged(path: pathlib.Path, size: int, error: Exception) -> Exception:
 
 def _open_zst(raw: IO[bytes]) -> IO[bytes]:
   pyarrow = package('pyarrow', f'{getattr(raw, "name", raw)}: Zstandard')
-  return io.BufferedReader(pyarrow.CompressedInputStream(raw, 'zstd'), 2**20)
+  # It closes what it reads when it goes, and who opened the file asks for its place after that.
+  kept = types.SimpleNamespace(read=raw.read, close=lambda: None, closed=False)
+  return io.BufferedReader(pyarrow.CompressedInputStream(kept, 'zstd'), 2**20)
 
 
 _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {

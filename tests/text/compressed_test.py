@@ -6,6 +6,7 @@ import lzma
 
 import pyarrow
 import pytest
+from mutation import mutation
 
 from bertjax.text import compressed
 
@@ -25,10 +26,13 @@ COMPRESS = {'.gz': gzip.compress, '.xz': lzma.compress, '.bz2': bz2.compress, '.
 
 def read(path, longest=1000):
   with open(path, 'rb') as raw:
-    return list(compressed.lines(path, raw, longest))
+    found = list(compressed.lines(path, raw, longest))
+    assert raw.tell() > 0  # it is left open
+    return found
 
 
 @pytest.mark.parametrize('suffix', COMPRESS)
+@mutation('close=lambda: None', 'close=raw.close', case='.zst')
 def test_lines_come_back(tmp_path, suffix):
   path = tmp_path / f'a.txt{suffix}'
   path.write_bytes(COMPRESS[suffix](b''.join(LINES)))
