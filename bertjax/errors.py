@@ -71,13 +71,15 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 def package(name: str, what: str, install: str = '') -> Any:
   """Imports a package that not everybody has. Raises UserError: `what` needs it, and it is not
-  installed; `install` is what brings it, where that has another name."""
+  installed, or broken; `install` is what brings it, where that has another name."""
   try:
     return importlib.import_module(name)
   except ModuleNotFoundError as error:
     raise UserError(
       f'{what} needs {error.name or name}, which is not installed: pip install {install or name}'
     ) from error
+  except ImportError as error:
+    raise UserError(f'{what} needs {name}, which cannot be imported: {error}') from error
 
 
 @functools.cache

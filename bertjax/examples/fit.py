@@ -24,7 +24,8 @@ def check(config: Any) -> None:
       raise UserError(
         f'{where}={name!r} learns from targets of the kind {_or(sorted(wanted))} '
         f'(bertjax/data_contracts.py), and config.data.{key}.name={chosen!r} gives {_or(found)}: '
-        f'expected {_or(fitting)} there, or an objective and a model that learn from those'
+        f'expected {_or(fitting)} there, or an objective and a model that learn from those; a '
+        'module of your own says what it gives as targets=(..)'
       )
 
 

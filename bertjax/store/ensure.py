@@ -78,7 +78,7 @@ def clear_others(data, seed: int, workdir: str) -> None:
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]
     if differing:
       # A text that is held out has a store of its own, if there was one before and is one now.
-      apart = differing == ['heldout'] and made_of['heldout'] and data.heldout
+      apart = differing == ['heldout'] and made_of.get('heldout') and data.heldout
       gone = ('store/heldout',) if apart else ('store', 'store.partial', 'vocab', 'plans')
       print(
         f'{workdir}/{gone[0]} was made with other values of {", ".join(differing)} of config.data '

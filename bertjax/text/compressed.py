@@ -61,7 +61,7 @@ def _open_zst(raw: IO[bytes]) -> IO[bytes]:
   pyarrow = package('pyarrow', f'{getattr(raw, "name", raw)}: Zstandard')
   # It closes what it reads when it goes, and who opened the file asks for its place after that.
   kept = types.SimpleNamespace(read=raw.read, close=lambda: None, closed=False)
-  return io.BufferedReader(pyarrow.CompressedInputStream(kept, 'zstd'), 2**20)
+  return io.BufferedReader(pyarrow.CompressedInputStream(kept, 'zstd'))
 
 
 _OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {

@@ -137,7 +137,7 @@ def _cut(part: str) -> tuple[str, ...]:
 
 
 def _suffix(part: str) -> int:
-  """Returns the characters of the last affix."""
+  """Returns how many characters the last affix has."""
   # None is longer than eight characters but dots, so that long parts take no quadratic time.
   if found := _SUFFIX.search(part, max(0, len(part.rstrip('.\n')) - 8)):
     return len(part) - found.start()

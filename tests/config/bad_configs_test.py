@@ -33,6 +33,12 @@ MUON = defaults.muon().to_dict() | dict(schedule=dict(name='constant', peak=1.0)
 
 TOP = [
   ('bert', {'seed': -1}, 'config.seed: expected int >= 0 and <= 4294967295, got -1'),
+  ('bert', {'total_steps': 2**31}, 'config.total_steps: expected int >= 1 and <= 2147483647'),
+  ('bert', {'data.threads': 10**5}, 'config.data.threads: expected int >= 0 and <= 1024'),
+  ('bert', {'objective.plus': -1.0}, 'config.objective.plus'),
+  ('bert', {'evals.held_out.examples': -1}, 'config.evals.held_out.examples'),
+  ('bert', {'evals.held_out.batch_size': 0}, 'config.evals.held_out.batch_size'),
+  ('bert', {'optimizer.b1': 1.0}, 'config.optimizer.b1: expected float >= 0 and < 1'),
   ('bert', {'total_step': 10}, "did you mean 'total_steps'"),
   ('bert', {'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
   ('bert', {'length': 4096}, 'asks for 1024 columns, and the model has room for 512: lower it'),

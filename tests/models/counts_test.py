@@ -6,6 +6,7 @@ import math
 import jax
 import pytest
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.config import sections
 from bertjax.models.layers import pad_id
@@ -59,6 +60,11 @@ SLOW = [
 
 @pytest.mark.parametrize(
   'recipe, ids, counts', [*QUICK, *(pytest.param(*x, marks=pytest.mark.full) for x in SLOW)]
+)
+@mutation(
+  '(padded_rows(size), width), padded)',
+  '(padded_rows(size) + 128, width), padded)',
+  file='bertjax/models/layers/basic.py',
 )
 def test_parameters_are_as_many_as_published(recipe, ids, counts):
   name, _, size = recipe.partition(':')

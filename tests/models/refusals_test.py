@@ -2,6 +2,7 @@
 
 import cases
 import pytest
+from mutation import mutation
 
 from bertjax.tools.bench.parts import own_step
 
@@ -47,6 +48,11 @@ ODD = dict(width=36, heads=3, generator_head=12)
     ('electra', dict(name='bert'), {}, "name='deberta_v3' or 'electra'"),
   ],
   ids=str,
+)
+@mutation(
+  "  if settings.train == 'generator' and model.generator == 'uniform':",
+  '  if False:',
+  file='bertjax/objectives/rtd.py',
 )
 def test_what_cannot_work_is_refused(recipe, model, objective, said):
   c = cases.config(recipe)

@@ -253,12 +253,12 @@ def test_every_format_makes_the_same_tokens(tmp_path, vocab):
   with open(tmp_path / 'a.csv', 'w', newline='') as file:
     csv.writer(file).writerows([['text'], *([text] for text in texts)])
   parquet.write_table(pyarrow.table(dict(text=texts)), tmp_path / 'a.parquet')
-  (tmp_path / 'a.csv.zst').write_bytes(
-    pyarrow.compress((tmp_path / 'a.csv').read_bytes(), 'zstd', asbytes=True)
+  (tmp_path / 'a.txt.zst').write_bytes(
+    pyarrow.compress((tmp_path / 'a.txt').read_bytes(), 'zstd', asbytes=True)
   )
   (tmp_path / 'folder').mkdir()
   (tmp_path / 'folder/a.txt.bz2').write_bytes(bz2.compress((tmp_path / 'a.txt').read_bytes()))
-  names = ('a.txt', 'a.jsonl', 'a.csv', 'a.parquet', 'a.csv.zst', 'folder')
+  names = ('a.txt', 'a.jsonl', 'a.csv', 'a.parquet', 'a.txt.zst', 'folder')
   given = dict(vocab=vocab, holdout=0.0, split='sentences')
   first, *others = (run(input=tmp_path / n, output=tmp_path / f's{n}', **given) for n in names)
   for store in others:

@@ -48,23 +48,19 @@ def make_batch(seed: int = 0, both: bool = False, lengths=LENGTHS) -> dict[str, 
   return batch
 
 
-def torch_inputs(batch, predicts: bool = True) -> 'dict[str, torch.Tensor]':
+def torch_inputs(batch) -> 'dict[str, torch.Tensor]':
   used = batch['weight_BP'] > 0
   hidden = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
   mapping = np.eye(LENGTH)[batch['target_pos_BP']] * used[..., None]
   tensor = lambda x: torch.tensor(np.asarray(x))
-  inputs = dict(
+  return dict(
     input_ids=tensor(batch['token_BT']).long(),
     attention_mask=tensor(batch['example_BT']).float(),
     token_type_ids=tensor(batch['type_BT']).long(),
+    perm_mask=tensor(hidden).float(),
+    target_mapping=tensor(mapping).float(),
+    labels=tensor(np.where(used, batch['target_BP'], -100)).long(),
   )
-  if predicts:
-    inputs |= dict(
-      perm_mask=tensor(hidden).float(),
-      target_mapping=tensor(mapping).float(),
-      labels=tensor(np.where(used, batch['target_BP'], -100)).long(),
-    )
-  return inputs
 
 
 def make_case(kind: str = 'plain', both: bool = False, lengths=LENGTHS, **model):

@@ -67,9 +67,9 @@ def test_a_text_begins_with_the_space_behind_its_prompt(load):
 @mutation('[i for i in prompt if i != end]', 'list(prompt)')
 def test_the_end_that_an_empty_prompt_is_read_as_is_none_of_its_text(tmp_path):
   used_models.write_vocabulary(tmp_path / 'words', STREAM)
-  vocabulary, end = load_vocabulary(tmp_path / 'words'), 0
+  vocabulary, end = load_vocabulary(tmp_path / 'words'), 8
   for prompt, text in (([7], ' w5 w6'), ([end], 'w5 w6')):
-    assert generate.text(vocabulary, prompt, [5, 6, end, 8], end, 0.0).text == text
+    assert generate.text(vocabulary, prompt, [5, 6, end, 9], end, 0.0).text == text
 
 
 @mutation('if np.isnan(score):', 'if score == np.nan:')

@@ -99,7 +99,7 @@ class Encoder(nn.Module):
     return x_BTD, hidden_LBTD
 
   def _in_turn(self, x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None):
-    """Returns a scan over the periods of the pattern, behind the layers before the first."""
+    """Scans the periods of the pattern, behind the layers before the first."""
     lead, period = pattern(self.kinds, int(self.normed_stream))
     loop = turns(self.layers) == 1
     first = Block(**self.layer, enters=self.normed_stream, parent=None)

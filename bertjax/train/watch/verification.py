@@ -70,7 +70,7 @@ class Verification(Watcher):
       raise Damaged(found[0])
 
   def _verify(self) -> None:
-    """Returns the thread."""
+    """Reads the files once, as the body of the thread."""
     try:
       for plan in self._plans:
         if said := cache.fault(plan):

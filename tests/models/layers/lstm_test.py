@@ -1,4 +1,5 @@
-"""The layers of ELMo and AWD-LSTM beside the originals: states, outputs, losses, gradients."""
+"""LSTMs: segments, padding, candidates, dropout and their own derivative. Beside the originals they
+stand in models/elmo_golden_test.py and models/awd_lstm_test.py."""
 
 import chex
 import flax.linen as nn
@@ -11,8 +12,6 @@ from bertjax.kernels import sampled_softmax
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import lstm
 from bertjax.models.layers.lstm import LSTM
-
-ZEROS = jax.nn.initializers.zeros
 
 
 def random_layer(**fields):
