@@ -167,7 +167,7 @@ class BigBird(bert.Bert, kw_only=True):
     layer = self.encoder_fields(hidden)['layer']
     layer |= dict(block=self.block, random_blocks=self.random_blocks)
     seen = Seen(self.mask(batch), self.prefers(batch['token_BT'].shape[1]))
-    return Encoder(self.layers, self.remat, layer, Layer, name='encoder'), seen
+    return Encoder(self.layers, self.remat, layer, block=Layer, name='encoder'), seen
 
   @nn.nowrap
   def prefers(self, length: int) -> Array | None:

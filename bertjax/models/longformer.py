@@ -98,7 +98,7 @@ class Longformer(bert.Bert, kw_only=True):
   def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
     """Returns the layers and what they see, see `Bert.net`."""
     layer = self.encoder_fields(hidden)['layer'] | dict(global_=self.global_tokens != 0)
-    return Encoder(self.layers, self.remat, layer, Layer, name='encoder'), self._seen(batch)
+    return Encoder(self.layers, self.remat, layer, block=Layer, name='encoder'), self._seen(batch)
 
   def _seen(self, batch: Batch) -> Seen:
     mask, global_BT = self.mask(batch), self.global_of(batch)

@@ -1,6 +1,5 @@
 """`predict` and `embed` as a user calls them."""
 
-import io
 import os
 import types
 
@@ -14,7 +13,6 @@ from mutation import mutation
 import bertjax
 from bertjax.errors import UserError
 from bertjax.use import answers, neighbours
-from bertjax.use import flags as use_flags
 
 
 @pytest.fixture(scope='module')
@@ -38,6 +36,7 @@ def test_predict_fills_blanks_as_lines_and_as_json(bert):
   assert line['masks'][0][0]['probability'] == pytest.approx(expected[0].probability, rel=1e-4)
 
 
+@mutation('chunk[0].removeprefix(codecs.BOM_UTF8)', 'chunk[0]')
 def test_predict_scores_lines_of_standard_input(bert):
   arguments = ('predict', f'--workdir={bert}', '--input=-')
   done = run(*arguments, '--json', given='w9 w10\n\nw5 w6 w7')
@@ -47,14 +46,8 @@ def test_predict_scores_lines_of_standard_input(bert):
   ]  # fmt: skip
   found = used_models.json_lines(done.stdout)
   assert [line['tokens'] for line in found] == [2, 0, 3] and found[1]['pseudo_perplexity'] is None
-  shown = run(*arguments, given='w9 w10\n')
+  shown = run(*arguments, given='\ufeffw9 w10\n')  # a mark of the bytes' order is no text
   assert shown.stdout.startswith('w9 w10\n  pseudo-perplexity ')
-
-
-@mutation('chunk[0].removeprefix(codecs.BOM_UTF8)', 'chunk[0]')
-def test_a_mark_of_the_order_of_bytes_is_no_text():
-  (part,) = use_flags._parts([b'\xef\xbb\xbfa\r\n', b'b\n'], io.BytesIO(), 'a file', 0, 8)
-  assert part.texts == ['a', 'b']
 
 
 def test_embed_writes_a_file_that_is_whole(bert, tmp_path):

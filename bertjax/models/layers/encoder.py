@@ -59,7 +59,6 @@ class Encoder(nn.Module):
   layers: int  # L
   remat: str  # policy for the parts of a layer that the backward pass keeps, a `Remat`
   layer: dict[str, Any]  # the fields of the block
-  block: type[Block] = Block  # one of another kind has neither kinds nor parameters in common
   # the parameters that layers have in common, a `Sharing` (Lan et al. 2020). 'none': every leaf is
   # under 'layers' and has a leading axis of that name. Parts that all layers share are under
   # 'shared' instead, without that axis.
@@ -73,6 +72,7 @@ class Encoder(nn.Module):
   # (): there is one context
   kinds: tuple[int, ...] = ()
   normed_stream: bool = False  # with kinds, layer 0 `enters`
+  block: type[Block] = Block  # one of another kind has neither kinds nor parameters in common
 
   @nn.compact
   def __call__(
