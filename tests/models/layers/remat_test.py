@@ -72,7 +72,7 @@ def test_a_model_keeps_less_and_less():
     ),
   ],
 )
-@mutation('unroll=each,', '', case='bert', file='bertjax/models/layers/encoder.py')
+@mutation('unroll=each,', '', case='bert-light', file='bertjax/models/layers/encoder.py')
 @mutation('loop = turns(self.layers) == 1', 'loop = True', case='modernbert-light')
 def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   """As on a GPU: the same loss and gradients, no array of all layers' outputs, and what is computed
