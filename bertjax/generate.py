@@ -96,10 +96,9 @@ def main() -> None:
         prompts, _NEW.value, sampling, beams, _SEED.value, first=part.first, unmasking=unmasking
       )
       for prompt, each in zip(part.texts, found, strict=True):
-        space = (
-          prompt[-1:].isspace() and each.text[:1] == ' '
-        )  # that behind the prompt stands there
-        text = each.text if alone else prompt + each.text[space:]
+        # A prompt that ends in a space has the one between it and the text.
+        goes_on = each.text.removeprefix(' ') if prompt[-1:].isspace() else each.text
+        text = each.text if alone else prompt + goes_on
         print(json.dumps(each._asdict(), ensure_ascii=False) if _JSON.value else text)
       sys.stdout.flush()
       bar.show(f'{part.first + len(part.texts) - 1} texts', part.done)

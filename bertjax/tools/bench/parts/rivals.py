@@ -1,4 +1,4 @@
-"""What our sides are compared with: of the step, the same one in PyTorch; of the input, the
+"""The sides that ours are compared with: of the step, the same one in PyTorch; of the input, the
 masked-LM collator of transformers.
 
 The step is a class of `transformers`, its own attention, fused AdamW or torch's Adafactor; of ELMo
