@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bertjax.config import command_line
-from bertjax.errors import UserError, choose, door
+from bertjax.errors import UserError, amount, choose, door
 from bertjax.machine import remote
 
 _TO = flags.DEFINE_enum('to', None, ['hf', 'onnx', 'original'], 'Format to write.')
@@ -129,8 +129,9 @@ def main() -> None:
   Console().print(receipt.table(said))
   used = said['resources']
   print(
-    f'{_OUTPUT.value}: {len(said["tensors"])} tensors, {used["model_bytes"] / 1e6:,.0f} MB; '
-    f'{used["seconds"]:.1f} s, peak memory {used["peak_bytes"] / 1e6:,.0f} MB'
+    f'{_OUTPUT.value}: {amount(len(said["tensors"]), "tensors")}, '
+    f'{used["model_bytes"] / 1e6:,.0f} MB; {used["seconds"]:.1f} s, '
+    f'peak memory {used["peak_bytes"] / 1e6:,.0f} MB'
   )
   for path in said.get('made', ()):
     print(f'made anew: {path}')

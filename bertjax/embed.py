@@ -20,11 +20,11 @@ from typing import get_args
 from absl import flags
 
 from bertjax.config import command_line
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, amount, door
 from bertjax.machine import remote
 from bertjax.metrics.progress import Bar
 from bertjax.use import flags as use_flags
-from bertjax.use import vectors
+from bertjax.use import neighbours, vectors
 from bertjax.use.answers import Pool
 
 _OUTPUT = flags.DEFINE_string('output', None, 'File to write.')
@@ -52,7 +52,7 @@ def main() -> None:
   if _NEIGHBOURS.value is not None:
     if given := [f'--{n}' for n in ('output', 'pool', 'normalize') if flags.FLAGS[n].present]:
       raise UserError(f'--neighbours prints what it finds and takes no {", ".join(given)}')
-    _print_neighbours()
+    _print_neighbours(neighbours.parsed(_NEIGHBOURS.value))
     return
   if not _OUTPUT.value:
     raise UserError('expected --output, a file to write, or --neighbours, a text with a *word*')
@@ -67,16 +67,14 @@ def main() -> None:
       found = model.embed(part.texts, _POOL.value, _LAYER.value, **keys, normalize=_NORMALIZE.value)
       writer.add(part.texts, found, model.tokens(part.texts, **keys) if of_tokens else None)
       done += len(part.texts)
-      bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
-  print(f'{_OUTPUT.value}: {done:,} texts, vectors of {model.net.width}', file=sys.stderr)
+      bar.show(f'{amount(done, "texts")}, {done / bar.seconds:,.0f} texts/s', part.done)
+  print(f'{_OUTPUT.value}: {amount(done, "texts")}, vectors of {model.net.width}', file=sys.stderr)
 
 
-def _print_neighbours() -> None:
-  from bertjax.use import neighbours  # jax: after the flags
-
+def _print_neighbours(asked: tuple[str, str, str]) -> None:
   parts, layer = use_flags.parts(_AT_ONCE), _LAYER.value
   model, cut = use_flags.load(), use_flags.CUT.value
-  for found in neighbours.nearest(model, _NEIGHBOURS.value or '', parts, layer, cut):
+  for found in neighbours.nearest(model, asked, parts, layer, cut):
     print(f'{found.similarity:.4f}\t{found.line}\t{found.text}')
 
 

@@ -69,6 +69,11 @@ def nearest(name: str, options: Iterable[str]) -> str:
   return f'; did you mean {near[0]!r}?' if near else ''
 
 
+def amount(number: float, things: str) -> str:
+  """Returns a number of things, whose noun is given in the plural: 1 text, 2,000 texts."""
+  return f'{number:,.12g} {things[:-1] if number == 1 else things}'
+
+
 def package(name: str, what: str, install: str = '') -> Any:
   """Imports a package that not everybody has. Raises UserError: `what` needs it, and it is not
   installed, or broken; `install` is what brings it, where that has another name."""

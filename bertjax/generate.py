@@ -17,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from bertjax.config import command_line
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, amount, door
 from bertjax.metrics.progress import Bar
 from bertjax.use import flags as use_flags
 from bertjax.use.flags import Part
@@ -101,7 +101,7 @@ def main() -> None:
         text = each.text if alone else prompt + goes_on
         print(json.dumps(each._asdict(), ensure_ascii=False) if _JSON.value else text)
       sys.stdout.flush()
-      bar.show(f'{part.first + len(part.texts) - 1} texts', part.done)
+      bar.show(amount(part.first + len(part.texts) - 1, 'texts'), part.done)
 
 
 if __name__ == '__main__':

@@ -34,7 +34,7 @@ from typing import Any
 from absl import flags
 
 from bertjax.config import command_line
-from bertjax.errors import UserError, door, writing
+from bertjax.errors import UserError, amount, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.text.sentences import BLANK
 from bertjax.text.words import cut as cut_words
@@ -207,7 +207,7 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
   else:
     name = next(key for key in answer if key.endswith('perplexity'))
     value = '-' if answer[name] is None else f'{answer[name]:.4f}'
-    said = [f'{name.replace("_", "-")} {value} over {answer["tokens"]} tokens']
+    said = [f'{name.replace("_", "-")} {value} over {amount(answer["tokens"], "tokens")}']
   return '\n'.join([answer['text'], *(f'  {line}' for line in said)])
 
 
@@ -292,7 +292,7 @@ def main() -> None:
           print(json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer))
       sys.stdout.flush()
       done = part.first + len(part.texts) - 1
-      bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
+      bar.show(f'{amount(done, "texts")}, {done / bar.seconds:,.0f} texts/s', part.done)
   if not mode:
     raise UserError(f'--input={use_flags.INPUT.value} has no texts: expected one at least')
   write_files(kept)

@@ -39,9 +39,9 @@ from typing import Any
 
 from absl import app, flags
 
-from bertjax import text_flags
+from bertjax import children, text_flags
 from bertjax.config import command_line, timeline
-from bertjax.errors import UserError, door, package
+from bertjax.errors import UserError, amount, door, package
 from bertjax.examples import unread_text
 from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
@@ -115,7 +115,7 @@ def _verify(output: pathlib.Path) -> None:
   found += [f'{said}. The next run builds the plan again' for said in plan_faults(output)]
   print(''.join(f'{said}\n' for said in found), end='')
   if found:
-    sys.exit(f'bertjax.prepare: {len(found)} files of {output} are damaged')
+    sys.exit(f'bertjax.prepare: {amount(len(found), "files")} of {output} damaged')
   print(f'{output} is what was written')
 
 
@@ -150,7 +150,9 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
 def _check_use(vocabulary: Vocabulary) -> None:
   """Refuses a vocabulary that the config of --for cannot use; of none says who cannot use it."""
   if not _FOR.value:
-    lines = [f'{_VOCAB.value} has no {line}' for line in unread_text.lacks(vocabulary.special)]
+    # A run has compared the vocabulary with its own recipe.
+    lacking = [] if children.followed else unread_text.lacks(vocabulary.special)
+    lines = [f'{_VOCAB.value} has no {line}' for line in lacking]
     lines += ['--for=CONFIG checks the vocabulary for a recipe'] if lines else []
     print(''.join(f'{line}\n' for line in lines), end='', flush=True)
     return
@@ -193,14 +195,14 @@ def _make(corpus, vocabulary, vocab: str, split: str, partial: Partial, output, 
       if batch.whole and partial.train.buffered >= _PART_MB.value * 2**20:
         partial.cut()
       rate = (partial.tokens - before) / bar.seconds
-      read = f'{stats.documents:,} documents, {stats.bytes / 1e6:,.1f} MB, {rate:,.0f} tokens/s'
-      bar.show(read, corpus.done(stats.documents))
+      read = f'{amount(stats.documents, "documents")}, {stats.bytes / 1e6:,.1f} MB'
+      bar.show(f'{read}, {rate:,.0f} tokens/s', corpus.done(stats.documents))
     rate = (partial.tokens - before) / bar.seconds
   stats.bad_lines = corpus.left_out.count
   stats.bad_first = list(dict.fromkeys([*corpus.left_out.named, *stats.bad_first]))[:NAMED]
   if not partial.train.documents:
     raise UserError(
-      f'{text_flags.INPUT.value} has no text: {stats.documents} documents, all empty'
+      f'{text_flags.INPUT.value} has no text: {amount(stats.documents, "documents")}, all empty'
       + ''.join(f'\nleft out: {name}' for name in stats.bad_first)
     )
   partial.finish(vocabulary)
@@ -260,6 +262,7 @@ def _beam(words: list[str]) -> Any:
 
 def main(argv: list[str]) -> None:
   """Prepares a store; a user's mistake ends in one message, not a traceback."""
+  command_line.for_people()
   _check_flags()
   beam = _beam(argv[1:])
   try:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.machine import malloc
 from bertjax.types import Batch
 
@@ -39,7 +39,7 @@ def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
   known = int(np.prod([s for s in given if s != -1]))
   if known <= 0 or devices % known or (-1 not in given and known != devices):
     raise UserError(
-      f'mesh {sizes} does not fit {devices} devices: '
+      f'mesh {sizes} does not fit {amount(devices, "devices")}: '
       f'the product must be {devices}; leave one axis at -1'
     )
   return {axis: devices // known if s == -1 else s for axis, s in sizes.items()}

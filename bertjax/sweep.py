@@ -19,7 +19,7 @@ from ml_collections import config_flags
 from rich.console import Console
 
 from bertjax.config import command_line
-from bertjax.errors import UserError, choose, door
+from bertjax.errors import UserError, amount, choose, door
 from bertjax.launch.arguments import without_flags
 from bertjax.launch.grid import Job, Point, jobs, judged, table
 from bertjax.machine import remote
@@ -73,7 +73,7 @@ def main() -> int:
     if one_store:
       job.config.data.heldout = ''  # in the store
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
-  print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)
+  print(f'{amount(len(found), "runs")}, {len(found) - len(due)} finished', flush=True)
   common = list(without_flags(command_line.located(sys.argv)[1:], _VALUED, _SWITCHES))
   if _DRY_RUN.value:
     command = [sys.executable, '-m', 'bertjax.launch', 'resumable']

@@ -50,6 +50,13 @@ def test_a_path_that_the_system_refuses_is_one_line(name):
   assert err.startswith('prog: a.txt: so it is: ') and len(err.splitlines()) == 1
 
 
+@mutation('things[:-1] if number == 1', 'things[:-1] if number == 2')
+@mutation('{number:,.12g}', '{number}')
+def test_one_of_a_thing_is_no_plural():
+  said = [errors.amount(number, 'texts') for number in (0, 1, 1.0, 2.5, 1234567)]
+  assert said == ['0 texts', '1 text', '1 text', '2.5 texts', '1,234,567 texts']
+
+
 @mutation("if str(raised.exc_value) != 'Event loop is closed':", 'if True:')
 def test_what_a_failed_save_leaves_behind_is_not_shown_beside_it():
   code = """class Closed:

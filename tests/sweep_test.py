@@ -197,5 +197,5 @@ def test_a_sweep_of_text_with_a_preset_knows_its_runs_again(tmp_path):
     '--config.batch_size=8', '--config.evals.held_out.batch_size=8',
     '--config.evals.held_out.examples=8', '--config.evals.pseudo_perplexity.rows=0',
   ]  # fmt: skip
-  assert '1 runs, 0 finished' in finetune_runs.run(command)
-  assert '1 runs, 1 finished' in finetune_runs.run(command)
+  assert '1 run, 0 finished' in finetune_runs.run(command)
+  assert '1 run, 1 finished' in finetune_runs.run(command)

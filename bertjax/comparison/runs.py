@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bertjax.comparison import budget
 from bertjax.comparison.plan import Asked, Planned
+from bertjax.errors import amount
 from bertjax.launch import grid, resumable
 from bertjax.machine import locks
 from bertjax.metrics import lines
@@ -94,7 +95,8 @@ def _shown(bar: Bar, runs: Sequence[Run], now: Run) -> Iterator[None]:
   def show() -> None:
     while not over.wait(POLL_S):
       done = [run.done for run in runs]
-      bar.show(f'{done.count(1.0)} of {len(runs)} runs, {now.name}', sum(done) / len(done))
+      of = f'{done.count(1.0)} of {amount(len(runs), "runs")}'
+      bar.show(f'{of}, {now.name}', sum(done) / len(done))
 
   thread = threading.Thread(target=show, daemon=True)
   thread.start()

@@ -68,11 +68,32 @@ def located(argv: list[str]) -> list[str]:
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
 
 
+def _config_first(argv: list[str]) -> list[str]:
+  """Returns the arguments with --config before all others: its keys are flags behind it alone."""
+  name = lambda argument: argument.partition('=')[0]
+  at = next((n for n, each in enumerate(argv) if name(each) in ('-config', '--config')), 0)
+  own = slice(at, at + 1 + (argv[at] == name(argv[at])))
+  return [argv[0], *argv[own], *argv[1:at], *argv[own.stop :]] if at else argv
+
+
+def for_people() -> None:
+  """Shows warnings alone, and not what orbax tells of each file, unless --verbosity is given."""
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+    # Times, threads and lines of code are for who asks for more than warnings.
+    logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
+    # It raises what it logs: an error would be shown once for each of its threads and tasks.
+    logging.get_absl_logger().addFilter(
+      lambda record: record.levelno == WARNING or '/site-packages/orbax/' not in record.pathname
+    )
+    getLogger('asyncio').setLevel(CRITICAL)
+
+
 def run(main: Callable[[], int | None], program: str, argv: list[str] | None = None) -> None:
-  """`app.run` of a command, whose main returns the exit code. It shows warnings and not what orbax
-  tells of each file; --help, the docstring of __main__, has the keys of --config where there is
-  one."""
-  argv, command = argv or sys.argv, sys.modules['__main__']
+  """`app.run` of a command `for_people`, whose main returns the exit code; --help, the docstring of
+  __main__, has the keys of --config where there is one."""
+  sys.argv = _config_first(sys.argv)  # there ml_collections looks for the keys
+  argv, command = _config_first(argv or sys.argv), sys.modules['__main__']
   if 'config' in flags.FLAGS:
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
   if 'workdir' in flags.FLAGS:
@@ -80,15 +101,7 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
 
   def quietly(rest: list[str]) -> int | None:
     del rest  # there is none
-    if not flags.FLAGS['verbosity'].present:
-      logging.set_verbosity(logging.WARNING)
-      # Times, threads and lines of code are for who asks for more than warnings.
-      logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
-      # It raises what it logs: an error would be shown once for each of its threads and tasks.
-      logging.get_absl_logger().addFilter(
-        lambda record: record.levelno == WARNING or '/site-packages/orbax/' not in record.pathname
-      )
-      getLogger('asyncio').setLevel(CRITICAL)
+    for_people()
     return main()
 
   app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))

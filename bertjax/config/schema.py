@@ -59,8 +59,9 @@ def check_complete(config: ConfigDict) -> timeline.Timeline:
     )
   for name in line.unmet:
     raise UserError(
-      f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or give '
-      'the phase more of it (share), or the ones before it less (turns)'
+      f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or '
+      'config.epochs where it sets that, or give the phase more of it (share), or the ones before '
+      'it less (turns)'
     )
   for phase in line.parts:
     try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax import models
+from bertjax.errors import amount
 from bertjax.sources import foreign, init_from, runs
 from bertjax.sources.runs import Run
 
@@ -58,7 +59,7 @@ def card(
   parameters = sum(math.prod(tensor['shape']) for tensor in tensors)
   rows = [
     ('class', f'`{name}`'),
-    ('parameters', f'{parameters:,} in {len(tensors)} tensors'),
+    ('parameters', f'{parameters:,} in {amount(len(tensors), "tensors")}'),
     ('layers, width', f'{model.layers}, {model.width}'),
     *([('heads', f'{model.heads}')] if 'heads' in model else []),
     ('vocabulary', f'{model.vocab_size:,} ids'),
@@ -69,7 +70,7 @@ def card(
   if read:
     rows.append(('converted from', f'`{_name(meta["source"])}`'))
   else:
-    rows += [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
+    rows += [('steps', f'{run.step:,}'), ('batch', amount(run.config.batch_size, 'rows'))]
     if ledger := meta.get('ledger'):
       rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
     if text := data.mixture or data.input or data.train or data.store:

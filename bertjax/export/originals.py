@@ -33,14 +33,15 @@ def export(
   choose(model.name, ORIGINALS, 'the models of --to=original (config.model.name)')
   name, options = ORIGINALS[model.name], {}
   module = importlib.import_module(f'bertjax.formats.originals.{foreign.ORIGINALS[name]}')
+  of_task = any(head.kind != 'word' for head in models.heads_of(model))
+  if of_task and not hasattr(module, 'head'):
+    raise UserError(
+      f'{workdir} has heads of a task, which the original has no names for: expected the run that '
+      'it began with (config.init_from)'
+    )
   params = run.params()
   rows = [*module.tensors(params, model)]
-  if models.labels_of(model):
-    if not hasattr(module, 'head'):
-      raise UserError(
-        f'{workdir} has heads of a task, which the original has no names for: expected the run '
-        'that it began with (config.init_from)'
-      )
+  if of_task:
     rows += module.head(params, run.statistics())
     options = dict(classes=[*run.config.data.task.classes])
   found = {theirs: (ours, x) for theirs, ours, x in rows}

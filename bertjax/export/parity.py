@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bertjax import models
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
 from bertjax.kernels.cross_entropy import logits
@@ -262,8 +262,8 @@ def differences(mine: Outputs, other: Outputs) -> list[dict[str, Any]]:
   Raises UserError if they have other layers or heads."""
   if len(mine.hidden) != len(other.hidden) or mine.logits.keys() != other.logits.keys():
     raise UserError(
-      f'the class has {len(other.hidden)} layers and the heads {sorted(other.logits)}, our model '
-      f'{len(mine.hidden)} and {sorted(mine.logits)}'
+      f'the class has {amount(len(other.hidden), "layers")} and the heads {sorted(other.logits)}, '
+      f'our model {len(mine.hidden)} and {sorted(mine.logits)}'
     )
   pairs = [
     (f'hidden state {i + 1}', a, b, HIDDEN)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bertjax.errors import writing
+from bertjax.errors import amount, writing
 from bertjax.export import parity
 from bertjax.formats import tokenizer
 from bertjax.machine import checksums
@@ -117,5 +117,6 @@ def table(receipt: dict[str, Any]) -> Table:
     if 'skipped' in receipt[block]:
       shown.add_row(receipt[block]['skipped'])
   if 'differences' in receipt['tokenizer']:
-    shown.add_row(f'tokenizer: {len(receipt["tokenizer"]["differences"])} texts with other ids')
+    other = amount(len(receipt['tokenizer']['differences']), 'texts')
+    shown.add_row(f'tokenizer: {other} with other ids')
   return shown

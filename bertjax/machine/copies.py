@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, amount, writing
 from bertjax.machine import remote
 
 CACHE = 'BERTJAX_CACHE'  # environment: where `cache` is
@@ -128,7 +128,8 @@ class Copy:
     if not stale:
       return
     size = sum(size for _, size in stale.values())
-    say(f'Copying {len(stale)} files, {size / 1e6:,.1f} MB, of {self.url} to {self.here}')
+    files = amount(len(stale), 'files')
+    say(f'Copying {files}, {size / 1e6:,.1f} MB, of {self.url} to {self.here}')
     self._each(self._fetch, [(name, *seen) for name, seen in stale.items()])
 
   def push(

@@ -184,7 +184,10 @@ class BigBird(bert.Bert, kw_only=True):
     """Computes the weights of a layer, see `AttendingModel`. UserError: they are by blocks."""
     length = batch['example_BT'].shape[1]
     if self.prefers(length) is not None:
-      raise UserError(f'attention by blocks has no weights between all of {length} tokens')
+      raise UserError(
+        f'attention by blocks has no weights between all tokens of a row of {length} columns: '
+        f'expected shorter texts, whose rows have {self.alike} at most, padding included'
+      )
     return super().attends(out, batch, layer)
 
   @nn.nowrap

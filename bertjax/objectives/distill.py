@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.field_types import NONE, Natural, NonNegative, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
@@ -185,8 +185,8 @@ def _check(config, words: bool) -> None:
   chosen, wanted = tuple(given.state_layers), student.layers - 1
   if given.states and (len(chosen) != wanted or any(n >= teacher.layers for n in chosen)):
     raise UserError(
-      f'{KEY}.state_layers: expected {wanted} layers below {teacher.layers}, one for each of the '
-      f"student's but the last, got {chosen!r}"
+      f'{KEY}.state_layers: expected {amount(wanted, "layers")} below {teacher.layers}, one for '
+      f"each of the student's but the last, got {chosen!r}"
     )
   if not any(given[name] for name in ('soft', 'cosine', 'states')):
     raise UserError(f'{KEY}: expected soft, cosine or states above 0; else it needs no teacher')

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax import counter_rng
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, amount, writing
 from bertjax.machine import durable
 from bertjax.store import unfinished
 from bertjax.store.encode import COUNTED, Encoded
@@ -137,9 +137,9 @@ class Partial:
     Raises UserError where units are looked for, and none was found so far."""
     if self._kind.finder and not self.stats.found_units:
       raise UserError(
-        f'{self._kind.finder} found nothing in {self.stats.documents} documents, '
-        f'{self.tokens} tokens. Case and script must be those of the text; pieces of one character '
-        'do not count'
+        f'{self._kind.finder} found nothing in {amount(self.stats.documents, "documents")}, '
+        f'{amount(self.tokens, "tokens")}. Case and script must be those of the text; pieces '
+        'of one character do not count'
       )
     with writing('a part of the store', self._path):
       if not self.train.parts:

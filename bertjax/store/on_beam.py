@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import apache_beam as beam  # pyright: ignore[reportMissingImports]
 from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.machine import remote
 from bertjax.store import shards as shards_lib
 from bertjax.store.shards import Shard
@@ -67,7 +67,7 @@ def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> 
   for shard in missing:
     if shard.refusal.name in there:
       remote.remove(shard.refusal)  # what was refused is tried again
-  print(f'{len(shards) - len(missing)} of {len(shards)} shards are there', flush=True)
+  print(f'{len(shards) - len(missing)} of {amount(len(shards), "shards")} are there', flush=True)
   if not missing:
     return
   some = missing[0].options

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.store import encode
 from bertjax.store.unfinished import partial_of
 from bertjax.store.writer import token_dtype
@@ -44,8 +44,8 @@ def require(
   size, tokens = size / share + _OF_A_PIECE * vocabulary.size, tokens / share
   print(
     f'The store will take about {_said(size)}, {tokens / 1e6:,.1f} M tokens of {width} bytes and '
-    f'an index of sentences, by {len(beginnings)} places of the text. Plans beside it add 2% '
-    f'of that (roberta) to three times (albert). {_said(free)} are free',
+    f'an index of sentences, by {amount(len(beginnings), "places")} of the text. Plans beside '
+    f'it add 2% of that (roberta) to three times (albert). {_said(free)} are free',
     flush=True,
   )
   there = sum(file.stat().st_size for file in partial_of(output).rglob('*') if file.is_file())

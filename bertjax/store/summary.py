@@ -55,6 +55,11 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
       f'Warning: {share:.0%} of the tokens are held out, where {asked:.0%} were asked for: few '
       'documents are there, which empty lines separate; --holdout=0 keeps all for training'
     )
+  if asked and not held_out:
+    print(
+      f'Warning: nothing is held out, where {asked:.0%} were asked for: too few documents '
+      'are there, which empty lines separate'
+    )
   for name in stats['bad_first']:
     print(f'left out: {name}')
   if bad > len(stats['bad_first']):

@@ -13,7 +13,7 @@ followed by U+001F; then comes the text. A corpus without columns has the text a
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.text import sentence_split
 
 ROLE = 'role'
@@ -90,8 +90,8 @@ def _spread(value: str, lines: list[str], name: str) -> list[str]:
     )
   if len(values) not in (1, len(lines)):
     raise UserError(
-      f'a document has {len(lines)} lines and {len(values)} values of {name}: expected one for '
-      f'each line, or one for all. It begins with {_start(lines)!r}'
+      f'a document has {amount(len(lines), "lines")} and {amount(len(values), "values")} of '
+      f'{name}: expected one for each line, or one for all. It begins with {_start(lines)!r}'
     )
   if name == ROLE and not all(v.isdecimal() and int(v) < 256 for v in values):
     raise UserError(

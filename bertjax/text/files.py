@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError, warn_once
+from bertjax.errors import UserError, amount, warn_once
 from bertjax.machine import remote
 from bertjax.text import compressed, kinds
 from bertjax.text import documents as documents_lib
@@ -150,8 +150,8 @@ def _known(folder: Any, paths: Sequence[Any]) -> list[Any]:
   others = [path for path in paths if kinds.kind_of(path) is None]
   if others:
     logging.warning(
-      '%s: %d files are left out, since their names do not end with %s; the first is %s',
-      folder, len(others), kinds.NAMES, others[0],
+      '%s: %s left out, for want of a name that ends with %s; the first is %s',
+      folder, amount(len(others), 'files'), kinds.NAMES, others[0],
     )  # fmt: skip
   return [path for path in paths if kinds.kind_of(path)]
 

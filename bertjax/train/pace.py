@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import jax
 
+from bertjax.errors import amount
 from bertjax.machine import hosts
 from bertjax.metrics.progress import passing
 from bertjax.train import first_state, setup
@@ -23,7 +24,7 @@ def measure(run: setup.Run, say: Callable[[str], None]) -> int:
   """Returns the number of steps that fit into `config.minutes` on these devices. The run cannot be
   used afterwards: its batches have begun."""
   minutes = run.config.minutes
-  say(f'Timing {STEPS} steps, to see how many {minutes:g} minutes have room for')
+  say(f'Timing {STEPS} steps, to see how many fit into {amount(minutes, "minutes")}')
   share = lambda steps: steps / sum(run.timeline.lengths)
   mine = sum(
     share(steps) * _seconds(run, phase)

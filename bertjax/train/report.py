@@ -83,10 +83,9 @@ def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) 
     scored = any(each.evaluation.names for phase in run.parts for each in phase.evals)
     which = ' --step=best' if scored else ''
     which += ' --task=NAME' if run.timeline.drawn else ''
-    print(
-      f'  python -m bertjax.predict --workdir={workdir}{which} --input=FILE\n'
-      f'  python -m bertjax.convert --to=hf --workdir={workdir}{which} --output=DIR'
-    )
+    print(f'  python -m bertjax.predict --workdir={workdir}{which} --input=FILE')
+    if run.config.model.get('family', 'none') != 'none':
+      print(f'  python -m bertjax.convert --to=hf --workdir={workdir}{which} --output=DIR')
 
 
 def _has_head(run: setup.Run) -> bool:

@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 from bertjax.checkpoint import history, resume
 from bertjax.config import presets, schema, sections, timeline
 from bertjax.data_contracts import INFER
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.examples import readers
 from bertjax.examples.labelled.common import from_config
 from bertjax.models.layers import pad_id
@@ -150,9 +150,9 @@ def _steps(config: Any, facts: Facts) -> list[str]:
   """Sets total_steps by minutes that were timed, or by epochs of examples that were counted."""
   given, steps_given = facts.given, facts.given is not None and 'total_steps' in facts.given
   if config.minutes and steps_given:
-    said = f'config.total_steps={config.total_steps}, as given, and not {config.minutes:g} minutes'
+    said = amount(config.minutes, 'minutes')
     config.minutes = 0.0
-    return [said]
+    return [f'config.total_steps={config.total_steps}, as given, and not {said}']
   if config.minutes and facts.steps:
     config.total_steps = facts.steps
     return [f'config.total_steps={facts.steps}, as this run found when it began']
@@ -174,7 +174,8 @@ def _steps(config: Any, facts: Facts) -> list[str]:
       'config.total_steps'
     )
   if steps_given:
-    return [f'config.total_steps={config.total_steps}, as given, and not {config.epochs:g} epochs']
+    said = amount(config.epochs, 'epochs')
+    return [f'config.total_steps={config.total_steps}, as given, and not {said}']
   if not facts.examples:
     return []
   steps = sum(config.epochs * n / batch for n, batch in facts.examples)
@@ -184,7 +185,8 @@ def _steps(config: Any, facts: Facts) -> list[str]:
     if key not in given:
       config[key] = once
   examples = sum(n for n, _ in facts.examples)
-  return [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
+  read = f'{amount(config.epochs, "epochs")} of {amount(examples, "examples")}'
+  return [f'{read}: {amount(config.total_steps, "steps")}']
 
 
 def _classes(config: Any, facts: Facts) -> list[str]:
@@ -220,7 +222,8 @@ def _store(model: Any, languages: Any, facts: Facts) -> None:
   if 0 < model.vocab_size < facts.ids:
     raise UserError(
       f'the store {facts.store} has {facts.ids} ids, but config.model.vocab_size='
-      f'{model.vocab_size}: leave it at 0 to take the number of the store'
+      f'{model.vocab_size}: leave it at 0 to take the number of the store, or, of a '
+      f'model that {init_from.KEY} brings, move its rows to the other vocabulary (--remap_vocab)'
     )
   model.vocab_size = model.vocab_size or facts.ids
   pad_id.fill(model, facts.pad)

@@ -89,8 +89,9 @@ def make_run(
   objectives, parts = {}, {}
   for part in timeline.parts:
     with timeline_lib.named(part):
-      _check(part, mesh)
+      # First, since it says whether the model is of the kind whose rows are then checked.
       objectives[part.name] = _factory(part.config.objective.name).make(part.config)
+      _check(part, mesh)
   if timeline.drawn:
     heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
     objectives = over_all(objectives, heads)

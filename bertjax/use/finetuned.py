@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.evals.squad import decoding
 from bertjax.examples.labelled import spans
 from bertjax.examples.labelled.common import questions, tagged
@@ -47,7 +47,7 @@ class FineTuned:
     parts = len(self.task['text']) or len(said)
     if len(said) != parts or any(len(x) != len(texts) for x in said):
       raise UserError(
-        f'{self.source} was fine-tuned on {parts} texts an example '
+        f'{self.source} was fine-tuned on {amount(parts, "texts")} an example '
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
     logits = self._label_logits('label', said, cut, first)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.models.layers import decoding
 from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling
@@ -103,7 +103,7 @@ def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> li
     columns = max(len(ids), new_tokens + 2) if pair else len(ids) + new_tokens
     if room is not None and columns > room:
       raise UserError(
-        f'prompt {number} has {len(ids)} tokens and {new_tokens} more are asked for, '
+        f'prompt {number} has {amount(len(ids), "tokens")} and {new_tokens} more are asked for, '
         f'{model.source} takes {room} {"of each text" if pair else "in all"}: shorten it, or ask '
         'for fewer (--new_tokens)'
       )

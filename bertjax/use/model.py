@@ -155,8 +155,9 @@ class Model(Words, FineTuned):
       return unmask.texts(self, prompts, new_tokens, how, drawn, seed, ends, first)
     if unmasking is not None:
       raise UserError(
-        f'{self.source} has no masked words to write: expected no unmasking (--steps, --order, '
-        f'--block), got {unmasking}. Draw with --temperature, or search with --beams'
+        f'{self.source} has no masked words to write, it writes one token behind the other: '
+        'leave out unmasking (--steps, --order, --block). Draw with --temperature, or search with '
+        '--beams'
       )
     return generate.texts(
       self, prompts, new_tokens, beams or sampling or Sampling(), seed, ends, first

@@ -25,24 +25,31 @@ class Neighbour(NamedTuple):
   text: str  # the tokens of its text, it between asterisks
 
 
-def nearest(
-  model: Any, asked: str, parts: 'Iterable[Part]', layer: int, cut: bool
-) -> list[Neighbour]:
-  """Returns the COUNT tokens of some texts whose vectors of a layer of a `bertjax.Model` are
-  nearest to that of the word between asterisks in `asked`, of several tokens their mean; texts that
-  are the same as the asked one are passed over. Raises UserError: no such word, or not one."""
-  found = re.fullmatch(r'([^*]*)\*([^*\s][^*]*)\*([^*]*)', asked)
+def parsed(text: str) -> tuple[str, str, str]:
+  """Returns what stands before the word between asterisks, it, and what stands behind it. Raises
+  UserError: no such word, or not one."""
+  found = re.fullmatch(r'([^*]*)\*([^*\s][^*]*)\*([^*]*)', text)
   if not found:
     raise UserError(
-      f"expected one word between asterisks, as in 'a *play* of light', got {asked!r}"
+      f"--neighbours: expected one word between asterisks, as in 'a *play* of light', got {text!r}"
     )
-  before, text = found[1] + found[2], ''.join(found.groups())
-  columns, _ = _columns(model, [text, found[1].rstrip(), before], cut)
+  return found[1], found[2], found[3]
+
+
+def nearest(
+  model: Any, asked: tuple[str, str, str], parts: 'Iterable[Part]', layer: int, cut: bool
+) -> list[Neighbour]:
+  """Returns the COUNT tokens of some texts whose vectors of a layer of a `bertjax.Model` are
+  nearest to that of the word of a `parsed` text, of several tokens their mean; texts that are the
+  same are passed over. Raises UserError: the word has no token that the model takes."""
+  before, word, behind = asked
+  text = before + word + behind
+  columns, _ = _columns(model, [text, before.rstrip(), before + word], cut)
   own_n = columns[0][len(columns[1]) : len(columns[2])]
   if not len(own_n):
     raise UserError(
-      f'{found[2]!r} has no token, or stands behind those that the model takes: expected another '
-      'word, or a shorter text'
+      f'{word!r} has no token of its own, or stands behind those that the model takes: expected '
+      'another word, or a shorter text'
     )
   query_D = model.embed([text], 'none', layer, cut)[0][own_n].mean(0)
   query_D = vectors.normalized(query_D)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax import models
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.models.layers.contracts import AttendingModel, Model, TargetModel, WritingModel
 from bertjax.models.layers.heads import Head, gather_positions
 from bertjax.text.sentences import Frame, bert_frame
@@ -136,8 +136,8 @@ def layer_number(net: Net, layer: int) -> int:
   none."""
   if not isinstance(layer, int | np.integer) or not -net.layers - 1 <= layer <= net.layers:
     raise UserError(
-      f'the model has {net.layers} layers: expected layer from 0, what enters the first, to '
-      f'{net.layers}, or from -1, the last, to {-net.layers - 1}; got {layer}'
+      f'the model has {amount(net.layers, "layers")}: expected layer from 0, what enters the '
+      f'first, to {net.layers}, or from -1, the last, to {-net.layers - 1}; got {layer!r}'
     )
   return int(layer if layer >= 0 else net.layers + 1 + layer)
 

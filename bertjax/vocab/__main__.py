@@ -28,7 +28,7 @@ from rich.table import Table
 from bertjax import text_flags
 from bertjax.config import command_line
 from bertjax.config.keys import LEAST_PIECES
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, amount, door
 from bertjax.machine import copies, durable
 from bertjax.metrics.progress import Bar
 from bertjax.text import sentence_split
@@ -98,7 +98,7 @@ def _sentences() -> Iterator[str]:
   with Bar('vocab: reading') as bar:
     for batch in corpus.texts():
       documents += len(batch)
-      bar.show(f'{documents:,} documents', corpus.done(documents))
+      bar.show(amount(documents, 'documents'), corpus.done(documents))
       for document in batch:
         yield from _split(document, split, corpus.left_out)
   for name in corpus.left_out.named:
@@ -124,7 +124,7 @@ def _text() -> tuple[Iterable[str], list[str], str]:
     return itertools.chain(first, sentences) if first else [], first, 'first sentences'
   sample = draw(sentences, _SAMPLE.value, _SEED.value)
   if sample.train:
-    print(f'training on {len(sample.train):,} of {sample.seen:,} sentences', flush=True)
+    print(f'training on {len(sample.train):,} of {amount(sample.seen, "sentences")}', flush=True)
   if sample.held_out:
     return sample.train, sample.held_out, 'sentences held out'
   return sample.train, sample.train, 'sentences'

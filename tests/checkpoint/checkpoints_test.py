@@ -306,7 +306,7 @@ def test_variables_of_nothing_damaged_or_another_model_are_refused(make, tmp_pat
   with pytest.raises(ValueError, match='expected the workdir of a run.*no checkpoint there'):
     reading.newest(tmp_path / 'elsewhere')
   flip(largest(directory / '30'))
-  with pytest.raises(ValueError, match='none of 1 checkpoints is intact'):
+  with pytest.raises(ValueError, match='none of 1 checkpoint is intact'):
     reading.newest(directory / '30')
   with pytest.raises(ValueError, match='expected float32.*got none'):
     reading.read_variables(reading.newest(tmp_path), abstract_of({'other': jnp.zeros(2)}))

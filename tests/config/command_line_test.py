@@ -148,6 +148,18 @@ def test_a_file_of_flags_takes_the_same_keys(tmp_path):
   assert '--config.evals.loss.every=7' in one.stdout
 
 
+@mutation('if at else argv', 'if False else argv')
+def test_keys_may_stand_before_the_config(tmp_path):
+  first, second = '--config.evals.loss.every=7', '--config.seed=5'
+  given = (first, second, '--config', 'configs/bert.py:test')
+  one, other = (
+    forks.run('bertjax.recipe', *each, cwd=command_line.FOLDER.parent)
+    for each in ((*given[2:], *given[:2]), given)
+  )
+  assert one.returncode == other.returncode == 0, one.stderr + other.stderr
+  assert one.stdout == other.stdout and first in one.stdout
+
+
 @pytest.mark.parametrize('module', ['recipe', 'embed'])
 @pytest.mark.parametrize('name', ['none', 'folder', 'bytes'])
 @mutation('(flags.Error, UnicodeDecodeError) as error:\n    sys', 'KeyError as error:\n    sys')
@@ -199,6 +211,18 @@ def main():
   logging.warning('this is slower')
 command_line.run(main, 'prog', ['prog'{}])
 """
+
+
+@mutation('  command_line.for_people()\n', '', file='bertjax/prepare.py')
+def test_so_are_those_of_prepare(tmp_path):
+  (tmp_path / 'a.md').write_text('text')
+  (tmp_path / 'a.jsonl').write_text('{"text": "a"}')
+  special = '[PAD] [UNK] [CLS] [SEP] [MASK] a'.split()
+  (tmp_path / 'vocab.txt').write_text('\n'.join(special))
+  flags = (f'--input={tmp_path}/', f'--vocab={tmp_path}/vocab.txt', f'--output={tmp_path}/s')
+  done = forks.run('bertjax.prepare', *flags, '--workers=1', cwd=command_line.FOLDER.parent)
+  assert done.returncode == 0
+  assert done.stderr.startswith(f'WARNING: {tmp_path}: 1 file left out, for want of a name')
 
 
 @mutation("Formatter('%(levelname)s: %(message)s')", 'Formatter()')

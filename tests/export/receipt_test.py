@@ -92,5 +92,5 @@ def test_every_layer_and_every_head_is_compared_by_itself():
   assert off(parity.differences(outputs(), other)) == []
   other.logits['word'] = other.logits['word'] + 2e-3
   assert off(parity.differences(outputs(), other)) == ['word']
-  with pytest.raises(UserError, match='the class has 1 layers'):
+  with pytest.raises(UserError, match='the class has 1 layer '):
     parity.differences(outputs(), parity.Outputs([np.ones((3, 4))], other.logits))

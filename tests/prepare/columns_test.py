@@ -33,6 +33,7 @@ def values(store, name):
 
 
 @mutation(' & ~self._begins_language(column, size_D)', '')
+@mutation('if asked and not held_out:', 'if not held_out:')
 def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd):
   """XLM's text: a sentence a line and no blank lines, so that the second file is document two."""
   for name in ('en', 'fr'):
@@ -40,7 +41,11 @@ def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd)
   given = ','.join(f'{name}={tmp_path}/{name}.txt' for name in ('en', 'fr'))
   store = run(input=given, vocab=vocab, output=tmp_path / 'two')
   assert np.bincount(store.column('language')).tolist() == [100, 100]
-  assert not (store.path / 'heldout').exists() and 'are held out' not in capfd.readouterr().out
+  said = capfd.readouterr().out
+  assert not (store.path / 'heldout').exists() and 'are held out' not in said
+  assert 'Warning: nothing is held out, where 1% were asked for' in said
+  run(input=given, vocab=vocab, output=tmp_path / 'none', holdout=0.0)
+  assert 'nothing is held out' not in capfd.readouterr().out
 
 
 def test_much_that_is_held_out_is_said(tmp_path, vocab, capfd):
@@ -160,7 +165,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
     (dict(input=d, columns=['language']), "a document has no language; it begins with 'A dog"),
     (dict(input=d, columns=['langauge']), "--columns: .*did you mean 'language'"),
     (dict(input='python_docs', columns=['role']), '--columns: python_docs has no role'),
-    (dict(input=a, lexicon=f'{tmp_path}/lexicon.txt'), '--lexicon=.*found nothing in 1 documents'),
+    (dict(input=a, lexicon=f'{tmp_path}/lexicon.txt'), '--lexicon=.*found nothing in 1 document, '),
     (dict(input=a, segmenter='capitals'), '--segmenter=capitals found nothing'),
     (dict(input=a, segmenter='no:f'), '--segmenter=no:f: expected capitals'),
   ):

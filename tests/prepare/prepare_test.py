@@ -199,7 +199,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
   (tmp_path / 'latin.txt').write_bytes(b'The cat.\n\nA caf\xe9.\n')
   output = tmp_path / 's'
   for values, message in (
-    (dict(input=tmp_path / 'empty.txt'), 'has no text: 1 documents, all empty'),
+    (dict(input=tmp_path / 'empty.txt'), 'has no text: 1 document, all empty'),
     (dict(input=tmp_path / 'latin.txt'), 'latin.txt, line 3: not UTF-8 at byte 5 .*--skip_bad'),
     (dict(input=tmp_path / 'none*.txt'), 'no file matches'),
     (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no vocabulary at'),

@@ -44,7 +44,8 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path, overrides, me
 @mutation('holdout = 0.0 if data.heldout else data.holdout', 'holdout = data.holdout')
 @mutation("gone = ('store/heldout',) if apart else", "gone = ('store/heldout',) if False else")
 @mutation('      _record(data, seed, workdir)\n\n', '\n')
-def test_a_text_of_its_own_is_held_out(tmp_path):
+@mutation('followed.append(int(fd))', 'pass', file='bertjax/children.py')
+def test_a_text_of_its_own_is_held_out(tmp_path, capfd):
   (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
   (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')
   given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
@@ -58,6 +59,7 @@ def test_a_text_of_its_own_is_held_out(tmp_path):
   shutil.rmtree(held_out.path)
   ensure(tmp_path / 'run', **given)
   assert open_store(held_out.path).meta == held_out.meta
+  assert 'has no mask' not in capfd.readouterr().out  # a run has compared its own recipe
   # Another one, for which the text to train on is not read again.
   made = (store.path / 'store.json').stat().st_mtime_ns
   (tmp_path / 'b.txt').rename(tmp_path / 'c.txt')

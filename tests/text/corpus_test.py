@@ -47,7 +47,7 @@ def test_a_folder_is_all_known_files_below_it_sorted(tmp_path, caplog):
   for pattern in (tmp_path, f'{tmp_path}/', f'{tmp_path.parent}/{tmp_path.name[:-1]}?'):
     caplog.clear()
     assert texts(open_files(str(pattern))) == expected
-    assert '1 files are left out' in caplog.text and 'picture.png' in caplog.text
+    assert '1 file left out' in caplog.text and 'picture.png' in caplog.text
   found = [path.name for path in find_files(f'{tmp_path}/*')]
   assert found == ['_SUCCESS', 'a.csv.gz', 'picture.png', 'z.txt.bz2']
   (tmp_path / 'none').mkdir()

@@ -54,13 +54,16 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
       "line 2: expected a JSON object with a string 'text'.*fields are 'body'.*--field",
     ),
     (b'{"text": 3}', r'line 2: .*\(it is 3\)'),
-    (b'["x"]', 'line 2'),
+    (b'["x"]', r"line 2: .*\(\['x'\] is no object\)"),
+    (b'"text"', "line 2: .*'text' is no object"),
+    (b'5', 'line 2: .*5 is no object'),
     (b'{"text": "x"', 'line 2'),
     (b'{"text": "\\ud800"}', 'line 2: .* half of a surrogate pair.*--errors=replace'),
     (b'{"text": "x", "deep": ' + b'[' * 100_000, 'line 2'),
   ],
   ids=lambda value: str(value)[:30],
 )
+@mutation('whole = isinstance(value, dict) and', 'whole =', case="b'5'")
 def test_json_line_without_its_text_is_named(tmp_path, line, message):
   (tmp_path / 'a.jsonl').write_bytes(b'{"text": "x"}\n' + line + b'\n')
   with pytest.raises(ValueError, match=message):

@@ -41,7 +41,7 @@ LEFT_OUT = {  # file -> its lines, the documents, how many are left out, and the
   'a.csv': (
     [b'text,id', b'one,1', b'"a"b,2', b'three', b'f\xe9,4', b'"two\nlines",5', b'x\0,6', b'e,7'],
     [b'one', b'two\nlines', b'e'], 4,
-    ['line 3: no CSV', 'line 4: 1 fields, but 2 columns', 'line 5: not UTF-8', 'line 8'],
+    ['line 3: no CSV', 'line 4: 1 field, but 2 columns', 'line 5: not UTF-8', 'line 8'],
   ),
   'a.parquet': (
     [b'one', None, b'\xff', b'nul\0', b'five'], [b'one', b'five'], 3,

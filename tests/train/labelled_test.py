@@ -107,7 +107,7 @@ def test_predictions_for_glue_and_what_is_refused(files, straight, tmp_path):
   said = ask(workdir, '--text=the film was great', '--text=awful', '--glue').stdout
   assert said.splitlines() == ['index\tprediction', '0\tgood', '1\tbad']
   pair = ask(workdir, '--text=a', '--second=b')
-  assert 'was fine-tuned on 1 texts an example (text)' in pair.stderr
+  assert 'was fine-tuned on 1 text an example (text)' in pair.stderr
   assert '--second is for pairs' in ask(workdir, '--text=a', '--text=b', '--second=b').stderr
   long = ask(workdir, f'--text={"the " * 70}')
   assert 'has 72 tokens' in long.stderr and 'takes 40' in long.stderr  # config.length

@@ -7,7 +7,7 @@ from mutation import mutation
 
 from bertjax.train import report
 from configs import bert, diffusion, gpt, quickstart
-from configs.finetune import probe, tagging
+from configs.finetune import elmo, probe, tagging
 
 
 def run_of(config, *params, names=('f1',), draws=None):
@@ -33,6 +33,7 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
   ('run', 'offered'),
   [
     (run_of(TAGGING, 'tag'), USE.format(' --step=best')),
+    (run_of(elmo.get_config('ner'), 'tag'), USE.format(' --step=best')),
     (run_of(TAGGING, 'tag', names=()), USE.format('')),
     (run_of(TAGGING, 'tasks', draws=(1,)), USE.format(' --step=best --task=NAME')),
     (run_of(probe.get_config('ner'), 'tagger'), ''),
@@ -51,6 +52,7 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
 )
 @pytest.mark.parametrize('installed', [True, False])
 @mutation("if importlib.util.find_spec('tensorboard'):", 'if True:')
+@mutation("get('family', 'none') != 'none'", "name != ''")
 @mutation('if diffuses or writes:', 'if writes:')
 @mutation(" and any(h.kind == 'word' for h in model.output_heads)", '')
 def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed):
@@ -59,6 +61,7 @@ def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed
   shown = capsys.readouterr().out
   assert ('tensorboard --logdir runs/a' in shown) == installed and offered in shown
   assert ('bertjax.predict' in shown) == ('bertjax.predict' in offered)
+  assert ('--to=hf' in shown) == ('bertjax.predict' in offered and run.config.model.name != 'elmo')
 
 
 @mutation('or name not in OF_WORDS', '')

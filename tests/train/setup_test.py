@@ -229,6 +229,15 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
     make(store, xlnet, judged=4)
 
 
+@mutation('      # First, since', '      _check(part, mesh)\n      # First, since')
+def test_a_model_of_another_kind_is_said_before_its_room(ended):
+  config = xlnet.get_config('test')
+  config.model = bert.get_config('test').model
+  config.model.positions = 8
+  with pytest.raises(ValueError, match="needs config.model.name='xlnet', got 'bert'"):
+    setup.make_run(config, ended, jax.devices()[:1])
+
+
 @mutation('state._replace(carry={})', 'state')
 def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
   run = make(ended, xlnet, judged=4, save_carry=False)

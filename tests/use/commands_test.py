@@ -87,6 +87,10 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
       ('embed', '--input=-', '--neighbours=', '--output=o.npy'),
       '--neighbours prints what it finds and takes no --output',
     ),
+    (
+      ('embed', '--input=none.txt', '--neighbours=a play of light'),
+      '--neighbours: expected one word between asterisks',
+    ),
   ],
 )
 def test_mistakes_are_one_line(bert, arguments, message):
@@ -97,12 +101,18 @@ def test_mistakes_are_one_line(bert, arguments, message):
 
 
 @mutation('[0][own_n].mean(0)', '[0][own_n[0]]')
-@mutation('[text, found[1].rstrip(), before], cut)', '[text, found[1].rstrip(), before], True)')
+@mutation(
+  '[text, before.rstrip(), before + word], cut)', '[text, before.rstrip(), before + word], True)'
+)
 def test_neighbours_of_a_word_of_several_pieces(tmp_path):
   pair = used_models.make(tmp_path, 'bert', first=(*used_models.BERT, 'w', '##x'))
   model, texts = bertjax.Model.load(pair.workdir), ['w9 wx w10', 'wx']
   found = neighbours.nearest(
-    model, 'w9 *wx* w11', iter([types.SimpleNamespace(texts=texts, first=1)]), -1, False
+    model,
+    neighbours.parsed('w9 *wx* w11'),
+    iter([types.SimpleNamespace(texts=texts, first=1)]),
+    -1,
+    False,
   )
   assert model.tokens(texts[:1]) == [['[CLS]', 'w9', 'w', '##x', 'w10', '[SEP]']]
   asked, *vectors = model.embed(['w9 wx w11', *texts], 'none')
@@ -113,7 +123,7 @@ def test_neighbours_of_a_word_of_several_pieces(tmp_path):
   wanted = sorted(((x, *each) for x, each in zip(near, said, strict=True)), reverse=True)
   assert [each[1:] for each in found] == [each[1:] for each in wanted]
   np.testing.assert_allclose([each[0] for each in found], [each[0] for each in wanted], atol=1e-5)
-  long = f'{"w9 " * 99}*wx*'
+  long = neighbours.parsed(f'{"w9 " * 99}*wx*')
   for cut, message in ((False, 'text 1 has 103 tokens'), (True, 'behind those that the model')):
     with pytest.raises(UserError, match=message):
       neighbours.nearest(model, long, iter([]), -1, cut)

@@ -92,7 +92,7 @@ def test_what_cannot_be_written_is_refused(load):
     (dict(seed=1 << 31), 'seed: expected from 0'),
     (dict(sampling=Sampling(float('nan'))), 'expected temperature >= 0'),
     (dict(sampling=Sampling(1.0), beams=Beams(2)), 'one of sampling and beams, got both'),
-    (dict(new_tokens=64), 'prompt 2 has 1 tokens and 64 more.*takes 64 in all'),
+    (dict(new_tokens=64), 'prompt 2 has 1 token and 64 more.*takes 64 in all'),
   ):
     with pytest.raises(UserError, match=message):
       gpt.generate(['w9'], **dict(first=2) | changes)

@@ -47,6 +47,15 @@ def test_attention_of_a_model_that_does_not_tell_it_is_refused(tmp_path):
     bertjax.Model.load(made.workdir).attention(TEXTS, 1)
 
 
+@mutation('have {self.alike} at most', 'have fewer', file='bertjax/models/bigbird.py')
+def test_attention_by_blocks_says_how_long_texts_may_be(tmp_path):
+  made = used_models.make(tmp_path, 'bigbird', block=2, random_blocks=0, positions=40, labels=())
+  bigbird = used_models.load(made.workdir)
+  assert bigbird.attention(TEXTS[2:])[0].shape == (8, 3, 3)
+  with pytest.raises(UserError, match='of 12 columns: expected shorter .* have 8 at most, padding'):
+    bigbird.attention(TEXTS)
+
+
 @mutation('for layer in layers], 1)', 'for layer in layers[::-1]], 1)')
 def test_vectors_of_several_layers_are_those_of_each(pair, model):
   layers = [0, -1, np.int32(1)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import json_files
-from bertjax.errors import UserError, package
+from bertjax.errors import UserError, amount, package
 from bertjax.text import kinds
 from bertjax.text import left_out as left_out_lib
 from bertjax.text.left_out import LeftOut, Wrong, wrong_with
@@ -73,8 +73,11 @@ def _object(line: bytes, reading: Reading) -> tuple[bytes | Wrong, Said]:
 
 def _find(value, field: str):
   """Returns the value of a field; where no field is called so, dots lead into the objects in it."""
-  for name in [field] if field in value else field.split('.'):
-    if isinstance(value, dict) and name not in value:
+  whole = isinstance(value, dict) and field in value
+  for name in [field] if whole else field.split('.'):
+    if not isinstance(value, dict):
+      raise TypeError(f'{value!r:.60} is no object')
+    if name not in value:
       raise ValueError(f'the fields are {", ".join(map(repr, value))[:300] or "none"}')
     value = value[name]
   if not isinstance(value, str):
@@ -138,7 +141,8 @@ def _table(lines: Iterable[bytes], reading: Reading, quoted: bool) -> Iterator[R
     if isinstance(row, csv.Error):
       yield number, Wrong(f'no CSV ({row})'), {}
     elif row and row != [''] and len(row) != len(names):
-      yield number, Wrong(f'{len(row)} fields, but {len(names)} columns in the header'), {}
+      has = amount(len(row), 'fields')
+      yield number, Wrong(f'{has}, but {amount(len(names), "columns")} in the header'), {}
     elif row and row != ['']:  # no blank line
       text = row[column].encode('utf-8', 'surrogateescape')
       yield number, wrong_with(text, reading.errors) or text, {n: row[i] for n, i in also.items()}

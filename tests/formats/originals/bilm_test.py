@@ -108,6 +108,16 @@ def test_words_that_are_read_and_never_scored_come_back(tmp_path):
   opened.take(ConfigDict(dict(config.model, **opened.model)), None)
 
 
+@mutation("any(head.kind != 'word'", "any(head.kind == 'text'", file='bertjax/export/originals.py')
+def test_tags_have_no_names_there(tmp_path):
+  config = elmo.get_config('test')
+  config.model.update(dict(vocab_size=9, words=False, token_labels=(('tag', 3),)))
+  sections.complete(config)
+  runs.write_run(tmp_path, config, {}, None, {})
+  with pytest.raises(UserError, match='heads of a task, which the original has no names for'):
+    originals.export(tmp_path, tmp_path / 'out')
+
+
 @mutation("    raise UserError(\n      f'{OPTIONS} of", "    return (\n      f'{OPTIONS} of")
 def test_what_is_no_elmo_is_refused(folder, tmp_path):
   for name in ('no.hdf5', 'weights.hdf5'):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import json_files
-from bertjax.errors import UserError, nearest
+from bertjax.errors import UserError, amount, nearest
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
 from bertjax.text import compressed, kinds
@@ -169,7 +169,8 @@ def _rows(
       if own:
         continue
     if len(row) != len(names):
-      raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
+      expected = amount(len(names), 'columns')
+      raise UserError(f'{place}: expected {expected}, got {len(row)}: {names}')
     yield Record(place, dict(zip(names, row, strict=True)))
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, amount
 from bertjax.examples.labelled.common import records
 from bertjax.examples.labelled.common.records import Record
 from bertjax.text import compressed, kinds
@@ -107,7 +107,7 @@ def _picked(fields: Sequence[str], columns: Sequence[int], place: str) -> list[s
     comment = ' (comments are known in .conllu files alone)' if fields[0].startswith('#') else ''
     raise UserError(
       f'{place}: expected words and tags in the columns {tuple(columns)} of '
-      f'config.data.task.columns, got {len(fields)} columns: {fields!r:.80}{comment}'
+      f'config.data.task.columns, got {amount(len(fields), "columns")}: {fields!r:.80}{comment}'
     )
   return [fields[each] for each in found]
 
