@@ -120,8 +120,8 @@ def main() -> None:
     return
   if bool(_TO.value) == bool(_FROM.value):
     raise UserError(
-      'expected --to=hf, onnx or original, or --from=hf, tf1, fairseq, transformer_xl, fastai or '
-      'bilm: see --help'
+      'expected one of --to=hf, onnx or original and --from=hf, tf1, fairseq, transformer_xl, '
+      'fastai or bilm: see --help'
     )
   from bertjax.export import receipt
 

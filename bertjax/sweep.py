@@ -74,7 +74,7 @@ def main() -> int:
       job.config.data.heldout = ''  # in the store
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{amount(len(found), "runs")}, {len(found) - len(due)} finished', flush=True)
-  common = list(without_flags(command_line.located(sys.argv)[1:], _VALUED, _SWITCHES))
+  common = list(without_flags(sys.argv[1:], _VALUED, _SWITCHES))
   if _DRY_RUN.value:
     command = [sys.executable, '-m', 'bertjax.launch', 'resumable']
     for job in due:

@@ -62,18 +62,12 @@ def define_config(
 
 
 def located(argv: list[str]) -> list[str]:
-  """Returns the arguments, with the value of --config as a path that can be opened, if there is
-  one. `configs/NAME.py[:ARGUMENT]`, where NAME may have folders, is NAME.py of FOLDER where the
-  current directory has no such file; a path of the user's own stays as it is."""
-  return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
-
-
-def _config_first(argv: list[str]) -> list[str]:
-  """Returns the arguments with --config before all others: its keys are flags behind it alone."""
-  name = lambda argument: argument.partition('=')[0]
-  at = next((n for n, each in enumerate(argv) if name(each) in ('-config', '--config')), 0)
-  own = slice(at, at + 1 + (argv[at] == name(argv[at])))
-  return [argv[0], *argv[own], *argv[1:at], *argv[own.stop :]] if at else argv
+  """Returns the arguments with --config, if there is one, before all others, since its keys are
+  flags behind it alone, and its value as a path that can be opened. `configs/NAME.py[:ARGUMENT]`,
+  where NAME may have folders, is NAME.py of FOLDER where the current directory has no such file; a
+  path of the user's own stays as it is."""
+  path, rest = _apart(argv)
+  return [*rest[:1], f'--config={_located(path)}', *rest[1:]] if path else argv
 
 
 def for_people() -> None:
@@ -92,8 +86,8 @@ def for_people() -> None:
 def run(main: Callable[[], int | None], program: str, argv: list[str] | None = None) -> None:
   """`app.run` of a command `for_people`, whose main returns the exit code; --help, the docstring of
   __main__, has the keys of --config where there is one."""
-  sys.argv = _config_first(sys.argv)  # there ml_collections looks for the keys
-  argv, command = _config_first(argv or sys.argv), sys.modules['__main__']
+  sys.argv = located(sys.argv)  # there ml_collections looks for the keys
+  argv, command = located(argv or sys.argv), sys.modules['__main__']
   if 'config' in flags.FLAGS:
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
   if 'workdir' in flags.FLAGS:
@@ -104,13 +98,13 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
     for_people()
     return main()
 
-  app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))
+  app.run(quietly, argv, flags_parser=functools.partial(parse_flags, program=program))
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
   """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
   line."""
-  file = _given(argv).partition(':')[0]
+  file = _apart(argv)[0].partition(':')[0]
   if said := _missing(file):
     sys.exit(f'{program}: --config={said}')
   try:
@@ -147,7 +141,7 @@ def _wrong(said: str, argv: list[str]) -> str:
     return found[1].strip()
   if lacking := _LACKING.findall(said):
     return f'expected {", ".join(f"--{name}" for name in lacking)}: see --help'
-  if (found := _NO_FLAG.match(said)) and (file := _given(argv)):
+  if (found := _NO_FLAG.match(said)) and (file := _apart(argv)[0]):
     known = not _unknown([f'--config={file}', f'--config.{found[1]}'])
     key = f'config.{found[1]}' if known else synonyms.ours(found[1])
     return f'{found[0]}; here it is --{key}' if key else said
@@ -156,7 +150,7 @@ def _wrong(said: str, argv: list[str]) -> str:
 
 def _of_the_file(argv: list[str], error: BaseException) -> bool:
   """Returns whether the config file raised an error, rather than a value set in the config."""
-  file = _given(argv).partition(':')[0]
+  file = _apart(argv)[0].partition(':')[0]
   return any(
     frame.f_code.co_filename == file for frame, _ in traceback.walk_tb(error.__traceback__)
   )
@@ -164,7 +158,7 @@ def _of_the_file(argv: list[str], error: BaseException) -> bool:
 
 def _unknown(argv: list[str]) -> str:
   """Returns the error for the first --config.KEY that the config lacks; '' if there is none."""
-  path = _given(argv)
+  path = _apart(argv)[0]
   if not path:
     return ''
   config = load(path)
@@ -198,7 +192,7 @@ def keys_help(argv: list[str]) -> str:
     return ''
   from bertjax.config import schema  # imports the models: not on the way to a run
 
-  path = _given(argv) or f'{FOLDER / "bert.py"}'
+  path = _apart(argv)[0] or f'{FOLDER / "bert.py"}'
   shown = [
     f'  --{row.key}={row.value}\n      {row.kind}{f"; {row.meaning}" if row.meaning else ""}'
     for row in schema.listing(load(path), whole=True)
@@ -209,10 +203,10 @@ def keys_help(argv: list[str]) -> str:
 def load(path: str) -> Any:
   """Runs the file of --config=PATH; returns its config, completed. UserError: there is
   none, or what the file raises."""
-  if said := _missing(_located(path, '--config').partition(':')[0]):
+  if said := _missing(_located(path).partition(':')[0]):
     raise UserError(said)
   try:
-    return _Parser('config').parse(_located(path, '--config'))
+    return _Parser('config').parse(_located(path))
   except UserError as error:  # ml_collections wraps it in a traceback
     raise UserError(_wrong(str(error), [])) from error
 
@@ -225,24 +219,22 @@ def _missing(file: str) -> str:
   return f'{file}: there is no such file{nearest(file, known)}'
 
 
-def _given(argv: list[str]) -> str:
-  """Returns the value of --config, '' if there is none."""
-  given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
-  return next(filter(None, given), '')
+def _apart(argv: list[str]) -> tuple[str, list[str]]:
+  """Returns the value of --config, the last one if there are several, '' without one, and the other
+  arguments."""
+  path, rest, words = '', [], iter(argv)
+  for word in words:
+    flag, equals, value = word.partition('=')
+    if flag in ('-config', '--config'):
+      path = value if equals else next(words, '')
+    else:
+      rest.append(word)
+  return path, rest
 
 
-def _value(argument: str, before: str) -> str:
-  """Returns the value of --config, if this argument or the one before it gives it; else ''."""
-  flag, equals, path = (
-    argument.partition('=') if argument.startswith('-') else (before, '', argument)
-  )
-  return path if flag in ('-config', '--config') else ''
-
-
-def _located(argument: str, before: str) -> str:
-  path = _value(argument, before)
-  name, colon, size = path.partition(':')
+def _located(path: str) -> str:
+  name, colon, argument = path.partition(':')
   file = FOLDER.parent / name
-  if not path or pathlib.Path(name).exists() or FOLDER not in file.parents or not file.exists():
-    return argument
-  return argument.removesuffix(path) + f'{file}{colon}{size}'
+  if pathlib.Path(name).exists() or FOLDER not in file.parents or not file.exists():
+    return path
+  return f'{file}{colon}{argument}'

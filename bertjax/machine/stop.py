@@ -123,7 +123,8 @@ class Stop:
           hosts.barrier('stop/left', GRACE_S)
           if hosts.index() == 0:
             time.sleep(2.0)  # the coordinator goes last: it would take the others along
-        self._leave(f'Stopped by {self.reason} before the first step; the same command goes on', 0)
+        said = f'Stopped by {self.reason} before this start took a step; the same command goes on'
+        self._leave(said, 0)
       # One process needs no step more: it has begun none since it said where it is.
       self._agreed = max(steps) + (hosts.count() > 1)
 

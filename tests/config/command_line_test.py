@@ -148,7 +148,8 @@ def test_a_file_of_flags_takes_the_same_keys(tmp_path):
   assert '--config.evals.loss.every=7' in one.stdout
 
 
-@mutation('if at else argv', 'if False else argv')
+@mutation('[*rest[:1], f', '[*rest, f')
+@mutation('sys.argv = located(sys.argv)', 'pass')
 def test_keys_may_stand_before_the_config(tmp_path):
   first, second = '--config.evals.loss.every=7', '--config.seed=5'
   given = (first, second, '--config', 'configs/bert.py:test')

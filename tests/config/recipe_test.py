@@ -27,7 +27,7 @@ def test_a_value_has_its_source_beside_it():
   assert f'{"--config.seed=0":64}  # default' in whole and len(lines) < 70 < len(whole)
 
 
-@mutation('(argv), flags_parser=functools.partial(parse_flags, program=program)', '(argv)')
+@mutation('argv, flags_parser=functools.partial(parse_flags, program=program)', 'argv')
 def test_a_key_that_there_is_not_is_one_line():
   for config, key, known in (
     ('finetune/glue.py:mnli', 'config.evals.zz.file', 'config.evals has dev, mm'),
