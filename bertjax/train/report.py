@@ -34,9 +34,10 @@ def pairs(phase: Phase) -> str:
 
 
 def reached(best: Any, scores: Mapping[str, float]) -> str:
-  """Returns a sentence about the last score that `config.best` looks at, '' without one. A loss of
-  words is compared with that of their frequencies, which every model of a text should undercut; in
-  place of `mlm`, which counts more than the words that are hidden, `mlm_masked` is."""
+  """Returns a sentence about the last score that `config.best` looks at, '' without one. Accuracy
+  is compared with that of the most frequent answer, a loss of words with that of their frequencies,
+  which every model of a text should undercut; in place of `mlm`, which counts more than the words
+  that are hidden, `mlm_masked` is."""
   found = scores.get(best.metric)
   if found is None:
     return ''
@@ -44,6 +45,10 @@ def reached(best: Any, scores: Mapping[str, float]) -> str:
   if name == 'mlm':
     name = 'mlm_masked'
     found = scores.get(f'{set_}/{name}', found)
+  majority = scores.get(f'{set_}/majority')
+  if name == 'accuracy' and majority is not None:
+    said = f'The last evaluation found {best.metric} {found:.4g}'
+    return f'{said}, where always the most frequent answer has {majority:.4g}.'
   unigram = scores.get(f'{set_}/unigram_entropy')
   if unigram is None or name not in OF_WORDS:
     return f'The last evaluation found {best.metric} {scores[best.metric]:.4g}.'

@@ -12,6 +12,7 @@ from absl import flags
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import questions, records, squad_json, tagged
 from bertjax.text import compressed
+from bertjax.text.left_out import MAX_DOCUMENT, wrong_with
 
 WORKDIR = flags.DEFINE_string(
   'workdir',
@@ -34,8 +35,6 @@ MESH = flags.DEFINE_string(
   'mesh', None, 'Devices on data,fsdp,tensor, as in 1,4,2; all share the rows if not given.'
 )
 TASK = flags.DEFINE_string('task', '', 'Task whose head to use, if the run has several.')
-
-_LONGEST = 1 << 24  # bytes of a text
 
 
 class Part(NamedTuple):
@@ -64,7 +63,7 @@ def load(beside: str = '') -> Any:
 
 def parts(size: int) -> Iterator[Part]:
   """Returns the texts of --input, so many at a time; an empty line is an empty text, which is said.
-  Raises UserError: at the call, no such file or no line in it; later, a line that is not UTF-8."""
+  Raises UserError: at the call, no such file or no line in it; later, a line that is no text."""
   found = _read(size)
   first = next(found, None)
   if first is None:
@@ -136,7 +135,7 @@ def _read(size: int) -> Iterator[Part]:
   path = pathlib.Path(name)
   try:
     with open(path, 'rb') as raw:
-      lines = compressed.lines(path, raw, _LONGEST)
+      lines = compressed.lines(path, raw, MAX_DOCUMENT)
       yield from _parts(lines, raw, name, path.stat().st_size, size)
   except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
     raise UserError(f'--input: expected a file of texts, got {name}: {error.strerror}') from error
@@ -157,12 +156,6 @@ def _parts(
 
 
 def _decoded(line: bytes, number: int, name: str) -> str:
-  text = line.removesuffix(b'\n').removesuffix(b'\r')
-  if len(text) > _LONGEST:
-    raise UserError(f'line {number} of {name} has more than {_LONGEST:,} bytes: no text is so long')
-  try:
-    return text.decode('utf-8')
-  except UnicodeDecodeError as error:
-    raise UserError(
-      f'line {number} of {name} is not UTF-8: {error.reason} at byte {error.start}'
-    ) from error
+  if wrong := wrong_with(line, 'strict'):
+    raise UserError(f'{name}, line {number}: {wrong.what}. Mend it')
+  return line.removesuffix(b'\n').removesuffix(b'\r').decode('utf-8')

@@ -64,6 +64,7 @@ def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed
   assert ('--to=hf' in shown) == ('bertjax.predict' in offered and run.config.model.name != 'elmo')
 
 
+@mutation("if name == 'accuracy' and", "if name == 'f1' and")
 @mutation('or name not in OF_WORDS', '')
 @mutation("if name == 'mlm':", "if name == '':")
 @mutation("f'{set_}/unigram_entropy'", "'eval/unigram_entropy'")
@@ -80,6 +81,10 @@ def test_what_was_reached_is_told_by_what_frequencies_know():
   learned = said(mlm=4.0, mlm_masked=5.0, unigram_entropy=6.0)
   assert 'costs 5.000 nats (eval/mlm_masked)' in learned and 'learned 1.000' in learned
   assert said(mlm=4.0, mlm_masked=5.0) == 'The last evaluation found eval/mlm 4.'
+  best = types.SimpleNamespace(metric='eval/dev/accuracy')
+  assert said(**{'dev/accuracy': 0.75, 'dev/majority': 0.5}).endswith(
+    'found eval/dev/accuracy 0.75, where always the most frequent answer has 0.5.'
+  )
   for name in ('nsp', 'rtd_auc'):
     best = types.SimpleNamespace(metric=f'eval/{name}')
     found = said(**{name: 0.75, 'unigram_entropy': 6.25})

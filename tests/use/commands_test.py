@@ -36,6 +36,7 @@ def test_predict_fills_blanks_as_lines_and_as_json(bert):
   assert line['masks'][0][0]['probability'] == pytest.approx(expected[0].probability, rel=1e-4)
 
 
+@mutation("if wrong := wrong_with(line, 'strict'):", "if wrong := '':", file='bertjax/use/flags.py')
 @mutation('chunk[0].removeprefix(codecs.BOM_UTF8)', 'chunk[0]')
 def test_predict_scores_lines_of_standard_input(bert):
   arguments = ('predict', f'--workdir={bert}', '--input=-')
@@ -48,6 +49,11 @@ def test_predict_scores_lines_of_standard_input(bert):
   assert [line['tokens'] for line in found] == [2, 0, 3] and found[1]['pseudo_perplexity'] is None
   shown = run(*arguments, given='\ufeffw9 w10\n')  # a mark of the bytes' order is no text
   assert shown.stdout.startswith('w9 w10\n  pseudo-perplexity ')
+  damaged = run(*arguments, given='w9\nw9\0 w10\n')
+  assert (
+    damaged.stderr
+    == 'bertjax.predict: -, line 2: a NUL byte, which no text has, at byte 2. Mend it\n'
+  )
 
 
 def test_embed_writes_a_file_that_is_whole(bert, tmp_path):

@@ -16,8 +16,8 @@ from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
 from bertjax.text import compressed, kinds
 from bertjax.text.formats.records import csv_rows
+from bertjax.text.left_out import MAX_DOCUMENT, wrong_with
 
-LONGEST = 2**24  # bytes of a line
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
 TASKS = 'seqio:'  # how the names of Tasks begin
 OBJECT = 'a JSON object on each line (`jq -c .[]` makes that of an array)'
@@ -76,15 +76,13 @@ def lines(file: pathlib.Path) -> Iterator[str]:
   """Yields the lines of a file with their line feeds, decompressed as its name says, which are
   UTF-8."""
   with file.open('rb') as raw:
-    for number, line in enumerate(compressed.lines(file, raw, LONGEST), 1):
-      try:
-        text = line.decode('utf-8-sig' if number == 1 else 'utf-8')
-      except UnicodeDecodeError as error:
+    for number, line in enumerate(compressed.lines(file, raw, MAX_DOCUMENT), 1):
+      if wrong := wrong_with(line, 'strict'):
         raise UserError(
-          f'{file}, line {number}: expected UTF-8, got {error}; convert it, as `iconv -f latin1` '
-          'does with Latin-1'
-        ) from error
-      yield text
+          f'{file}, line {number}: {wrong.what}. Mend the line, or convert the file, as '
+          '`iconv -f latin1` does with Latin-1'
+        )
+      yield line.decode('utf-8-sig' if number == 1 else 'utf-8')
 
 
 def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
@@ -147,7 +145,7 @@ def _rows(
   header: Sequence[str] | None,
 ) -> Iterator[Record]:
   if kind == kinds.CSV:
-    rows = csv_rows(lines, LONGEST)
+    rows = csv_rows(lines, MAX_DOCUMENT)
   else:
     rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
   names: Sequence[str] = ()

@@ -116,11 +116,13 @@ WRONG = {
   'lacks.jsonl': (b'{"text": "x"}\n', "columns of .*line 1.*'label'"),
   'twice.tsv': (b'id\ttext\ttext\tlabel\n', "line 1: the column 'text' is there twice"),
   'twice.jsonl': (b'{"text": "x", "text": "y", "label": 1}\n', 'a key is there twice'),
-  'latin.tsv': (b'id\ttext\tlabel\n1\t\xe9\tx\n', 'line 2: expected UTF-8'),
+  'nul.csv': (b'id,text,label\n1,a\0b,x\n', 'line 2: a NUL byte'),
+  'latin.tsv': (b'id\ttext\tlabel\n1\t\xe9\tx\n', 'line 2: not UTF-8 at byte 2'),
 }
 
 
 @pytest.mark.parametrize('name', WRONG)
+@mutation("if b'\\0' in line:", 'if False:', file='bertjax/text/left_out.py', case='nul.csv')
 def test_what_is_wrong_is_named(tmp_path, name):
   data, said = WRONG[name]
   if data is not None:

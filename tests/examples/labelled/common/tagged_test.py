@@ -99,7 +99,7 @@ def test_what_is_wrong_is_named_by_its_line(tmp_path, name, text, said):
 
 def test_what_is_no_text(tmp_path):
   (tmp_path / 'a.conll').write_bytes(b'a\tO\n\n\xff\tO\n')
-  with pytest.raises(UserError, match='line 3: expected UTF-8'):
+  with pytest.raises(UserError, match='line 3: not UTF-8'):
     list(tagged.read(str(tmp_path / 'a.conll'), WHERE))
   with pytest.raises(UserError, match='there is no file nowhere.conll'):
     list(tagged.read('nowhere.conll', WHERE))
