@@ -102,7 +102,8 @@ def matches(rules: Rules, params: Any, axes: Any, what: str) -> list[Match]:
     if not matched and pattern != '.*':
       raise UserError(
         f'{what}: {pattern!r} matches none of the parameters {collapse([*sizes])}; '
-        'a pattern must match the whole path: correct or remove it'
+        'a pattern must match the whole path: correct or remove it, or, where config.init_from '
+        'brings a model of another kind, begin with a config file of that kind (configs/finetune)'
       )
     new = {path: left.pop(path) for path in matched if path in left}
     found.append(Match(pattern, float(value), new))

@@ -37,7 +37,7 @@ from bertjax.sources import foreign as sources
 from bertjax.sources import head_classes, model_fields, runs, subtrees
 from bertjax.sources.subtrees import Rows
 from bertjax.types import Part
-from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
+from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary, read_vocabulary
 
 KEY = 'config.init_from'
 
@@ -103,7 +103,7 @@ class Brought(NamedTuple):
 
 def brought(config: Any) -> Brought:
   """Opens what `config.init_from` of a run names. UserError: no such model, or one of another
-  `config.model.name`."""
+  `config.model.name` or of another vocabulary than `config.data.vocab`."""
   name = whole(config.init_from)
   if not name:
     origins = {entry[0]: _origin(entry[0]) for entry in config.init_from}
@@ -117,6 +117,9 @@ def brought(config: Any) -> Brought:
       f'{KEY}={name!r} is a model of config.model.name={theirs!r}, the config has {ours!r}: begin '
       'with the config file of the former, or name the subtrees'
     )
+  if config.data.vocab and not config.remap_vocab:  # as `loader`, and before the text is read
+    ours = read_vocabulary(config.data.vocab, config.data.lowercase)
+    subtrees.moved(name, source.vocabulary, ours, False, KEY)
   return Brought(dict(source.model), source.languages, other_names(source, config), source)
 
 

@@ -198,6 +198,17 @@ def test_a_run_that_has_begun_needs_the_model_no_more(theirs, tmp_path):
   assert c.model == begun.model and c.data.vocab == begun.data.vocab and source is None
 
 
+@mutation('if config.data.vocab and not config.remap_vocab:', 'if False:')
+def test_another_vocabulary_is_refused_before_its_text_is_read(theirs, tmp_path):
+  write_vocabulary(tmp_path, [f'v{i}' for i in range(206)])
+  c = config_of(f'hf:{theirs}')
+  c.data.vocab = str(tmp_path)
+  with pytest.raises(UserError, match='another vocabulary .*or give --remap_vocab'):
+    init_from.brought(c)
+  c.remap_vocab = True
+  assert init_from.brought(c).source is not None
+
+
 def test_the_remedy_for_a_run_of_another_format_takes_its_parameters(tmp_path):
   c = config_of(())
   c.model.vocab_size = 211
