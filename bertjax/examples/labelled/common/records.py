@@ -14,9 +14,10 @@ from bertjax import json_files
 from bertjax.errors import UserError, amount, nearest
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
-from bertjax.text import compressed, kinds
+from bertjax.text import kinds
+from bertjax.text.files import read_lines
 from bertjax.text.formats.records import csv_rows
-from bertjax.text.left_out import MAX_DOCUMENT, wrong_with
+from bertjax.text.left_out import MAX_DOCUMENT
 
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
 TASKS = 'seqio:'  # how the names of Tasks begin
@@ -73,16 +74,8 @@ def existing(path: str) -> pathlib.Path:
 
 
 def lines(file: pathlib.Path) -> Iterator[str]:
-  """Yields the lines of a file with their line feeds, decompressed as its name says, which are
-  UTF-8."""
-  with file.open('rb') as raw:
-    for number, line in enumerate(compressed.lines(file, raw, MAX_DOCUMENT), 1):
-      if wrong := wrong_with(line, 'strict'):
-        raise UserError(
-          f'{file}, line {number}: {wrong.what}. Mend the line, or convert the file, as '
-          '`iconv -f latin1` does with Latin-1'
-        )
-      yield line.decode('utf-8-sig' if number == 1 else 'utf-8')
+  """Yields the lines of a file with their line feeds; raises as `read_lines`."""
+  return (line.decode('utf-8') for line in read_lines(file))
 
 
 def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
