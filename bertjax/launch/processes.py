@@ -95,9 +95,10 @@ def _wait(
       _send(running, signal.SIGTERM)
     if not running:
       if first and len(commands) > 1:
+        mended = '' if status > 128 else ', once that is mended,'
         _say(
-          f'{first.name} {_how(status)}, and so the others were stopped; by the same command a run '
-          'goes on from its last checkpoint'
+          f'{first.name} {_how(status)}, and so the others were stopped; by the same command'
+          f'{mended} a run goes on from its last checkpoint'
         )
       return status or (128 + asked[0] if len(children) < len(commands) else 0)
     for number in asked[sent:]:

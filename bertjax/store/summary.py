@@ -50,15 +50,12 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
     print(warning)
   tokens = held_out['tokens'] if held_out else 0
   asked, share = meta['options']['holdout'], tokens / max(tokens + meta['tokens'], 1)
-  if share > 3 * asked + 0.01:
+  much = share > 3 * asked + 0.01
+  if much or asked and not held_out:
+    said = f'{share:.0%} of the tokens are' if much else 'nothing is'
     print(
-      f'Warning: {share:.0%} of the tokens are held out, where {asked:.0%} were asked for: few '
-      'documents are there, which empty lines separate; --holdout=0 keeps all for training'
-    )
-  if asked and not held_out:
-    print(
-      f'Warning: nothing is held out, where {asked:.0%} were asked for: too few documents '
-      'are there, which empty lines separate'
+      f'Warning: {said} held out, where {asked:.0%} were asked for: few documents are there, which '
+      'empty lines separate; --holdout=0 keeps all for training'
     )
   for name in stats['bad_first']:
     print(f'left out: {name}')

@@ -142,6 +142,7 @@ def test_processes_die_with_a_launcher_that_is_killed(start, tmp_path):
 
 @mutation('      _send(running, signal.SIGTERM)\n', '')
 @mutation('log.read_bytes()[-_TAIL:]', 'b""')
+@mutation("'' if status > 128 else", "'' if status else")
 def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
   others = [str(tmp_path / f'{i}.pid') for i in (0, 2)]
   fails = (
@@ -154,6 +155,9 @@ def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
   assert 'process 1 failed: 7; the end of its output' in err and 'what went wrong' in err
   last = err.splitlines()[-1]  # behind what the others say on their way out
   assert last.startswith('bertjax.launch: process 1 failed: 7, and so the others were stopped')
+  assert last.endswith(
+    'by the same command, once that is mended, a run goes on from its last checkpoint'
+  )
   assert (tmp_path / '0.signals').read_text() == 'SIGTERM'
 
 

@@ -33,7 +33,7 @@ def values(store, name):
 
 
 @mutation(' & ~self._begins_language(column, size_D)', '')
-@mutation('if asked and not held_out:', 'if not held_out:')
+@mutation('if much or asked and not held_out:', 'if much or not held_out:')
 def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd):
   """XLM's text: a sentence a line and no blank lines, so that the second file is document two."""
   for name in ('en', 'fr'):
