@@ -120,7 +120,7 @@ def main() -> None:
     return
   if bool(_TO.value) == bool(_FROM.value):
     raise UserError(
-      'expected one of --to=hf, onnx or original and --from=hf, tf1, fairseq, transformer_xl, '
+      'expected either --to=hf, onnx or original, or --from=hf, tf1, fairseq, transformer_xl, '
       'fastai or bilm: see --help'
     )
   from bertjax.export import receipt

@@ -70,8 +70,10 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 
 def amount(number: float, things: str) -> str:
-  """Returns a number of things, whose noun is given in the plural: 1 text, 2,000 texts."""
-  return f'{number:,.12g} {things[:-1] if number == 1 else things}'
+  """Returns a number of things, whose noun is given in the plural, with an s that
+  the singular has not: 1 text, 2,000 texts."""
+  said = f'{number:g}' if isinstance(number, float) else f'{number:,}'
+  return f'{said} {things[:-1] if number == 1 else things}'
 
 
 def package(name: str, what: str, install: str = '') -> Any:

@@ -56,8 +56,10 @@ def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
   sizes = list(mesh_sizes(config_mesh, len(devices)).values())
   types = (AxisType.Auto,) * len(MESH_AXES)
   slices = int(config_mesh.get('slices', 1))
+  split: Any = dict(allow_split_physical_axes=True)  # fsdp may be 2 of a side of 4 chips
   if slices == 1:
-    return jax.make_mesh(sizes, MESH_AXES, types, devices=devices)
+    array = mesh_utils.create_device_mesh(sizes, devices, **split)
+    return Mesh(array, MESH_AXES, axis_types=types)
   if slices < 1 or sizes[0] % slices:
     raise UserError(
       f'config.mesh.slices={slices} must divide config.mesh.data, which is {sizes[0]} here'
@@ -65,7 +67,7 @@ def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
   whole, across = [sizes[0] // slices, *sizes[1:]], [slices, *[1] * (len(sizes) - 1)]
   try:
     array = mesh_utils.create_hybrid_device_mesh(
-      whole, across, devices, process_is_granule=not hasattr(devices[0], 'slice_index')
+      whole, across, devices, process_is_granule=not hasattr(devices[0], 'slice_index'), **split
     )
   except ValueError as error:
     raise UserError(f'config.mesh.slices={slices} does not fit these devices: {error}') from error

@@ -82,8 +82,10 @@ def main() -> int:
     return 0
   workdir.mkdir(parents=True, exist_ok=True)
   if due and one_store:
+    from bertjax.examples import readers
     from bertjax.store import ensure
 
+    readers.of(config.data).check(config)
     common.append(
       f'--config.data.store={ensure.ensure_store(config.data, config.seed, str(workdir))}'
     )

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -83,10 +84,21 @@ def test_a_batch_lands_on_the_devices_in_row_order():
 class Tpu:
   """As much of a device as a mesh asks for."""
 
-  process_index, platform, device_kind = 0, 'cpu', 'cpu'
+  process_index, core_on_chip = 0, 0
 
-  def __init__(self, id: int, slice_index: int):
-    self.id, self.slice_index = id, slice_index
+  def __init__(self, id: int, slice_index: int = 0, platform: str = 'cpu', coords: Any = None):
+    self.id, self.slice_index, self.coords = id, slice_index, coords
+    self.platform = self.device_kind = platform
+
+
+@mutation('allow_split_physical_axes=True', 'allow_split_physical_axes=False')
+def test_an_axis_may_be_a_part_of_a_side_of_a_pod():
+  places = [*np.ndindex(4, 4, 4)]
+  pod = [Tpu(number, platform='tpu', coords=coords) for number, coords in enumerate(places)]
+  m = sharding.make_mesh(dict(data=-1, fsdp=2), pod)
+  assert dict(m.shape) == dict(data=32, fsdp=2, tensor=1, sequence=1)
+  near = [np.abs(np.subtract(a.coords, b.coords)).sum() for a, b in m.devices.reshape(32, 2)]
+  assert near == [1] * 32
 
 
 @mutation('[sizes[0] // slices, *sizes[1:]]', '[sizes[0] // slices, *sizes[1:]][::-1]')

@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 
 from bertjax import sharding
 from bertjax.checkpoint import finite, manifest
-from bertjax.errors import UserError, amount
+from bertjax.errors import UserError
 from bertjax.machine import remote
 from bertjax.types import FIT
 
@@ -182,8 +182,8 @@ def first_intact(
     chosen = int(multihost_utils.broadcast_one_to_all(np.int32(chosen)))
   if chosen == len(candidates):
     raise UserError(
-      f'none of {amount(len(problems), "checkpoints")} is intact, and starting over would hide '
-      'it. Restore one from a backup, or start in a new --workdir. ' + '; '.join(problems)
+      f'no checkpoint is intact, of {len(problems)}, and starting over would hide it. Restore one '
+      'from a backup, or start in a new --workdir. ' + '; '.join(problems)
     )
   if jax.process_index() != 0:
     fetch(candidates[chosen].name)

@@ -86,9 +86,10 @@ def for_people() -> None:
 def run(main: Callable[[], int | None], program: str, argv: list[str] | None = None) -> None:
   """`app.run` of a command `for_people`, whose main returns the exit code; --help, the docstring of
   __main__, has the keys of --config where there is one."""
-  sys.argv = located(sys.argv)  # there ml_collections looks for the keys
-  argv, command = located(argv or sys.argv), sys.modules['__main__']
+  argv, command = argv or sys.argv, sys.modules['__main__']
   if 'config' in flags.FLAGS:
+    whole = flags.FLAGS.read_flags_from_files
+    sys.argv, argv = (located(whole(each)) for each in (sys.argv, argv))  # one for ml_collections
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
   if 'workdir' in flags.FLAGS:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS['trust_code'])
@@ -107,6 +108,8 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
   file = _apart(argv)[0].partition(':')[0]
   if said := _missing(file):
     sys.exit(f'{program}: --config={said}')
+  if '--config=' in argv:
+    sys.exit(f'{program}: --config=: expected a file, as configs/bert.py')
   try:
     rest = flags.FLAGS(argv)
   except (flags.Error, UnicodeDecodeError) as error:
@@ -225,6 +228,8 @@ def _apart(argv: list[str]) -> tuple[str, list[str]]:
   path, rest, words = '', [], iter(argv)
   for word in words:
     flag, equals, value = word.partition('=')
+    if word == '--':
+      return path, [*rest, word, *words]
     if flag in ('-config', '--config'):
       path = value if equals else next(words, '')
     else:

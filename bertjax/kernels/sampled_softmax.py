@@ -36,32 +36,31 @@ def draw(key: Array, count: int, words: int) -> Candidates:
   many = max(4 * count, 64)
 
   def more(state):
-    key, id_V, found, tries = state
+    key, id_K, found, tries = state
     key, own = jax.random.split(key)
     share_n = jax.random.uniform(own, (many,))
     drawn_n = jnp.exp(share_n * jnp.log(words + 1.0)).astype(jnp.int32) - 1
-    return key, *_take(jnp.clip(drawn_n, 0, words - 1), id_V, found, tries, count)
+    return key, *_take(jnp.clip(drawn_n, 0, words - 1), id_K, found, tries)
 
-  # id_V: the place of each id among the candidates, from 1; 0 where it is none.
-  start = (key, jnp.zeros(words, jnp.int32), jnp.int32(0), jnp.int32(0))
-  _, id_V, _, tries = jax.lax.while_loop(lambda state: state[2] < count, more, start)
-  (at,) = jnp.nonzero(id_V, size=count)
-  id_K = at[jnp.argsort(id_V[at])]
-  return Candidates(id_K.astype(jnp.int32), tries)
+  start = (key, jnp.full(count, -1, jnp.int32), jnp.int32(0), jnp.int32(0))
+  _, id_K, _, tries = jax.lax.while_loop(lambda state: state[2] < count, more, start)
+  return Candidates(id_K, tries)
 
 
-def _take(drawn_n: Array, id_V: Array, found: Array, tries: Array, count: int):
-  """Adds the drawn ids, in their order, until there are enough."""
-
-  def one(state, drawn):
-    id_V, found, tries = state
-    going = found < count
-    is_new = going & (id_V[drawn] == 0)
-    found = found + is_new
-    id_V = id_V.at[drawn].set(jnp.where(is_new, found, id_V[drawn]))
-    return (id_V, found, tries + going), None
-
-  return jax.lax.scan(one, (id_V, found, tries), drawn_n)[0]
+def _take(drawn_n: Array, id_K: Array, found: Array, tries: Array) -> tuple[Array, Array, Array]:
+  """Adds the drawn ids that are new, in their order, until there are enough; -1 is a free place.
+  All at once, by sorting: one after the other is a loop of 32,768 turns for 8,192 candidates."""
+  count = len(id_K)
+  every_m = jnp.concatenate([id_K, drawn_n])
+  order_m = jnp.argsort(every_m, stable=True)
+  sorted_m = every_m[order_m]
+  first_m = jnp.append(True, sorted_m[1:] != sorted_m[:-1])
+  new_n = jnp.zeros_like(first_m).at[order_m].set(first_m)[count:]
+  until_n = found + jnp.cumsum(new_n)
+  place_n = jnp.where(new_n, until_n - 1, count)
+  id_K = id_K.at[place_n].set(drawn_n, mode='drop')
+  tries = tries + jnp.sum(until_n - new_n < count)
+  return id_K, jnp.minimum(until_n[-1], count), tries
 
 
 def expected(id_n: Array, drawn: Candidates, words: int) -> Array:

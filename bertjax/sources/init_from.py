@@ -118,8 +118,8 @@ def brought(config: Any) -> Brought:
       'with the config file of the former, or name the subtrees'
     )
   if config.data.vocab and not config.remap_vocab:  # as `loader`, and before the text is read
-    ours = read_vocabulary(config.data.vocab, config.data.lowercase)
-    subtrees.moved(name, source.vocabulary, ours, False, KEY)
+    vocabulary = read_vocabulary(config.data.vocab, config.data.lowercase)
+    subtrees.moved(name, source.vocabulary, vocabulary, False, KEY)
   return Brought(dict(source.model), source.languages, other_names(source, config), source)
 
 

@@ -67,7 +67,7 @@ def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> 
   for shard in missing:
     if shard.refusal.name in there:
       remote.remove(shard.refusal)  # what was refused is tried again
-  print(f'{len(shards) - len(missing)} of {amount(len(shards), "shards")} are there', flush=True)
+  print(f'There are {len(shards) - len(missing)} of {amount(len(shards), "shards")}', flush=True)
   if not missing:
     return
   some = missing[0].options

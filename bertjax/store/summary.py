@@ -54,8 +54,8 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
   if much or asked and not held_out:
     said = f'{share:.0%} of the tokens are' if much else 'nothing is'
     print(
-      f'Warning: {said} held out, where {asked:.0%} were asked for: few documents are there, which '
-      'empty lines separate; --holdout=0 keeps all for training'
+      f'Warning: {said} held out, where --holdout={asked:g} asks for that share: few documents '
+      'are there, which in plain text empty lines separate; --holdout=0 keeps all for training'
     )
   for name in stats['bad_first']:
     print(f'left out: {name}')

@@ -174,8 +174,7 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
   with path.open('rb') as raw:
     for number, line in enumerate(_lines(path, raw), 1):
       if wrong := left_out_lib.wrong_with(line, 'strict'):
-        remedy = 'Mend it, or convert the file, as `iconv -f latin1` does with Latin-1'
-        raise UserError(f'{path}, line {number}: {wrong.what}. {remedy}')
+        raise UserError(f'{path}, line {number}: {wrong.what}. {wrong.remedy}')
       yield line
 
 

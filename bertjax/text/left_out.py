@@ -14,6 +14,7 @@ class Wrong(NamedTuple):
 
   what: str
   remedy: str = 'Mend it'
+  accepts: str = ''  # the flag of prepare that takes it as it is
 
 
 @dataclasses.dataclass
@@ -28,7 +29,12 @@ class LeftOut:
     """Counts and names one more. Raises UserError if it may not be left out."""
     message = f'{place}: {wrong.what}'
     if not self.skip:
-      raise UserError(f'{message}. {wrong.remedy}, or pass --skip_bad to leave it out')
+      remedies = [
+        wrong.remedy,
+        *filter(None, [wrong.accepts]),
+        'or pass --skip_bad to leave it out',
+      ]
+      raise UserError(f'{message}. {", ".join(remedies)}')
     self.count += 1
     if len(self.named) < NAMED:
       self.named.append(message)
@@ -52,6 +58,7 @@ def wrong_with(line: bytes, errors: str) -> Wrong | None:
     except UnicodeDecodeError as error:
       return Wrong(
         f'not UTF-8 at byte {error.start} (0x{line[error.start]:02x}, {error.reason})',
-        'Convert the file, pass --errors=replace to put U+FFFD there and count it',
+        'Mend it, or convert the file, as `iconv -f latin1` does with Latin-1',
+        'pass --errors=replace to put U+FFFD there and count it',
       )
   return None

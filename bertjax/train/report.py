@@ -48,7 +48,7 @@ def reached(best: Any, scores: Mapping[str, float]) -> str:
   majority = scores.get(f'{set_}/majority')
   if name == 'accuracy' and majority is not None:
     said = f'The last evaluation found {best.metric} {found:.4g}'
-    return f'{said}, where always the most frequent answer has {majority:.4g}.'
+    return f'{said}; always to give the most frequent answer reaches {majority:.4g}.'
   unigram = scores.get(f'{set_}/unigram_entropy')
   if unigram is None or name not in OF_WORDS:
     return f'The last evaluation found {best.metric} {scores[best.metric]:.4g}.'

@@ -157,5 +157,5 @@ def _parts(
 
 def _decoded(line: bytes, number: int, name: str) -> str:
   if wrong := wrong_with(line, 'strict'):
-    raise UserError(f'{name}, line {number}: {wrong.what}. Mend it')
+    raise UserError(f'{name}, line {number}: {wrong.what}. {wrong.remedy}')
   return line.removesuffix(b'\n').removesuffix(b'\r').decode('utf-8')

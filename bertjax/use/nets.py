@@ -137,7 +137,7 @@ def layer_number(net: Net, layer: int) -> int:
   if not isinstance(layer, int | np.integer) or not -net.layers - 1 <= layer <= net.layers:
     raise UserError(
       f'the model has {amount(net.layers, "layers")}: expected layer from 0, what enters the '
-      f'first, to {net.layers}, or from -1, the last, to {-net.layers - 1}; got {layer!r}'
+      f'first, to {net.layers}, or from -1, the last, to {-net.layers - 1}; got {layer}'
     )
   return int(layer if layer >= 0 else net.layers + 1 + layer)
 

@@ -149,7 +149,9 @@ def test_a_file_of_flags_takes_the_same_keys(tmp_path):
 
 
 @mutation('[*rest[:1], f', '[*rest, f')
-@mutation('sys.argv = located(sys.argv)', 'pass')
+@mutation('sys.argv, argv = (', '_, argv = (')
+@mutation('located(whole(each))', 'located(each)')
+@mutation("    if word == '--':\n", '    if False:\n')
 def test_keys_may_stand_before_the_config(tmp_path):
   first, second = '--config.evals.loss.every=7', '--config.seed=5'
   given = (first, second, '--config', 'configs/bert.py:test')
@@ -159,6 +161,25 @@ def test_keys_may_stand_before_the_config(tmp_path):
   )
   assert one.returncode == other.returncode == 0, one.stderr + other.stderr
   assert one.stdout == other.stdout and first in one.stdout
+  (tmp_path / 'flags').write_text('--config=configs/gpt.py:test')
+  for more in (['--config=configs/bert.py:test'], [first]):
+    done = forks.run(
+      'bertjax.recipe',
+      *more[:1],
+      f'--flagfile={tmp_path}/flags',
+      *more,
+      cwd=command_line.FOLDER.parent,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"name='{'bert' if 'bert' in more[0] else 'gpt'}-test'" in done.stdout
+  done = forks.run('bertjax.recipe', *given[2:], '--', '--config=configs/gpt.py:test')
+  assert 'expected flags alone, got --config=configs/gpt.py:test' in done.stderr
+
+
+@mutation("'--config=' in argv", 'False')
+def test_an_empty_config_is_a_line():
+  done = forks.run('bertjax.recipe', '--config=configs/bert.py:test', '--config=')
+  assert done.stderr == 'bertjax.recipe: --config=: expected a file, as configs/bert.py\n'
 
 
 @pytest.mark.parametrize('module', ['recipe', 'embed'])

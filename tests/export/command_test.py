@@ -254,7 +254,7 @@ def test_a_run_without_a_complete_checkpoint_is_refused(run, tmp_path):
   next(p for p in (copy / 'checkpoints' / '0').rglob('*') if p.stat().st_size > 1000).write_bytes(
     b''
   )
-  with pytest.raises(UserError, match='none of 1 checkpoint is intact'):
+  with pytest.raises(UserError, match='no checkpoint is intact, of 1'):
     exporting.export(copy, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 

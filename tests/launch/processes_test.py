@@ -161,6 +161,13 @@ def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
   assert (tmp_path / '0.signals').read_text() == 'SIGTERM'
 
 
+@mutation("'' if status > 128 else", "'' if False else")
+def test_one_that_is_killed_needs_no_mending(start):
+  launcher = start('1', 'import os; os.kill(os.getpid(), 9)')
+  last = launcher.communicate(timeout=30)[1].splitlines()[-1]
+  assert 'stopped; by the same command a run goes on from its last checkpoint' in last
+
+
 @mutation('if not (asked and status == UNFINISHED):', 'if True:')
 def test_what_stops_to_go_on_another_time_has_not_failed(start, tmp_path):
   stops = (

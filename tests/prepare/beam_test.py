@@ -216,7 +216,7 @@ def test_beam_makes_the_english_and_chinese_store_with_a_worker_killed_on_the_wa
   again = prepare(*BEAM, output=tmp_path / 'many', **given)
   said, _ = again.communicate(timeout=900)
   assert again.returncode == 0, said[-3000:]
-  assert f'{done} of 10 shards are there' in said
+  assert f'There are {done} of 10 shards' in said
   assert contents(tmp_path / 'many') == contents(tmp_path / 'one')
   meta = json.loads((tmp_path / 'one/store.json').read_text())
   assert meta['languages'] == ['en', 'zh'] and meta['parts'] > 3 and meta['tokens'] > 10**7

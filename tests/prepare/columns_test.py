@@ -43,7 +43,7 @@ def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd)
   assert np.bincount(store.column('language')).tolist() == [100, 100]
   said = capfd.readouterr().out
   assert not (store.path / 'heldout').exists() and 'are held out' not in said
-  assert 'Warning: nothing is held out, where 1% were asked for' in said
+  assert 'Warning: nothing is held out, where --holdout=0.01 asks for that share' in said
   run(input=given, vocab=vocab, output=tmp_path / 'none', holdout=0.0)
   assert 'nothing is held out' not in capfd.readouterr().out
 
@@ -51,7 +51,9 @@ def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd)
 def test_much_that_is_held_out_is_said(tmp_path, vocab, capfd):
   (tmp_path / 'a.txt').write_text('The cat sat.\n\n' + 'The dogs ran far away.\n' * 9)
   run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 'a')
-  assert 'of the tokens are held out, where 1% were asked for' in capfd.readouterr().out
+  assert (
+    'of the tokens are held out, where --holdout=0.01 asks for that share' in capfd.readouterr().out
+  )
 
 
 def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):

@@ -83,7 +83,7 @@ def test_what_was_reached_is_told_by_what_frequencies_know():
   assert said(mlm=4.0, mlm_masked=5.0) == 'The last evaluation found eval/mlm 4.'
   best = types.SimpleNamespace(metric='eval/dev/accuracy')
   assert said(**{'dev/accuracy': 0.75, 'dev/majority': 0.5}).endswith(
-    'found eval/dev/accuracy 0.75, where always the most frequent answer has 0.5.'
+    'found eval/dev/accuracy 0.75; always to give the most frequent answer reaches 0.5.'
   )
   for name in ('nsp', 'rtd_auc'):
     best = types.SimpleNamespace(metric=f'eval/{name}')

@@ -65,7 +65,7 @@ def _object(line: bytes, reading: Reading) -> tuple[bytes | Wrong, Said]:
   except UnicodeEncodeError as error:
     half = error.object[error.start]
     what = f'expected text, got half of a surrogate pair, {half!r}, as where an emoji was cut'
-    return Wrong(what, 'Mend the line, or take --errors=replace'), {}
+    return Wrong(what, 'Mend the line', 'pass --errors=replace'), {}
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     what = f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} ({error})'
     return Wrong(what, _remedy(line)), {}

@@ -75,6 +75,7 @@ def test_masks_of_the_original_give_its_texts(golden, objective, noise, options,
     np.testing.assert_array_equal(got[1], targets)
 
 
+@mutation('while tokens > 1 and', 'while False and', file='bertjax/examples/noise/t5_spans.py')
 def test_counts_are_float32_and_sizes_float64(golden):
   for rate, mean, length, hidden, runs in golden.data['mask_counts']:
     if length > 1:
@@ -82,8 +83,11 @@ def test_counts_are_float32_and_sizes_float64(golden):
       assert sentinels.spans(sentinels.hidden(int(length), rate), mean) >= runs
   for length, rate, mean, tokens, _, hidden, runs, *_ in golden.data['helper_table']:
     assert sentinels.taken(int(length), rate, mean) == tokens
-    made = t5_spans.sizes(t5_spans.Options(rate, mean, True, False), int(tokens))
+    options = t5_spans.Options(rate, mean, True, False)
+    made = t5_spans.sizes(options, int(tokens))
     assert made['U'] == hidden + runs + 1 >= 2 and made['T'] <= length + 1
+    fills = t5_spans.raw(options, int(length))
+    assert t5_spans.sizes(options, fills)['T'] <= length and tokens - 3 < fills <= tokens
   assert t5_spans.sizes(t5_spans.Options(0.15, 3.0, True, False), 568) == dict(T=512, U=114)
 
 

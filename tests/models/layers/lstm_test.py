@@ -46,7 +46,25 @@ def test_segments_padding_and_cuts_change_nothing():
   chex.assert_trees_all_close(state, after, rtol=1e-6)
 
 
-@mutation('is_new = going & (id_V[drawn] == 0)', 'is_new = going')
+@mutation('sorted_m[1:] != sorted_m[:-1]', 'sorted_m[1:] == sorted_m[1:]')
+@mutation('until_n - new_n < count', 'until_n < count')
+@mutation('found + jnp.cumsum(new_n)', 'jnp.cumsum(new_n)')
+def test_candidates_are_those_that_are_drawn_one_after_the_other():
+  rng, count = np.random.default_rng(0), 8
+  for words in (9, 12, 40):
+    wanted, tries = [], 0
+    got = jnp.full(count, -1, jnp.int32), jnp.int32(0), jnp.int32(0)
+    while len(wanted) < count:
+      drawn_n = rng.integers(words, size=6)
+      for drawn in drawn_n:
+        tries += len(wanted) < count
+        if len(wanted) < count and drawn not in wanted:
+          wanted.append(drawn)
+      got = sampled_softmax._take(jnp.asarray(drawn_n, jnp.int32), *got)
+      assert [*got[0][: len(wanted)]] == wanted and [*map(int, got[1:])] == [len(wanted), tries]
+
+
+@mutation('jnp.full(count, -1', 'jnp.full(count, 0')
 def test_candidates_differ_and_frequent_words_come_first():
   words, count, draws = 50, 8, 1000
   keys = jax.random.split(jax.random.key(1), draws)

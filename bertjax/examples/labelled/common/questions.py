@@ -100,7 +100,7 @@ def _dream(path: str, where: Where) -> Iterator[Question]:
   file = records.existing(path)
   kinds.check(file)
   try:
-    dialogues = records.parsed(''.join(records.lines(file)))
+    dialogues = records.whole(file)
     for number, (turns, questions, _) in enumerate(dialogues, 1):
       context = ' '.join(_listed(f'{file}, dialogue {number}', turns))
       for count, said in enumerate(questions, 1):

@@ -14,13 +14,14 @@ from bertjax import json_files
 from bertjax.errors import UserError, amount, nearest
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
-from bertjax.text import kinds
+from bertjax.text import compressed, kinds
 from bertjax.text.files import read_lines
 from bertjax.text.formats.records import csv_rows
 from bertjax.text.left_out import MAX_DOCUMENT
 
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
 TASKS = 'seqio:'  # how the names of Tasks begin
+LONGEST = 2**32  # bytes of a line that may be a whole file
 OBJECT = 'a JSON object on each line (`jq -c .[]` makes that of an array)'
 
 
@@ -89,6 +90,12 @@ def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
     place = f'{path}, example {number}'
     _check(place, values, columns)
     yield Record(place, values)
+
+
+def whole(file: pathlib.Path) -> Any:
+  """Returns what a JSON file of one value holds, however long; raises as `parsed`."""
+  with file.open('rb') as raw:
+    return parsed(b''.join(compressed.lines(file, raw, LONGEST)))
 
 
 def parsed(text: str | bytes, **options: Any) -> Any:

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import records
 from bertjax.examples.labelled.common.records import Record
-from bertjax.text import compressed, kinds
-
-LONGEST = 2**32  # bytes of a line, which may be the whole file
+from bertjax.text import kinds
 
 
 class Answer(NamedTuple):
@@ -52,10 +50,8 @@ def _file(path: str) -> Iterator[tuple[str, str, Any]]:
   file = records.existing(path)
   if kinds.check(file) != kinds.JSON:
     raise UserError(f'{path}: expected questions in the form of SQuAD, .json')
-  with file.open('rb') as raw:
-    text = b''.join(compressed.lines(file, raw, LONGEST))
   try:
-    whole = records.parsed(text)
+    whole = records.whole(file)
   except (ValueError, RecursionError) as error:
     raise UserError(
       f'{path}: expected one JSON object in the form of SQuAD, got {error}'
