@@ -138,7 +138,10 @@ def test_a_run_of_spoiled_checkpoints_alone_ends_with_the_reason(tmp_path):
   checkpoints = saved(tmp_path / 'checkpoints')
   for step in (10, 20, 30):
     spoil(tmp_path / 'checkpoints' / str(step), PARAMS)
-  with pytest.raises(UserError, match=rf'none of 3 .* new --workdir.*30 has NaN.*{PARAMS}.*20 has'):
+  with pytest.raises(
+    UserError,
+    match=rf'no checkpoint is intact, of 3, .* new --workdir.*30 has NaN.*{PARAMS}.*20 has',
+  ):
     checkpoints.restore(abstract_of(state_of(0)))
   checkpoints.close()
   assert kept_names(tmp_path / 'checkpoints') == ['10', '20', '30']
