@@ -70,8 +70,8 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 
 def amount(number: float, things: str) -> str:
-  """Returns a number of things, whose noun is given in the plural, with an s that
-  the singular has not: 1 text, 2,000 texts."""
+  """Returns a number of things, whose noun is given in the plural, with an s that the singular has
+  not: 1 text, 2,000 texts."""
   said = f'{number:g}' if isinstance(number, float) else f'{number:,}'
   return f'{said} {things[:-1] if number == 1 else things}'
 

@@ -29,12 +29,8 @@ class LeftOut:
     """Counts and names one more. Raises UserError if it may not be left out."""
     message = f'{place}: {wrong.what}'
     if not self.skip:
-      remedies = [
-        wrong.remedy,
-        *filter(None, [wrong.accepts]),
-        'or pass --skip_bad to leave it out',
-      ]
-      raise UserError(f'{message}. {", ".join(remedies)}')
+      remedies = (wrong.remedy, wrong.accepts, 'or pass --skip_bad to leave it out')
+      raise UserError(f'{message}. {", ".join(filter(None, remedies))}')
     self.count += 1
     if len(self.named) < NAMED:
       self.named.append(message)
