@@ -93,7 +93,9 @@ def make(subject: Subject, options: Options) -> Evaluation:
   def function(variables: Variables, batch: Batch) -> Written:
     begun_BU = jnp.tile(jnp.array(start, jnp.int32)[None], (len(batch['token_BT']), 1))
     given = dict(batch, out_token_BU=begun_BU)
-    return decoding.written(model, vocabulary.size, how, new, end, variables, given)
+    return decoding.written(
+      model, vocabulary.size, how, new, end, model.for_writing(variables), given
+    )
 
   written = labelled.outputs(subject, rows, options.batch_size, function)
 

@@ -26,7 +26,7 @@ from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import INITS, Dropout, Initializer, given_fields, options_of
 from bertjax.models.layers.block import Context
-from bertjax.models.layers.cache import Cache, Reading
+from bertjax.models.layers.cache import Caches, Reading
 from bertjax.models.layers.contracts import AttendingModel, Sized
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
@@ -272,13 +272,13 @@ class Bert(Base, AttendingModel):
 class Causal(Bert, OneText):
   """A BERT that sees what is before a token alone, and so writes (XLM's CLM)."""
 
-  def continued(self, batch: Batch, reading: Reading, cache: Cache) -> tuple[Array, Cache]:
+  def continued(self, batch: Batch, reading: Reading, caches: Caches) -> tuple[Array, Caches]:
     """Reads new columns of a text; see `OneText`."""
     batch = dict(batch, type_BT=jnp.zeros_like(batch['token_BT']))
     x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, None)
     encoder = Encoder(**self.encoder_fields(False), name='encoder')
-    x_BTD, cache = encoder(x_BTD, reading, None, cache)
-    return logits(self._scores(x_BTD[:, -1:], word_VE))[:, 0], cache
+    x_BTD, caches = encoder(x_BTD, reading, None, caches)
+    return logits(self._scores(x_BTD[:, -1:], word_VE))[:, 0], caches
 
 
 def make(config) -> Bert:

@@ -31,9 +31,9 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.cache import Cache, Reading
+from bertjax.models.layers.cache import Caches, Reading
 from bertjax.models.layers.contracts import LabelModel, Sized, StreamModel
-from bertjax.models.layers.encoder import ended, scanned
+from bertjax.models.layers.encoder import ended, one_by_one, scanned
 from bertjax.models.layers.heads import (
   Head,
   WordHead,
@@ -112,14 +112,15 @@ class GPT(Sized, StreamModel, OneText, kw_only=True):
       out |= dict(hidden_LBTD=ended(hidden_LBTD, x_BTD), embedded_BTD=embedded_BTD)
     return out
 
-  def continued(self, batch: Batch, reading: Reading, cache: Cache) -> tuple[Array, Cache]:
+  def continued(self, batch: Batch, reading: Reading, caches: Caches) -> tuple[Array, Caches]:
     """Reads new columns of a text; see `OneText`."""
     x_BTD, table_VE = self._embedded(batch, None)
-    stack = scanned(self, Block)(**self._layer(False), name='layers')
-    x_BTD, (cache, _) = stack(x_BTD, reading, None, cache, jnp.arange(self.layers))
+    layers = self.get_variable('params', 'layers')
+    block = Block(**self._layer(False), parent=None)
+    x_BTD, caches = one_by_one(layers, block, x_BTD, reading, caches)
     scores = logits(self._scores(x_BTD[:, -1:], table_VE)[1])[:, 0]
     own = jnp.arange(scores.shape[-1]) < self.vocab_size  # no position is written
-    return jnp.where(own[None], scores, -jnp.inf), cache
+    return jnp.where(own[None], scores, -jnp.inf), caches
 
   def _scores(self, x_BTD: Array, table_VE: Array) -> tuple[Array, Scores]:
     """Returns the last states, and the words behind each column."""

@@ -45,7 +45,7 @@ from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import Head, WordHead, at_targets
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
-from bertjax.types import Array, Batch, Factory
+from bertjax.types import Array, Batch, Factory, Variables
 
 PROJECTION_STD = 0.01  # proj_init_std, of the adaptive softmax
 # In the order of the original's attn_type, 0 to 3.
@@ -147,6 +147,11 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out
+
+  @nn.nowrap
+  def for_writing(self, variables: Variables) -> Variables:
+    """Returns the variables as they are: `start` and `step` run the whole model."""
+    return variables
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Memory]:
     """Reads prompts; see `WritingModel`. The text so far is a memory that nothing falls out of, so

@@ -82,7 +82,7 @@ class Runner:
     the id of all tokens, for `<name>_BT`; the speller is of a model that reads characters."""
     self._speller = speller
     self.devices = devices
-    self._variables, self._frame = variables, frame
+    self.variables, self._frame = variables, frame
     self._room, self._tables = room, tables
     self._tokens = TOKENS.get(devices.mesh.devices.flat[0].platform, MANY_TOKENS)
     self._compiled: dict[tuple, Any] = {}
@@ -120,10 +120,18 @@ class Runner:
     """Returns the ids of further tables, `<name>_BT`, of so many tokens."""
     return {f'{name}_BT': np.full_like(token_BT, value) for name, value in self._tables.items()}
 
-  def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:
-    """Starts a function on a batch; returns its result on the devices. Arguments as of `run`;
-    compiled at its first use with arrays of these shapes."""
-    arguments = self._variables, self.devices.put_global(batch)
+  def call(
+    self,
+    key: Any,
+    function: Callable[..., Any],
+    batch: Mapping[str, Any],
+    variables: Variables | None = None,
+  ) -> Any:
+    """Starts a function on a batch; returns its result on the devices. Arguments as of `run`, and
+    the variables in another form, or None; compiled at its first use with arrays of these
+    shapes."""
+    given = self.variables if variables is None else variables
+    arguments = given, self.devices.put_global(batch)
     shape = (key, *((name, np.shape(value)) for name, value in sorted(batch.items())))
     if shape not in self._compiled:
       whole = NamedSharding(self.devices.mesh, PartitionSpec())

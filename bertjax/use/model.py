@@ -16,6 +16,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+import jax
 import numpy as np
 
 from bertjax import registry, sharding
@@ -25,6 +26,7 @@ from bertjax.machine import compiled, copies
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.models.layers.unmasking import Unmasking
 from bertjax.text.sentences import Row
+from bertjax.types import Variables
 from bertjax.use import generate, nets, unmask
 from bertjax.use import load as load_lib
 from bertjax.use import vectors as vectors_lib
@@ -117,6 +119,12 @@ class Model(Words, FineTuned):
       found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
       load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
     )  # fmt: skip
+
+  @functools.cached_property
+  def for_writing(self) -> Variables:
+    """The variables as the model writes with them, made at the first text that it writes."""
+    assert self.net.writer is not None
+    return jax.jit(self.net.writer.for_writing)(self.runner.variables)
 
   def generate(
     self,

@@ -109,7 +109,9 @@ def test_texts_are_those_of_transformers(case):
       max_new_tokens=NEW + 1, forced_bos_token_id=CLS, forced_eos_token_id=None,
       no_repeat_ngram_size=0, **asked,
     ).numpy()[:, 2:]  # fmt: skip
-    function = lambda v, b, how=how: decoding.written(case.model, 211, how, NEW, BEGIN, v, b)
+    function = lambda v, b, how=how: decoding.written(
+      case.model, 211, how, NEW, BEGIN, case.model.for_writing(v), b
+    )
     found = jax.jit(function)(variables, reads).token_BKN[:, 0]
     assert len(np.unique(wanted)) > 2
     for mine, theirs in zip(np.asarray(found), wanted, strict=True):

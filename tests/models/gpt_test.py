@@ -256,6 +256,9 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
 @mutation('(real_BS[:, None] & (column_TS <= 0)[None])', '(column_TS <= 0)[None]')
 @mutation('key: x_BT[:, -1:] for key', 'key: 0 * x_BT[:, -1:] for key', case='xlm')
 @mutation("batch['position_BT'][:, -1] + 1", "batch['position_BT'][:, -1]")
+@mutation('reading.seen_BTS[:, -x_BTD.shape[1] :]', 'reading.seen_BTS[:, : x_BTD.shape[1]]')
+@mutation('normed(x_BTD), normed(new_BTD)', 'normed(x_BTD), normed(x_BTD)')
+@mutation('leaf[i], params) for i in layers', 'leaf[0], params) for i in layers')
 @pytest.mark.parametrize('kind', in_tiers(['gpt1', 'gpt2', 'xlm'], ['gpt1']))
 def test_a_text_token_by_token_is_the_whole_text(kind):
   """Of every model that is an `OneText`; GPT-2's in bfloat16."""
@@ -278,6 +281,7 @@ def test_a_text_token_by_token_is_the_whole_text(kind):
     prompt[row, 6 - length :] = token_BT[row, :length]
   batch = dict(token_BT=jnp.asarray(prompt), example_BT=jnp.asarray(prompt > 0, jnp.int32))
   batch['language_BT'] = jnp.full_like(batch['token_BT'], 2)
+  variables = model.for_writing(variables)
   found, text = jax.jit(lambda v: model.apply(v, batch, 4, method='start'))(variables)
   step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
   close = dict(atol=1e-5, rtol=1e-5) if dtype == 'float32' else dict(atol=0.08, rtol=0.05)
@@ -293,7 +297,7 @@ def test_greedy_texts_are_those_of_the_original(golden):
   sizes = config['hparams']
   model = model_of(sizes, False, sizes['n_vocab'])
   params = parameters_of(theirs, 'param/', model)
-  variables = dict(params=jax.tree.map(jnp.asarray, params))
+  variables = model.for_writing(dict(params=jax.tree.map(jnp.asarray, params)))
   whole, prompt = theirs['greedy'], theirs['token']
   kept = next(n for n in range(prompt.shape[1], 0, -1) if (whole[:, :n] == prompt[:, :n]).all())
   batch = dict(token_BT=jnp.asarray(whole[:, :kept]), example_BT=jnp.ones((3, kept), jnp.int32))

@@ -93,7 +93,7 @@ def test_texts_that_share_a_row_do_not_see_each_other(case):
 def test_texts_are_those_of_transformers(case):
   theirs, model, batch = case
   params = jax.tree.map(jnp.asarray, parameters_of(theirs, 'param/', model))
-  variables = dict(params=params)
+  variables = model.for_writing(dict(params=params))
   new = theirs['generate/greedy'].shape[1] - 1
   reads = {key: batch[key] for key in ('token_BT', 'example_BT')}
   reads['out_token_BU'] = jnp.zeros((len(batch['token_BT']), 1), jnp.int32)

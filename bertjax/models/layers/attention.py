@@ -14,7 +14,7 @@ from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, relative_attention
 from bertjax.models.layers.basic import Dense, FanIn, Init
-from bertjax.models.layers.cache import Cache, Reading, put
+from bertjax.models.layers.cache import Cache, Reading, heads_first, put
 from bertjax.types import Array
 
 
@@ -145,20 +145,24 @@ class Attention(nn.Module):
       dropout = Dropout(self.dropout, noise, dropout_lib.site(self.path, layer))
     return relative_attention(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
 
-  def continued(self, x_BTD: Array, cache: Cache, reading: Reading) -> tuple[Array, Cache]:
-    """Attends from new columns to those before them; returns [B, T, D], and the cache with them."""
-    q_BTNH, k_BTNH, v_BTNH = self.query(x_BTD), self.key(x_BTD), self.value(x_BTD)
-    key = put(cache.key_BSNH, k_BTNH, reading.place)
-    value = put(cache.value_BSNH, v_BTNH, reading.place)
-    y_BTNH = decode.attend(q_BTNH, key, value, reading.seen_BTS, reading.bias_NTS, self.scale)
-    return self.out(y_BTNH), cache._replace(key_BSNH=key, value_BSNH=value)
+  def continued(
+    self, x_BTD: Array, new_BTD: Array, cache: Cache, reading: Reading
+  ) -> tuple[Array, Cache]:
+    """Attends from new columns, or the last of them, to all and those before them; returns
+    [B, T, D], and the cache with the new ones."""
+    q_BTNH, k_BTNH, v_BTNH = self.query(x_BTD), self.key(new_BTD), self.value(new_BTD)
+    seen_BTS = reading.seen_BTS[:, -x_BTD.shape[1] :]
+    key = put(cache.key_BNSH, k_BTNH, reading.place)
+    value = put(cache.value_BNSH, v_BTNH, reading.place)
+    y_BTNH = decode.attend(q_BTNH, key, value, seen_BTS, reading.bias_NTS, self.scale)
+    return self.out(y_BTNH), cache._replace(key_BNSH=key, value_BNSH=value)
 
   def crossed(self, x_BTD: Array, cache: Cache, reading: Reading) -> tuple[Array, Cache]:
     """Attends from new columns to another text, whose keys are made where it is given."""
     if reading.other_BSD is not None:
-      other = self.key(reading.other_BSD), self.value(reading.other_BSD)
-      cache = cache._replace(other_key_BSNH=other[0], other_value_BSNH=other[1])
-    key, value, seen_BTS = cache.other_key_BSNH, cache.other_value_BSNH, reading.other_seen_BTS
+      key, value = (heads_first(made(reading.other_BSD)) for made in (self.key, self.value))
+      cache = cache._replace(other_key_BNSH=key, other_value_BNSH=value)
+    key, value, seen_BTS = cache.other_key_BNSH, cache.other_value_BNSH, reading.other_seen_BTS
     assert key is not None and value is not None and seen_BTS is not None
     return self.out(decode.attend(self.query(x_BTD), key, value, seen_BTS, None, self.scale)), cache
 

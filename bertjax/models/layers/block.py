@@ -114,17 +114,21 @@ class Block(nn.Module):
 
   def _continued(self, x_BTD: Array, reading: Reading, cache: Any, layer: Array):
     """Runs the layer on columns that go on behind those of its cache."""
-    found = [cache]
+    found, new_BTD = [cache], x_BTD
 
-    def attended(name: str, x_BTD: Array) -> Array:
-      attention = self._attention(name, x_BTD.shape[-1])
-      attend = attention.crossed if name == 'cross_attention' else attention.continued
-      y_BTD, found[0] = attend(x_BTD, found[0], reading)
+    def attended(x_BTD: Array, normed) -> Array:
+      attention = self._attention('attention', x_BTD.shape[-1])
+      y_BTD, found[0] = attention.continued(normed(x_BTD), normed(new_BTD), cache, reading)
       return y_BTD
 
-    for name in ('attention', 'cross_attention')[: 1 + self.cross]:
-      added = lambda x_BTD, normed, name=name: attended(name, normed(x_BTD))
-      x_BTD = self._sum(f'{name}_norm', x_BTD, added, self.enters and name == 'attention')
+    def crossed(x_BTD: Array, normed) -> Array:
+      attention = self._attention('cross_attention', x_BTD.shape[-1])
+      y_BTD, found[0] = attention.crossed(normed(x_BTD), found[0], reading)
+      return y_BTD
+
+    x_BTD = self._sum('attention_norm', x_BTD[:, -1:] if reading.ends else x_BTD, attended)
+    if self.cross:
+      x_BTD = self._sum('cross_attention_norm', x_BTD, crossed)
     fed = lambda x_BTD, normed: self._feed_forward(normed(x_BTD), None, layer)
     return self._sum('ffn_norm', x_BTD, fed), (found[0], None)
 

@@ -14,14 +14,17 @@ from bertjax.types import Array
 
 
 class Cache(NamedTuple):
-  """Keys and values of one layer, or with an axis of layers behind B those of all."""
+  """Keys and values of one layer, the columns of a head side by side, as products read them."""
 
-  # key_BSNH, value_BSNH: of the text's columns
-  key_BSNH: Array
-  value_BSNH: Array
-  # other_key_BSNH, other_value_BSNH: of another text's, for cross-attention; None without it
-  other_key_BSNH: Array | None = None
-  other_value_BSNH: Array | None = None
+  # key_BNSH, value_BNSH: of the text's columns
+  key_BNSH: Array
+  value_BNSH: Array
+  # other_key_BNSH, other_value_BNSH: of another text's, for cross-attention; None without it
+  other_key_BNSH: Array | None = None
+  other_value_BNSH: Array | None = None
+
+
+Caches = tuple[Cache, ...]  # one of each layer
 
 
 class Reading(NamedTuple):
@@ -33,12 +36,14 @@ class Reading(NamedTuple):
   other_seen_BTS: Array | None = None  # the columns of the other text; None without one
   # the other text, where its keys are to be made; None: the cache has them
   other_BSD: Array | None = None
+  # whether the layer's output is asked of the last column alone, as nothing reads more of a stack
+  ends: bool = False
 
 
 class Writing(NamedTuple):
   """A text under way; every leaf has the rows first."""
 
-  layers: Cache  # `Cache` of all layers, [B, L, S, N, H] each
+  layers: Caches
   real_BS: Array  # bool, the columns that hold tokens of the text
   place_B: Array  # int32, the next column; the same in all rows
   position_B: Array  # int32, the position of the next token in its text
@@ -46,16 +51,21 @@ class Writing(NamedTuple):
   tables: Mapping[str, Array] = {}  # ids of further tables, <name>_BT, of each next token, [B, 1]
 
 
-def empty(rows: int, layers: int, columns: int, heads: int, size: int, dtype) -> Cache:
+def empty(rows: int, layers: int, columns: int, heads: int, size: int, dtype) -> Caches:
   """Returns the cache of nothing."""
-  zeros = jnp.zeros((rows, layers, columns, heads, size), dtype)
-  return Cache(zeros, zeros)
+  zeros = jnp.zeros((rows, heads, columns, size), dtype)
+  return (Cache(zeros, zeros),) * layers
 
 
-def put(old_BSNH: Array, new_BTNH: Array, place: Array) -> Array:
+def heads_first(x_BTNH: Array) -> Array:
+  """Returns columns as a cache has them, [B, N, T, H]."""
+  return jnp.swapaxes(x_BTNH, 1, 2)
+
+
+def put(old_BNSH: Array, new_BTNH: Array, place: Array) -> Array:
   """Returns the columns with new ones from `place` on."""
-  new_BTNH = new_BTNH.astype(old_BSNH.dtype)
-  return jax.lax.dynamic_update_slice_in_dim(old_BSNH, new_BTNH, place, 1)
+  new_BNTH = heads_first(new_BTNH).astype(old_BNSH.dtype)
+  return jax.lax.dynamic_update_slice_in_dim(old_BNSH, new_BNTH, place, 2)
 
 
 def begun(prompt_BT: Array, room: int) -> tuple[Array, Array]:

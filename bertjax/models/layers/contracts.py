@@ -17,10 +17,11 @@ from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import memory
 from bertjax.models.layers.basic import Activation, Dtype
+from bertjax.models.layers.encoder import unstacked
 from bertjax.models.layers.heads import Head, at_targets, declared
 from bertjax.models.layers.memory import Start
 from bertjax.models.layers.remat import Remat
-from bertjax.types import Array, Batch
+from bertjax.types import Array, Batch, Variables
 
 ROOM = (
   'raise config.model.positions (of Transformer-XL learned_positions, or mem_len with same_length)'
@@ -209,6 +210,11 @@ class StreamModel(Model):
 
 class WritingModel(Model):
   """Writes a text token by token: the model of `use/generate.py`."""
+
+  @nn.nowrap
+  def for_writing(self, variables: Variables) -> Variables:
+    """Returns the variables as `start` and `step` read them: with the layers apart."""
+    return unstacked(variables)
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Any]:
     """Reads what a text begins with, all at once: token_BT and example_BT, 1 where a token is and 0

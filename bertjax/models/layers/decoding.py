@@ -66,7 +66,7 @@ def written(
     words: V, the ids below which all are words; the table may have more rows.
     how: tokens are chosen.
     new_tokens, end: as of `write`.
-    variables: of the model.
+    variables: of the model, as its `for_writing` gives them.
     batch: as of `WritingModel.start`; where tokens are drawn also row_B, the number of each text,
       and seed_B, the seed.
   """
@@ -170,7 +170,7 @@ def write(
 
 
 class _Search(NamedTuple):
-  """The state of a search: live beams and ended ones, best first, and the logits of the live."""
+  """The state of a search: live beams and ended ones, best first."""
 
   place: Array
   live_BKN: Array
@@ -179,8 +179,7 @@ class _Search(NamedTuple):
   ended_BK: Array  # scores
   is_ended_BK: Array
   open_B: Array  # a live beam may still win
-  logits_BKV: Array
-  cache: Cache
+  from_n: Array  # the row of the cache that each live beam goes on from, [B * K]
 
 
 def search(
@@ -189,28 +188,34 @@ def search(
   """Writes the K best texts of each row that a beam search finds. Arguments as `write`. Where no
   text of a row has ended, the live ones are returned with their log p."""
   rows, count = logits_BV.shape[0], beams.count
-  wide = lambda x: jnp.repeat(x, count, 0)
   token_BKN = jnp.zeros((rows, count, new_tokens), jnp.int32)
   none_BK = jnp.full((rows, count), FAR)
   state = _Search(
     jnp.int32(0), token_BKN, none_BK.at[:, 0].set(0.0), token_BKN, none_BK,
-    jnp.zeros((rows, count), bool), jnp.ones(rows, bool),
-    jnp.broadcast_to(logits_BV[:, None], (rows, count, logits_BV.shape[-1])),
-    jax.tree.map(wide, cache),
+    jnp.zeros((rows, count), bool), jnp.ones(rows, bool), jnp.arange(rows * count),
   )  # fmt: skip
-  going = lambda state: (state.place < new_tokens) & jnp.any(state.open_B)
-  body = lambda state: _one_step(state, step, new_tokens, end, beams)
-  state = jax.lax.while_loop(going, body, state)
+
+  def body(carry: tuple[_Search, Cache]) -> tuple[_Search, Cache]:
+    state, cache = carry
+    token_n = state.live_BKN[:, :, state.place - 1].reshape(-1)
+    logits_nV, cache = step(token_n, jax.tree.map(lambda x: x[state.from_n], cache))
+    return _chosen(state, logits_nV.reshape(rows, count, -1), new_tokens, end, beams), cache
+
+  going = lambda carry: (carry[0].place < new_tokens) & jnp.any(carry[0].open_B)
+  all_BKV = jnp.broadcast_to(logits_BV[:, None], (rows, count, logits_BV.shape[-1]))
+  first = _chosen(state, all_BKV, new_tokens, end, beams)
+  wide = jax.tree.map(lambda x: jnp.repeat(x, count, 0), cache)
+  state, _ = jax.lax.while_loop(going, body, (first, wide))
   any_B1 = jnp.any(state.is_ended_BK, 1, keepdims=True)
   token_BKN = jnp.where(any_B1[..., None], state.ended_BKN, state.live_BKN)
   return Written(token_BKN, jnp.where(any_B1, state.ended_BK, state.live_BK))
 
 
-def _one_step(state: _Search, step: Step, new_tokens: int, end: int, beams: Beams) -> _Search:
+def _chosen(state: _Search, logits_BKV: Array, new_tokens: int, end: int, beams: Beams) -> _Search:
   """Takes a token more: the 2K best continuations, of which some end and K go on."""
-  count, words = beams.count, state.logits_BKV.shape[-1]
+  count, words = beams.count, logits_BKV.shape[-1]
   theirs, length = beams.rule == 'transformers', state.place + 1
-  logp_BKV = jax.nn.log_softmax(state.logits_BKV) + state.live_BK[..., None]
+  logp_BKV = jax.nn.log_softmax(logits_BKV) + state.live_BK[..., None]
   logp_BC, at_BC = jax.lax.top_k(logp_BKV.reshape(len(logp_BKV), -1), 2 * count)
   beam_BC, token_BC = at_BC // words, at_BC % words
   token_BCN = _rows(state.live_BKN, beam_BC).at[:, :, state.place].set(token_BC)
@@ -235,13 +240,10 @@ def _one_step(state: _Search, step: Step, new_tokens: int, end: int, beams: Beam
     open_B &= ~jnp.all(is_ended_BK, 1)
   if not theirs:  # it stops for all rows together
     open_B |= jnp.any(open_B)
-  beam_BK, token_BK = _rows(beam_BC, next_BK), _rows(token_BC, next_BK)
+  beam_BK = _rows(beam_BC, next_BK)
   from_n = (jnp.arange(len(beam_BK))[:, None] * count + beam_BK).reshape(-1)
-  logits_nV, cache = step(token_BK.reshape(-1), jax.tree.map(lambda x: x[from_n], state.cache))
-  return _Search(
-    length, _rows(token_BCN, next_BK), live_BK, ended_BKN, ended_BK, is_ended_BK, open_B,
-    logits_nV.reshape(state.logits_BKV.shape), cache,
-  )  # fmt: skip
+  live_BKN = _rows(token_BCN, next_BK)
+  return _Search(length, live_BKN, live_BK, ended_BKN, ended_BK, is_ended_BK, open_B, from_n)
 
 
 def _brevity(beams: Beams, length: Array | int) -> Array:

@@ -1,6 +1,7 @@
 """Stacks of blocks, scanned over their layers: all alike, in a pattern, or sharing parameters."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import flax.linen as nn
@@ -14,7 +15,7 @@ from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Cache, Reading
-from bertjax.types import Array
+from bertjax.types import Array, Variables
 
 # Parts of a layer that layers may share alone; a norm goes with the part before it.
 PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down', 'ffn_norm'))
@@ -46,6 +47,36 @@ def scanned(model: Any, block: type[nn.Module]) -> Any:
     # The check traces a block once more, which no step needs. Initial values are drawn as with it.
     check_constancy_invariants=model.is_initializing(),
   )
+
+
+def unstacked(variables: Variables) -> Variables:
+  """Returns variables with the parameters of each stack as a tuple of one tree a layer, which
+  `one_by_one` reads. A loop over layers copies the parameters of each before it multiplies by them,
+  for which a text that is written would wait at every token (LOG.md, 2026-11-27)."""
+
+  def parts(params: Any, name: str) -> Any:
+    if name != 'layers':
+      return {k: parts(v, k) for k, v in params.items()} if isinstance(params, Mapping) else params
+    layers = range(len(jax.tree.leaves(params)[0]))
+    return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in layers)
+
+  return parts(nn.meta.unbox(variables), '')
+
+
+def one_by_one(
+  layers: Sequence[Any], block: Block, x_BTD: Array, context: Any, caches: Sequence[Any]
+) -> tuple[Array, tuple[Cache, ...]]:
+  """Runs a block with the parameters of one layer after the other, of `unstacked` variables, and
+  the layer's cache. Returns the output of the last, with a `Reading` of its last column, and the
+  new caches."""
+  new = []
+  for number, (params, cache) in enumerate(zip(layers, caches, strict=True)):
+    if isinstance(context, Reading) and number == len(caches) - 1:
+      context = context._replace(ends=True)
+    run = functools.partial(block.apply, {'params': params})
+    x_BTD, (cache, _) = run(x_BTD, context, None, cache, jnp.int32(number))
+    new.append(cache)
+  return x_BTD, tuple(new)
 
 
 def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
@@ -80,15 +111,15 @@ class Encoder(nn.Module):
     x_BTD: Array,
     contexts: Any,  # what the block takes, a Context or a Reading; with kinds one of each
     noise: Noise | None,
-    cache: Cache | None = None,
+    caches: Sequence[Cache] | None = None,
     hidden: bool = False,
   ) -> tuple[Array, Any]:
     """Returns the last block's output, and every block's where the layer or the call is `hidden`;
-    with a `Reading`, which goes on behind a cache, the new cache."""
-    if isinstance(contexts, Reading):
-      stack = scanned(self, self.block)(**self.layer, name='layers')
-      x_BTD, (cache, _) = stack(x_BTD, contexts, noise, cache, jnp.arange(self.layers))
-      return x_BTD, cache
+    of `unstacked` variables, with a `Reading` which goes on behind caches, the new caches."""
+    stack = self.get_variable('params', 'layers')
+    if isinstance(stack, tuple):
+      block = self.block(**self.layer, parent=None)
+      return one_by_one(stack, block, x_BTD, contexts, caches or (None,) * self.layers)
     if self.kinds:
       return self._in_turn(x_BTD, tuple(contexts), noise)
     if self.sharing != 'none':

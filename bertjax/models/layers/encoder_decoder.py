@@ -86,9 +86,9 @@ class EncoderDecoder(Sized, PairModel, kw_only=True):
     places_BT = jnp.broadcast_to(jnp.arange(columns)[None], (rows, columns))
     read_BTD = self.encode(dict(batch, position_BT=places_BT), None)['last_BTD']
     given = begun_BU.shape[1]
-    cache = empty(rows, self.layers, room + given, self.heads, self.head_width, read_BTD.dtype)
+    caches = empty(rows, self.layers, room + given, self.heads, self.head_width, read_BTD.dtype)
     zeros, none_BS = jnp.zeros(rows, jnp.int32), jnp.zeros((rows, room + given), bool)
-    text, scores_BV = Writing(cache, none_BS, zeros, zeros, example_BT > 0), None
+    text, scores_BV = Writing(caches, none_BS, zeros, zeros, example_BT > 0), None
     for column in range(given):
       scores_BV, text = self._written(begun_BU[:, column], text, None if column else read_BTD)
     assert scores_BV is not None
@@ -110,10 +110,10 @@ class EncoderDecoder(Sized, PairModel, kw_only=True):
       place, before(real_BS, place, 1), bias_N1S, text.other_real_BS[:, None], read_BTD
     )
     x_B1D = self.embed('second', token_B[:, None], text.position_B[:, None], None)
-    x_B1D, cache = self.decoder(x_B1D, reading, None, text.layers)
+    x_B1D, caches = self.decoder(x_B1D, reading, None, text.layers)
     scores_BV = logits(self.scores(self.end('second', x_B1D, None)))[:, 0]
     later = dict(place_B=text.place_B + 1, position_B=text.position_B + 1)
-    return scores_BV, text._replace(layers=cache, real_BS=real_BS, **later)
+    return scores_BV, text._replace(layers=caches, real_BS=real_BS, **later)
 
   @property
   def output_heads(self) -> tuple[Head, ...]:

@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
-from bertjax.models.layers.cache import Cache, Reading, Writing, before, begun, empty
+from bertjax.models.layers.cache import Caches, Reading, Writing, before, begun, empty
 from bertjax.models.layers.contracts import WritingModel
 from bertjax.types import Array, Batch
 
@@ -18,10 +18,10 @@ class OneText(WritingModel):
     real_BS, position_BT = begun(batch['example_BT'], room)
     rows, columns = position_BT.shape
     size, dtype = self.width // self.heads, jnp.dtype(self.dtype)
-    cache = empty(rows, self.layers, columns + room, self.heads, size, dtype)
+    caches = empty(rows, self.layers, columns + room, self.heads, size, dtype)
     tables = {f'{name}_BT': batch[f'{name}_BT'] for name in self.tables}
     later = {key: x_BT[:, -1:] for key, x_BT in tables.items()}
-    text = Writing(cache, real_BS, jnp.zeros(rows, jnp.int32), position_BT[:, 0], tables=later)
+    text = Writing(caches, real_BS, jnp.zeros(rows, jnp.int32), position_BT[:, 0], tables=later)
     return self._written(tables | dict(token_BT=batch['token_BT'], position_BT=position_BT), text)
 
   @nn.compact
@@ -35,11 +35,11 @@ class OneText(WritingModel):
     """Returns the logits behind the last of these columns, which go on with the text."""
     columns, place = batch['token_BT'].shape[1], text.place_B[0]
     reading = Reading(place, before(text.real_BS, place, columns))
-    logits_BV, cache = self.continued(batch, reading, text.layers)
+    logits_BV, caches = self.continued(batch, reading, text.layers)
     place_B, position_B = text.place_B + columns, batch['position_BT'][:, -1] + 1
-    return logits_BV, text._replace(layers=cache, place_B=place_B, position_B=position_B)
+    return logits_BV, text._replace(layers=caches, place_B=place_B, position_B=position_B)
 
-  def continued(self, batch: Batch, reading: Reading, cache: Cache) -> tuple[Array, Cache]:
-    """Reads new columns behind those of a cache. Returns the logits behind the last, float32 [B,
-    V], -inf where there is no word, and the cache with them."""
+  def continued(self, batch: Batch, reading: Reading, caches: Caches) -> tuple[Array, Caches]:
+    """Reads new columns behind those of the layers' caches. Returns the logits behind the last,
+    float32 [B, V], -inf where there is no word, and the caches with them."""
     raise NotImplementedError

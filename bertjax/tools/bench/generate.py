@@ -81,12 +81,15 @@ def make(
   module = models.build(model)
   if not isinstance(module, WritingModel):
     raise UserError(f'config.model.name={model.name!r} writes no text: expected configs/gpt.py')
-  batch = dict(token_BT=prompt_BT, example_BT=np.ones_like(prompt_BT))
-  batch |= {f'{name}_BT': np.zeros_like(prompt_BT) for name in module.tables}
+  ones, zeros = np.ones_like(prompt_BT), np.zeros_like(prompt_BT)
+  batch = dict(token_BT=prompt_BT, example_BT=ones)
+  batch |= {f'{name}_BT': zeros for name in module.tables}
   if isinstance(module, PairModel):
     batch['out_token_BU'] = prompt_BT[:, :1]
-  start = functools.partial(module.init, room=new_tokens, method='start')
-  variables = jax.jit(start)(jax.random.key(0), batch)
+  whole = dict(position_BT=zeros, type_BT=zeros, target_pos_BP=zeros)
+  whole |= dict(out_example_BU=ones[:, :1], out_position_BU=zeros[:, :1])
+  init = lambda key: module.for_writing(module.init(key, batch | whole))
+  variables = jax.jit(init)(jax.random.key(0))
   if kind == 'prefill':
     function = lambda variables, batch: module.apply(variables, batch, new_tokens, method='start')
   else:
