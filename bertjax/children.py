@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 _FD = 'BERTJAX_PARENT_FD'  # read end of a pipe whose other end the parent holds
-followed: list[int] = []  # that end, where this process is such a child
+followed = False  # True where this process is such a child
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> int:
@@ -23,9 +23,10 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> int:
 
 def follow_parent() -> None:
   """In a child of `run`: ends this process when the parent is gone, by kill -9 too."""
+  global followed
   fd = os.environ.pop(_FD, None)
+  followed = fd is not None
   if fd is not None:
-    followed.append(int(fd))
     threading.Thread(target=_until_closed, args=(int(fd),), name='parent', daemon=True).start()
 
 

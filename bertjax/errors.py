@@ -113,6 +113,8 @@ def door(program: str) -> Iterator[None]:
     program: name of the command, e.g. 'bertjax.prepare'.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  # Python removes what a second Ctrl-C leaves of worker processes, but warns of it.
+  os.environ.setdefault('PYTHONWARNINGS', 'ignore:resource_tracker')
   children.follow_parent()
   try:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # of a shell's background job

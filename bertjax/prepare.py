@@ -123,7 +123,8 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
   vocab = copies.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
-  _check_use(vocabulary)
+  if not children.followed:  # a run has compared the vocabulary with its own recipe
+    _check_use(vocabulary)
   corpus = text_flags.open_corpus()
   given = text_flags.SPLIT.value
   split = corpus.detect() if given == sentence_split.AUTO else given
@@ -150,9 +151,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
 def _check_use(vocabulary: Vocabulary) -> None:
   """Refuses a vocabulary that the config of --for cannot use; of none says who cannot use it."""
   if not _FOR.value:
-    # A run has compared the vocabulary with its own recipe.
-    lacking = [] if children.followed else unread_text.lacks(vocabulary.special)
-    lines = [f'{_VOCAB.value} has no {line}' for line in lacking]
+    lines = [f'{_VOCAB.value} has no {line}' for line in unread_text.lacks(vocabulary.special)]
     lines += ['--for=CONFIG checks the vocabulary for a recipe'] if lines else []
     print(''.join(f'{line}\n' for line in lines), end='', flush=True)
     return

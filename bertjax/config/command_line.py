@@ -19,7 +19,15 @@ from bertjax.errors import UserError, nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
-_NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
+# What absl says of a value -> what was expected.
+_EXPECTED = {
+  'invalid literal for int.*': 'an integer such as 1000000',
+  'could not convert string to float.*': 'a number such as 0.01',
+  ".*'Non-boolean .*": 'true or false',
+  '.* is not (.*)': r'\1',
+  'value should be (one of) <(.*)>': r'\1 \2',
+}
+_VALUE = re.compile(r'flag --(\S+?)=(.*?): (.*)')
 _NO_FLAG = re.compile("Unknown command line flag '(.+?)'")
 _KEY = re.compile(r'--?(?:no)?config\.([^=]+)')
 _OF_THE_CONFIG = re.compile(r'flag --config=.*?: (?=config\.)')
@@ -55,7 +63,7 @@ def define_config(
   try:
     values.read_flags_from_files(sys.argv)  # as ml_collections does at once, outside of any door
   except (flags.Error, UnicodeDecodeError) as error:
-    sys.exit(f'bertjax: --flagfile: {_wrong(str(error), sys.argv)}')
+    sys.exit(f'bertjax: --flagfile: {_wrong(str(error), None)}')
   holder = config_flags.DEFINE_config_file('config', None, said, values)
   values['config'].parser = _Parser('config')
   return holder
@@ -67,7 +75,7 @@ def located(argv: list[str]) -> list[str]:
   where NAME may have folders, is NAME.py of FOLDER where the current directory has no such file; a
   path of the user's own stays as it is."""
   path, rest = _apart(argv)
-  return [*rest[:1], f'--config={_located(path)}', *rest[1:]] if path else argv
+  return argv if path is None else [*rest[:1], f'--config={_located(path)}', *rest[1:]]
 
 
 def for_people() -> None:
@@ -105,20 +113,18 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
 def parse_flags(argv: list[str], program: str) -> list[str]:
   """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
   line."""
-  file = _apart(argv)[0].partition(':')[0]
-  if said := _missing(file):
+  path, _ = _apart(argv)
+  if path is not None and (said := _missing(path)):
     sys.exit(f'{program}: --config={said}')
-  if '--config=' in argv:
-    sys.exit(f'{program}: --config=: expected a file, as configs/bert.py')
   try:
     rest = flags.FLAGS(argv)
   except (flags.Error, UnicodeDecodeError) as error:
     # Not absl's own end, which parses again and finds the keys defined twice.
-    sys.exit(f'{program}: {_wrong(str(error), argv)}')
+    sys.exit(f'{program}: {_wrong(str(error), path)}')
   except (AttributeError, KeyError) as error:
-    if _of_the_file(argv, error):
+    if _of_the_file(path, error):
       raise
-    if found := _unknown(argv):
+    if found := _unknown(path, argv):
       sys.exit(f'{program}: {found}')
     key: object = error
     while isinstance(key, Exception):  # ml_collections raises the one inside the other
@@ -126,42 +132,41 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     sys.exit(f'{program}: the config has no key {". ".join(str(key).splitlines())}')
   if rest[1:]:
     sys.exit(f'{program}: expected flags alone, got {" ".join(rest[1:])}')
-  if file and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
-    sys.exit(f'{program}: {file}: expected a ConfigDict of get_config(), got {config!r}')
+  if path and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
+    sys.exit(f'{program}: {path}: expected a ConfigDict of get_config(), got {config!r}')
   registry.TRUSTED.update(TRUST.value)
-  if file:
+  if path:
     given = config_flags.get_override_values(flags.FLAGS['config'])
     registry.note_own(flags.FLAGS['config'].value, given)
   return rest
 
 
-def _wrong(said: str, argv: list[str]) -> str:
-  """Rewrites a message of absl about flags, where our words say more."""
+def _wrong(said: str, path: str | None) -> str:
+  """Rewrites a message of absl about flags, where our words say more; `path`: that of --config."""
   said = said.removeprefix('ERROR:: ')
-  if found := _NO_INTEGER.match(said):
-    return f'{found[1]}: expected an integer such as 1000000, got {found[2]}'
   if found := _MISTAKE.search(said):
     return found[1].strip()
   if lacking := _LACKING.findall(said):
     return f'expected {", ".join(f"--{name}" for name in lacking)}: see --help'
-  if (found := _NO_FLAG.match(said)) and (file := _apart(argv)[0]):
-    known = not _unknown([f'--config={file}', f'--config.{found[1]}'])
+  if found := _VALUE.fullmatch(said):
+    for theirs, ours in _EXPECTED.items():
+      if match := re.fullmatch(theirs, found[3]):
+        return f'--{found[1]}: expected {match.expand(ours)}, got {found[2]!r}'
+  if path and (found := _NO_FLAG.match(said)):
+    known = not _unknown(path, [f'--config.{found[1]}'])
     key = f'config.{found[1]}' if known else synonyms.ours(found[1])
     return f'{found[0]}; here it is --{key}' if key else said
   return _OF_THE_CONFIG.sub('', said.strip())
 
 
-def _of_the_file(argv: list[str], error: BaseException) -> bool:
+def _of_the_file(path: str | None, error: BaseException) -> bool:
   """Returns whether the config file raised an error, rather than a value set in the config."""
-  file = _apart(argv)[0].partition(':')[0]
-  return any(
-    frame.f_code.co_filename == file for frame, _ in traceback.walk_tb(error.__traceback__)
-  )
+  files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+  return path is not None and path.partition(':')[0] in files
 
 
-def _unknown(argv: list[str]) -> str:
+def _unknown(path: str | None, argv: list[str]) -> str:
   """Returns the error for the first --config.KEY that the config lacks; '' if there is none."""
-  path = _apart(argv)[0]
   if not path:
     return ''
   config = load(path)
@@ -206,26 +211,28 @@ def keys_help(argv: list[str]) -> str:
 def load(path: str) -> Any:
   """Runs the file of --config=PATH; returns its config, completed. UserError: there is
   none, or what the file raises."""
-  if said := _missing(_located(path).partition(':')[0]):
+  if said := _missing(_located(path)):
     raise UserError(said)
   try:
     return _Parser('config').parse(_located(path))
   except UserError as error:  # ml_collections wraps it in a traceback
-    raise UserError(_wrong(str(error), [])) from error
+    raise UserError(_wrong(str(error), None)) from error
 
 
-def _missing(file: str) -> str:
+def _missing(path: str) -> str:
   """Returns what is said of a config file that is not there; '' where it is."""
-  if not file or pathlib.Path(file).is_file():
+  file = path.partition(':')[0]
+  if pathlib.Path(file).is_file():
     return ''
   known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
-  return f'{file}: there is no such file{nearest(file, known)}'
+  hint = nearest(file, known) or ': expected one such as configs/bert.py'
+  return f'{file}: there is no such file{hint}'
 
 
-def _apart(argv: list[str]) -> tuple[str, list[str]]:
-  """Returns the value of --config, the last one if there are several, '' without one, and the other
-  arguments."""
-  path, rest, words = '', [], iter(argv)
+def _apart(argv: list[str]) -> tuple[str | None, list[str]]:
+  """Returns the value of --config, the last one if there are several, None without one, and the
+  other arguments."""
+  path, rest, words = None, [], iter(argv)
   for word in words:
     flag, equals, value = word.partition('=')
     if word == '--':

@@ -104,26 +104,24 @@ def refuse_removed(pattern: str) -> None:
 
 def find_files(pattern: str) -> list[pathlib.Path]:
   """Returns the files of a comma list of paths, folders and globs, each pattern's sorted. Raises
-  UserError if a pattern matches no file, a folder has none of a kind that we know, or a name is not
-  UTF-8."""
+  UserError if a pattern matches no file, a folder has none of a kind that we know, a link leads to
+  no file, or a name is not UTF-8."""
   refuse_removed(pattern)
   found = []
-  for part in pattern.split(','):
-    if remote.is_remote(part.strip()):
-      found += _remote(part.strip())
-      continue
-    names = sorted(glob.glob(part.strip(), recursive=True))
-    files = [path for path in map(pathlib.Path, names) if path.is_file()]
-    # A glob that matches files means these, and not what lies below the folders beside them.
-    for folder in [] if files else map(pathlib.Path, names):
-      files += _known(folder, sorted(path for path in folder.rglob('*') if path.is_file()))
+  for part in map(str.strip, pattern.split(',')):
+    files = _remote(part) if remote.is_remote(part) else _local(part)
     if not files:
       raise UserError(
-        f'no file matches {part.strip()!r}: expected text files ({kinds.NAMES}), a folder of them, '
-        'a glob in quotes, tfds:NAME, or the name of a seqio Task or Mixture (yours with --module)'
+        f'no file matches {part!r}: expected text files ({kinds.NAMES}), a folder of them, a glob '
+        'in quotes, tfds:NAME, or the name of a seqio Task or Mixture (yours with --module). '
+        'Commas separate names: write ? for the comma in one'
       )
     found += files
   for path in found:
+    if os.path.islink(path) and not os.path.exists(path):
+      raise UserError(
+        f'{path} is a link to {os.readlink(path)}, which leads to no file: mend it or remove it'
+      )
     try:
       str(path).encode()
     except UnicodeEncodeError as error:
@@ -134,14 +132,22 @@ def find_files(pattern: str) -> list[pathlib.Path]:
   return found
 
 
+def _local(pattern: str) -> list[Any]:
+  """Returns the files of a path or a glob; links that lead nowhere, too, to be refused."""
+  paths = [pathlib.Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+  is_file = lambda path: path.is_file() or not path.exists()
+  # A glob that matches files means these, and not what lies below the folders beside them.
+  if files := [path for path in paths if is_file(path)]:
+    return files
+  return [p for folder in paths for p in _known(folder, sorted(filter(is_file, folder.rglob('*'))))]
+
+
 def _remote(pattern: str) -> list[Any]:
   """Returns the files of a URL: one, those of a glob, or all of known kinds below a folder."""
   found: list[Any] = remote.find(pattern)
-  if found != [remote.path(pattern)] and not glob.has_magic(pattern):
-    found = _known(remote.path(pattern), found)
-  if not found:
-    raise UserError(f'no file matches {pattern!r}: expected text files ({kinds.NAMES})')
-  return found
+  if found == [remote.path(pattern)] or glob.has_magic(pattern):
+    return found
+  return _known(remote.path(pattern), found)
 
 
 def _known(folder: Any, paths: Sequence[Any]) -> list[Any]:
@@ -172,10 +178,7 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
   if it is not UTF-8, no text, or a damaged archive."""
   kinds.check(path, lines=True)
   with path.open('rb') as raw:
-    for number, line in enumerate(_lines(path, raw), 1):
-      if wrong := left_out_lib.wrong_with(line, 'strict'):
-        raise UserError(f'{path}, line {number}: {wrong.what}. {wrong.remedy}')
-      yield line
+    yield from left_out_lib.strict(_lines(path, raw), path)
 
 
 def _lines(path: pathlib.Path, raw: IO[bytes]) -> Iterator[bytes]:

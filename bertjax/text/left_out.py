@@ -1,6 +1,7 @@
 """Faults in a text: refused, or with `--skip_bad` left out, counted and named."""
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from bertjax.errors import UserError
@@ -58,3 +59,12 @@ def wrong_with(line: bytes, errors: str) -> Wrong | None:
         'pass --errors=replace to put U+FFFD there and count it',
       )
   return None
+
+
+def strict(lines: Iterable[bytes], path: object) -> Iterator[bytes]:
+  """Yields the lines of a file. Raises UserError for one that is no text, or not UTF-8; it names
+  file and line."""
+  for number, line in enumerate(lines, 1):
+    if wrong := wrong_with(line, 'strict'):
+      raise UserError(f'{path}, line {number}: {wrong.what}. {wrong.remedy}')
+    yield line

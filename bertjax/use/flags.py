@@ -12,7 +12,7 @@ from absl import flags
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import questions, records, squad_json, tagged
 from bertjax.text import compressed
-from bertjax.text.left_out import MAX_DOCUMENT, wrong_with
+from bertjax.text.left_out import MAX_DOCUMENT, strict
 
 WORKDIR = flags.DEFINE_string(
   'workdir',
@@ -145,17 +145,11 @@ def _parts(
   lines: Iterable[bytes], raw: IO[bytes], name: str, whole: int, size: int
 ) -> Iterator[Part]:
   empty = False
-  for first, chunk in _batches(lines, size):
+  for first, chunk in _batches(strict(lines, name), size):
     if first == 1:
       chunk[0] = chunk[0].removeprefix(codecs.BOM_UTF8)
-    texts = [_decoded(line, number, name) for number, line in enumerate(chunk, first)]
+    texts = [line.removesuffix(b'\n').removesuffix(b'\r').decode('utf-8') for line in chunk]
     if not empty and '' in texts:
       number, empty = first + texts.index(''), True
       print(f'line {number} is empty: such lines are empty texts', file=sys.stderr)
     yield Part(texts, first, raw.tell() / whole if whole else None)
-
-
-def _decoded(line: bytes, number: int, name: str) -> str:
-  if wrong := wrong_with(line, 'strict'):
-    raise UserError(f'{name}, line {number}: {wrong.what}. {wrong.remedy}')
-  return line.removesuffix(b'\n').removesuffix(b'\r').decode('utf-8')

@@ -43,7 +43,7 @@ def said(*arguments: str) -> str:
   return done.stderr
 
 
-@mutation('if _of_the_file(argv, error):', 'if False:')
+@mutation('if _of_the_file(path, error):', 'if False:')
 def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
   (tmp_path / 'mine.py').write_text(WRONG)
   error = said(f'--config={tmp_path}/mine.py', '--config.total_steps=5')
@@ -69,12 +69,12 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
     ('phases.phase1.num_hidden_layers=2', '; here it is config.model.layers'),
     ('data.mask.name=xlm', "config.data.mask: expected one of .*, got 'rule'"),
     ('total_steps=1e6', "config.total_steps: expected an integer such as 1000000, got '1e6'"),
+    ('epochs=few', "--config.epochs: expected a number such as 0.01, got 'few'"),
+    ('remap_vocab=2', "--config.remap_vocab: expected true or false, got '2'"),
   ],
 )
-@mutation(
-  'if found := _NO_INTEGER.match(said):', 'if False and (found := _NO_INTEGER.match(said)):'
-)
-@mutation('if found := _unknown(argv):', "if found := '':")
+@mutation('if found := _VALUE.fullmatch(said):', 'if False and (found := _VALUE.match(said)):')
+@mutation('if found := _unknown(path, argv):', "if found := '':")
 @mutation('found.append(config)', 'found.append({})')
 def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   error = said('--config=configs/bert.py:test', f'--config.{flag}')
@@ -176,10 +176,30 @@ def test_keys_may_stand_before_the_config(tmp_path):
   assert 'expected flags alone, got --config=configs/gpt.py:test' in done.stderr
 
 
-@mutation("'--config=' in argv", 'False')
-def test_an_empty_config_is_a_line():
-  done = forks.run('bertjax.recipe', '--config=configs/bert.py:test', '--config=')
-  assert done.stderr == 'bertjax.recipe: --config=: expected a file, as configs/bert.py\n'
+@pytest.mark.parametrize('words', [['--config='], ['--config', ''], ['--config']])
+@mutation('path is not None and (said', 'path and (said')
+def test_an_empty_config_is_a_line(words):
+  done = forks.run('bertjax.recipe', '--config=configs/bert.py:test', *words)
+  assert done.stderr == (
+    'bertjax.recipe: --config=: there is no such file: expected one such as configs/bert.py\n'
+  )
+
+
+@pytest.mark.parametrize(
+  'flag, line',
+  [
+    ('size=200', "integer >= 300, got '200'"),
+    ('sample=0', "a positive integer, got '0'"),
+    (
+      'type=word',
+      "one of wordpiece|bpe|unigram|t5|words|marked_words|characters|bytes, got 'word'",
+    ),
+  ],
+)
+@mutation("'.* is not (.*)'", "'is not (.*)'", case='size=200')
+def test_a_flag_of_a_command_says_what_it_takes(flag, line):
+  done = forks.run('bertjax.vocab', '--input=x', '--output=y', '--size=300', f'--{flag}')
+  assert done.stderr == f'bertjax.vocab: --{flag.partition("=")[0]}: expected {line}\n'
 
 
 @pytest.mark.parametrize('module', ['recipe', 'embed'])

@@ -136,6 +136,11 @@ def empty_folder(path: pathlib.Path) -> pathlib.Path:
   return path / 'in'
 
 
+def comma(path: pathlib.Path) -> pathlib.Path:
+  (path / 'com,ma.txt').write_text('the cat')
+  return path / 'com,ma.txt'
+
+
 CAT = [['the cat']]
 LINE = b'the cat sat on a mat\n'
 XZ = lzma.compress(LINE * 999)
@@ -198,6 +203,8 @@ CASES = [
   text('noise', NOISE, 'a.txt'),
   folder('a pipe', fifo, 'no file matches'),
   folder('an empty folder', empty_folder, 'no file matches'),
+  folder('a comma in its name', comma, 'Commas separate names: write ? for the comma in one'),
+  folder('? for a comma', lambda path: comma(path).with_name('com?ma.txt'), CAT),
   vocabulary('empty', b'', '[UNK]'),
   vocabulary('of 3 lines', b'[PAD]\n[UNK]\ncat\n', 'no cls', trains=True),
   vocabulary('without [UNK]', without('[UNK]'), '[UNK]'),

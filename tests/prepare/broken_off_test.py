@@ -184,8 +184,10 @@ def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
     run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
 
 
-@mutation('(signal.SIG_BLOCK, [signal.SIGINT])', '(signal.SIG_BLOCK, [])')
-def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
+@pytest.mark.parametrize('times', [1, 2])
+@mutation('(signal.SIG_BLOCK, [signal.SIGINT])', '(signal.SIG_BLOCK, [])', case='1')
+@mutation("'ignore:resource_tracker'", "''", file='bertjax/errors.py', case='2')
+def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab, times):
   """It comes to all processes at once; workers import for a while before they do anything."""
   write_text(tmp_path / 'a.txt', documents=3000)
   words = command(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', workers=2)
@@ -194,8 +196,9 @@ def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
   while not any(b'--multiprocessing-fork' in line for line in commands_of_children(process.pid)):
     assert process.poll() is None
     time.sleep(0.002)
-  time.sleep(0.1)
-  os.killpg(process.pid, signal.SIGINT)
+  for _ in range(times):
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
   said = process.communicate(timeout=60)[1]
   assert said.endswith('\nbertjax.prepare: interrupted\n') and 'Traceback' not in said, said
 

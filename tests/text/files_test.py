@@ -6,6 +6,7 @@ import os
 import pytest
 from mutation import mutation
 
+from bertjax.errors import UserError
 from bertjax.text import left_out
 from bertjax.text.files import Files, find_sources
 
@@ -125,6 +126,17 @@ def test_a_name_that_is_not_utf8_is_named(tmp_path):
   (tmp_path / os.fsdecode(b'\xff.txt')).write_text('x')
   with pytest.raises(ValueError, match=r'\\xff.txt. is not UTF-8.*rename it'):
     find_sources(str(tmp_path))
+
+
+@mutation('if os.path.islink(path) and', 'if False and')
+@mutation(' or not path.exists()', '')
+@pytest.mark.parametrize('pattern', ['', '*.txt', 'b.txt'])
+def test_a_link_that_leads_nowhere_is_named(tmp_path, pattern):
+  (tmp_path / 'a.txt').write_text('x')
+  (tmp_path / '.#a.txt').symlink_to('me@here:1')  # an editor's, left out
+  (tmp_path / 'b.txt').symlink_to('none.txt')
+  with pytest.raises(UserError, match='b.txt is a link to none.txt, which leads to no file: mend'):
+    find_sources(str(tmp_path / pattern))
 
 
 @mutation('if number == 0 and documents_lib.ROLE in', 'if False and documents_lib.ROLE in')

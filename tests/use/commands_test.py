@@ -36,7 +36,7 @@ def test_predict_fills_blanks_as_lines_and_as_json(bert):
   assert line['masks'][0][0]['probability'] == pytest.approx(expected[0].probability, rel=1e-4)
 
 
-@mutation("if wrong := wrong_with(line, 'strict'):", "if wrong := '':", file='bertjax/use/flags.py')
+@mutation("if wrong := wrong_with(line, 'strict'):", "if wrong := '':")
 @mutation('chunk[0].removeprefix(codecs.BOM_UTF8)', 'chunk[0]')
 def test_predict_scores_lines_of_standard_input(bert):
   arguments = ('predict', f'--workdir={bert}', '--input=-')
