@@ -78,6 +78,7 @@ def main() -> int:
   arms = [runs.of_arm(asked, each, workdir, judged.flags(each.arm)) for each in planned]
   # A seed of each arm and rate before the next one.
   order = [run for row in itertools.zip_longest(*arms) for run in row if run]
+  runs.check(order)
   failed, read = runs.train(order), lambda arm: [results.read(run.directory, run) for run in arm]
   best = {result.directory for arm in arms for result in results.chosen(read(arm))}
   chosen = [run for run in order if run.directory in best]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import forks
 import numpy as np
 import pytest
 from mutation import mutation
@@ -123,11 +124,11 @@ def test_the_table_has_the_whole_name_of_an_arm():
 @mutation('if abs(after', 'if False and abs(after')
 def test_the_schedule_keeps_its_shape():
   arm = asked('gpt').arms[0]
-  flags = budget.flags_of(arm, 500, 'STORE')
-  assert '--config.total_steps=500' in flags and '--config.eval_steps=50' in flags
-  assert not [flag for flag in flags if 'warmup' in flag]  # it follows the steps by itself
+  point = budget.point_of(arm, 500, 'STORE')
+  assert (point['total_steps'], point['eval_steps']) == ('500', '50')
+  assert not [key for key in point if 'warmup' in key]  # it follows the steps by itself
   fixed = asked('gpt[optimizer.schedule.warmup_steps=60000]').arms[0]  # a tenth of 600,000
-  assert '--config.optimizer.schedule.warmup_steps=50' in budget.flags_of(fixed, 500, 'STORE')
+  assert budget.point_of(fixed, 500, 'STORE')['optimizer.schedule.warmup_steps'] == '50'
 
 
 def test_rates_and_seeds_share_a_program():
@@ -181,6 +182,16 @@ def _command(folder, *more):
     '--set=batch_size=8', '--set=evals.held_out.batch_size=8', '--set=evals.held_out.examples=16',
     *more,
   ]  # fmt: skip
+
+
+@mutation('  runs.check(order)\n', '')
+def test_an_arm_whose_text_lacks_documents_is_refused_before_any_is_trained(tmp_path):
+  command = _command(tmp_path, '--arms=gpt,bert')
+  (tmp_path / 'valid.txt').write_text(' '.join(WORDS))
+  done = forks.run(*command[2:], cwd=ROOT)
+  assert 'bertjax.compare: --arms=bert: ' in done.stderr, done.stderr
+  assert 'pairs need another document' in done.stderr
+  assert done.returncode == 1 and not list((tmp_path / 'runs/runs').glob('*/*'))
 
 
 def _start(command):

@@ -103,9 +103,9 @@ def _rate(config: Any) -> float:
   return own_step.flops(few, batch) / statistics.median(timing.alternate({'': step}, 3, 1)[''])
 
 
-def flags_of(arm: Arm, steps: int, store: pathlib.Path | str) -> list[str]:
-  """Returns the flags of `bertjax.main` for all runs of an arm: recipe, store, length and looks.
-  The warm-up keeps its share of the steps."""
+def point_of(arm: Arm, steps: int, store: pathlib.Path | str) -> dict[str, str]:
+  """Returns the keys of all runs of an arm besides its recipe's: store, length and looks. The
+  warm-up keeps its share of the steps."""
   every = max(steps // EVALS, 1)
   found = dict(total_steps=steps, eval_steps=every, checkpoint_steps=every, keep_checkpoints=1)
   found |= {'log_steps': max(steps // 100, 1), 'data.store': store}
@@ -114,4 +114,4 @@ def flags_of(arm: Arm, steps: int, store: pathlib.Path | str) -> list[str]:
     share = warmup / before.total_steps
     if abs(after.optimizer.schedule.warmup_steps - share * steps) > 1:  # it is no reference
       found['optimizer.schedule.warmup_steps'] = round(share * steps)
-  return [*arm.flags, *(f'--config.{key}={value}' for key, value in found.items())]
+  return {key: str(value) for key, value in found.items()}

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from bertjax.comparison import budget
 from bertjax.comparison.plan import Asked, Planned
-from bertjax.errors import amount
+from bertjax.errors import UserError, amount
 from bertjax.launch import grid, resumable
 from bertjax.machine import locks
 from bertjax.metrics import lines
 from bertjax.metrics.progress import Bar
+from bertjax.train import setup
 
 PEAK = 'optimizer.schedule.peak'
 POLL_S = 5.0  # between two looks at runs of other machines, and of the bar at a run
@@ -53,10 +54,11 @@ class Run(NamedTuple):
 
 def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence[str]) -> list[Run]:
   """Returns the runs of an arm, seed by seed, each with all rates; `more` are flags of all runs."""
-  arm, steps = planned.arm, planned.steps
-  config = grid.changed_by(arm.config, dict(total_steps=str(steps)), '--flops')
-  home = workdir / 'runs' / arm.folder
-  flags = [*budget.flags_of(arm, steps, planned.store), f'--config.name={arm.name}', *more]
+  arm, home = planned.arm, workdir / 'runs' / planned.arm.folder
+  point = budget.point_of(arm, planned.steps, planned.store)
+  config = grid.changed_by(arm.config, point, '--flops')
+  flags = [*arm.flags, *(f'--config.{key}={value}' for key, value in point.items())]
+  flags += [f'--config.name={arm.name}', *more]
   return [
     Run(
       f'{arm.name}, {job.name}',
@@ -68,6 +70,17 @@ def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence
     )
     for job in grid.jobs(config, [f'{PEAK}={",".join(asked.peaks(arm))}'], asked.seeds)
   ]
+
+
+def check(runs: Sequence[Run]) -> None:
+  """Opens what each arm is to be trained and judged on, as its first run will. Raises UserError,
+  with the arm's name, for what in its config or its store cannot work."""
+  for arm, job in {run.arm: run.job for run in runs if run.job and not run.finished}.items():
+    store = pathlib.Path(job.config.data.store)
+    try:
+      setup.make_run(job.config, str(store), fallback=str(store.with_name('plans')))
+    except UserError as error:
+      raise UserError(f'--arms={arm}: {error}') from error
 
 
 def train(runs: Sequence[Run]) -> list[Run]:
