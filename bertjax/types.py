@@ -95,8 +95,8 @@ class Factory(NamedTuple):
   # of a model: (`config.model`, `config.data.task`) -> fields that it leaves to the task
   of_task: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = lambda model, task: {}
   # of an objective: (the run's config) -> the kinds of targets that it can learn from, one of which
-  # its rows must have; (): it reads none
-  targets: Callable[[Any], Sequence[Targets]] = lambda config: ()
+  # its rows must have; (): it reads none; None: it does not say so, and all rows are taken
+  targets: Callable[[Any], Sequence[Targets]] | None = None
 
 
 class Beam(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertjax import registry
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn_once
 from bertjax.examples import readers
 
 # Section of `config.data` that says what rows ask for -> its folder, and what each module exports.
@@ -12,9 +12,17 @@ OF_TARGETS = dict(mask=('noise', 'MASKING'), task=('labelled', 'TASK'))
 
 
 def check(config: Any) -> None:
-  """Refuses rows of `config.data` without targets that `config.objective` learns from."""
+  """Refuses rows of `config.data` without targets that `config.objective` learns from; says so of
+  an objective that does not tell them."""
   name, where = config.objective.name, 'config.objective.name'
-  wanted = set(registry.find('bertjax.objectives', name, where).OBJECTIVE.targets(config))
+  targets = registry.find('bertjax.objectives', name, where).OBJECTIVE.targets
+  if not targets:
+    return warn_once(
+      f'{where}={name!r} does not say what targets it learns from, so rows of any kind are taken: '
+      "give its OBJECTIVE targets=lambda config: ('hidden',), or () if it reads none "
+      '(bertjax/data_contracts.py has the kinds)'
+    )
+  wanted = {*targets(config)}
   for key in OF_TARGETS.keys() & readers.of(config.data).reads:
     chosen = config.data[key].name
     found = _targets(key, chosen)

@@ -37,6 +37,7 @@ class Command(NamedTuple):
   environ: Mapping[str, str]  # changes of the environment
   log: pathlib.Path | None  # file for its output; None: the screen
   name: str  # for messages
+  older: int = 0  # bytes of the log that are of earlier attempts; `run_together` sets it
 
 
 def run_together(commands: Sequence[Command], asked: list[int] | None = None) -> int:
@@ -45,8 +46,8 @@ def run_together(commands: Sequence[Command], asked: list[int] | None = None) ->
   killed, so are they. Returns the status of the first that failed or 0; 128 + N for signal N. The
   signals are added to `asked`: one that comes as a command ends leaves that a status of 0."""
   children: list[subprocess.Popen] = []
-  # A log that is there has the output of earlier attempts.
-  begins = [c.log.stat().st_size if c.log and c.log.exists() else 0 for c in commands]
+  sizes = [c.log.stat().st_size if c.log and c.log.exists() else 0 for c in commands]
+  commands = [c._replace(older=size) for c, size in zip(commands, sizes, strict=True)]
   came = [] if asked is None else asked
   heard = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]  # not nohup's SIGHUP
   handlers = {n: signal.signal(n, lambda n, _: came.append(n)) for n in heard}
@@ -54,7 +55,7 @@ def run_together(commands: Sequence[Command], asked: list[int] | None = None) ->
     for command in commands:
       if not came:
         children.append(_start(command))
-    return _wait(commands, children, came, begins)
+    return _wait(commands, children, came)
   finally:
     _send(children, signal.SIGKILL)
     for child in children:
@@ -81,13 +82,9 @@ def _start(command: Command) -> subprocess.Popen:
 
 
 def _wait(
-  commands: Sequence[Command],
-  children: Sequence[subprocess.Popen],
-  asked: Sequence[int],
-  begins: Sequence[int],
+  commands: Sequence[Command], children: Sequence[subprocess.Popen], asked: Sequence[int]
 ) -> int:
-  """Returns the status of all, once they have ended; `asked` grows by the signals that come, and
-  `begins` are the bytes that each log had before."""
+  """Returns the status of all, once they have ended; `asked` grows by the signals that come."""
   status, end, sent, first = 0, float('inf'), 0, None
   while True:
     running = [child for child in children if child.poll() is None]
@@ -97,7 +94,7 @@ def _wait(
       status = code if code >= 0 else 128 - code
       if not (asked and status == UNFINISHED):  # it was asked to stop, and goes on another time
         first = commands[failed]
-        _say(f'{first.name} {_how(status)}', first.log, begins[failed])
+        _say(f'{first.name} {_how(status)}', first)
       _send(running, signal.SIGTERM)
     if not running:
       if first and len(commands) > 1:
@@ -121,11 +118,11 @@ def _how(status: int) -> str:
   )
 
 
-def _say(said: str, log: pathlib.Path | None = None, begin: int = 0) -> None:
+def _say(said: str, shown: Command | None = None) -> None:
   said = f'bertjax.launch: {said}'
-  if log:
-    end = log.read_bytes()[begin:][-_TAIL:].decode(errors='replace')
-    said += f'; the end of its output, {log}:\n{end}'
+  if shown and shown.log:
+    end = shown.log.read_bytes()[shown.older :][-_TAIL:].decode(errors='replace')
+    said += f'; the end of its output, {shown.log}:\n{end}'
   print(said, file=sys.stderr, flush=True)
 
 

@@ -37,4 +37,4 @@ def make(config) -> Objective:
   return next_words.of_heads(model, terms, float(config.objective.lm), ('choice',))
 
 
-OBJECTIVE = Factory(next_words.Options, make)
+OBJECTIVE = Factory(next_words.Options, make, targets=lambda config: ())

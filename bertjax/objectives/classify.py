@@ -129,4 +129,4 @@ def make(config) -> Objective:
   return next_words.of_heads(model, terms, float(given.lm), ('classification',))
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ())

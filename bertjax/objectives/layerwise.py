@@ -129,4 +129,4 @@ def check(config) -> None:
     )
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ())

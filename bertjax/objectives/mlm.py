@@ -52,8 +52,8 @@ def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
 
 def targets(config) -> Sequence[Targets]:
   """Returns what the words of a `config.model` are learned from: a model that sees later tokens
-  would copy the next one."""
-  return ('hidden', 'next') if models.bare(config.model).causal else ('hidden',)
+  would copy the next one, and one that does not sees too little of a text with holes."""
+  return ('next',) if models.bare(config.model).causal else ('hidden',)
 
 
 def make(config) -> Objective:

@@ -113,4 +113,4 @@ def check(config) -> None:
       )
 
 
-OBJECTIVE = Factory(Options, make)
+OBJECTIVE = Factory(Options, make, targets=lambda config: ())

@@ -6,7 +6,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint.resume import with_tuples
-from bertjax.cited import source_of
+from bertjax.cited import DEFAULT, source_of
 from bertjax.errors import UserError
 from bertjax.models.layers import heads
 
@@ -38,6 +38,9 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
   field was said that a model of that kind has not."""
   skipped = (*OF_TRAINING, *HEADS, *(('vocab_size',) if config.remap_vocab else ()))
   if given.name == theirs['name']:
+    # A field that the source leaves to the run, None, stays as the run says it.
+    told = [key for key in given if source_of(given, key) != DEFAULT]
+    skipped += tuple(key for key, value in theirs.items() if value is None and key in told)
     return set_fields(config.model, {k: v for k, v in theirs.items() if k not in skipped})
   said = [key for key in given if key in skipped and not source_of(given, key)]
   lacking = [key for key in said if key not in theirs and key not in HEADS]

@@ -14,6 +14,7 @@ from systems import tiny
 from bertjax import registry
 from bertjax.config import schema, sections
 from bertjax.errors import UserError
+from bertjax.objectives import classify
 from bertjax.train import setup
 from bertjax.train import step as step_lib
 from bertjax.types import Context
@@ -29,7 +30,7 @@ OWN = {
   'bilm': ('elmo', {}, {'bilm'}),
   'lm': ('gpt', {}, {'causal'}),
   'mlm': ('bert', {}, OF_WORDS),
-  'mlm, causal': ('bert', {'model.attend': 'causal'}, OF_WORDS | {'causal'}),
+  'mlm, causal': ('bert', {'model.attend': 'causal'}, {'causal'}),
   'plm': ('xlnet', {}, {'xlnet_permutation'}),
   'rtd': ('electra', {}, OF_WORDS),
   'seq2seq': ('t5', {}, WRITTEN),
@@ -106,7 +107,9 @@ def test_every_objective_and_every_noise_is_walked():
 
 
 @pytest.mark.parametrize('objective', ROWS)
-@mutation("targets=lambda config: ('next',)", '', file='bertjax/objectives/lm.py', case='lm')
+@mutation(
+  "lambda config: ('next',)", 'lambda config: ()', file='bertjax/objectives/lm.py', case='lm'
+)
 @mutation(
   '(config.model).causal else',
   '(config.model).causal or True else',
@@ -120,12 +123,21 @@ def test_every_objective_and_every_noise_is_walked():
   file='bertjax/objectives/seq2seq.py',
   case='seq2seq, framed',
 )
+@mutation("return ('next',) if", "return ('hidden', 'next') if", case='mlm, causal')
 @mutation('  fit.check(config)\n', '', file='bertjax/config/schema.py', case='rtd')
 def test_a_noise_that_does_not_fit_is_refused_before_any_work(objective, rich_store):
   said = f"config.objective.name='{objective.partition(',')[0]}' learns from targets of the kind"
   for noise in sorted(NOISES - ROWS[objective][2]):
     with pytest.raises(UserError, match=f"{said} .*'{noise}' gives .*: expected .* there, or"):
       schema.check(config_of(objective, noise, rich_store))
+
+
+@mutation('  if not targets:\n', '  if False:\n')
+def test_an_objective_that_does_not_tell_its_targets_is_named(rich_store, monkeypatch, caplog):
+  monkeypatch.setattr(classify, 'OBJECTIVE', classify.OBJECTIVE._replace(targets=None))
+  for _ in range(2):
+    schema.check(config_of('classify', 'bert', rich_store))
+  assert caplog.text.count("'classify' does not say what targets it learns from") == 1
 
 
 @pytest.mark.parametrize(

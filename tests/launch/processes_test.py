@@ -141,8 +141,8 @@ def test_processes_die_with_a_launcher_that_is_killed(start, tmp_path):
 
 
 @mutation('      _send(running, signal.SIGTERM)\n', '')
-@mutation('log.read_bytes()[begin:][-_TAIL:]', 'b""')
-@mutation('log.read_bytes()[begin:]', 'log.read_bytes()')
+@mutation('shown.log.read_bytes()[shown.older :][-_TAIL:]', 'b""')
+@mutation('[shown.older :]', '')
 @mutation("'' if status > 128 else", "'' if status else")
 def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
   others = [str(tmp_path / f'{i}.pid') for i in (0, 2)]

@@ -20,7 +20,7 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.formats import config_json, huggingface
 from bertjax.models import longformer
 from bertjax.objectives import classify, spans
-from bertjax.sources import init_from
+from bertjax.sources import init_from, model_fields
 from configs.finetune import squad
 
 ODD = dict(layers=3, width=36, heads=3, ffn=52, positions=47, window=4)
@@ -201,6 +201,15 @@ def test_fine_tuning_begins_global_projections_as_copies():
   jax.tree.map(np.testing.assert_array_equal, tuned.select(other), other)
   back = longformer.MODEL.begins['longformer'](c.model, c.model).select(other)
   assert jax.tree.structure(back) == jax.tree.structure(plain)
+
+
+@pytest.mark.parametrize('said, found', [({}, None), (dict(global_tokens=8), 8)])
+@mutation('!= DEFAULT]', "!= 'x']", case='said0-None')
+@mutation('if value is None and key in told', 'if False', case='said1-8')
+def test_a_number_that_is_said_stands_where_a_source_leaves_it_to_the_run(said, found):
+  c = cases.config('longformer', **said)
+  model_fields.bring(c.model, c, longformer.MODEL.tuned.model(c.model.to_dict()))
+  assert c.model.global_tokens == found
 
 
 @pytest.mark.parametrize('given, found', [(None, 31), (8, 8), (0, 0)])

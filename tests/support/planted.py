@@ -32,4 +32,4 @@ def make(config):
   return plain._replace(loss=loss)
 
 
-OBJECTIVE = Factory(mlm.Options, make)
+OBJECTIVE = Factory(mlm.Options, make, targets=mlm.targets)
