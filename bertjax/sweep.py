@@ -19,8 +19,8 @@ from ml_collections import config_flags
 from rich.console import Console
 
 from bertjax.config import command_line
+from bertjax.config.arguments import without_flags
 from bertjax.errors import UserError, amount, choose, door
-from bertjax.launch.arguments import without_flags
 from bertjax.launch.grid import Job, Point, jobs, judged, table
 from bertjax.machine import remote
 

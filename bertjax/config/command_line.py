@@ -15,6 +15,7 @@ from ml_collections.config_flags.config_flags import ConfigFileFlagParser
 
 from bertjax import registry, removed, synonyms
 from bertjax.cited import Recipe
+from bertjax.config import arguments
 from bertjax.errors import UserError, nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
@@ -232,16 +233,9 @@ def _missing(path: str) -> str:
 def _apart(argv: list[str]) -> tuple[str | None, list[str]]:
   """Returns the value of --config, the last one if there are several, None without one, and the
   other arguments."""
-  path, rest, words = None, [], iter(argv)
-  for word in words:
-    flag, equals, value = word.partition('=')
-    if word == '--':
-      return path, [*rest, word, *words]
-    if flag in ('-config', '--config'):
-      path = value if equals else next(words, '')
-    else:
-      rest.append(word)
-  return path, rest
+  own = argv[: [*argv, '--'].index('--')]
+  rest = arguments.without_flags(own, ['config'], [])
+  return arguments.value(own, 'config'), [*rest, *argv[len(own) :]]
 
 
 def _located(path: str) -> str:

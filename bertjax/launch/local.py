@@ -16,8 +16,8 @@ import socket
 import sys
 import tempfile
 
+from bertjax.config import arguments
 from bertjax.errors import UserError
-from bertjax.launch import arguments
 from bertjax.launch.processes import Command, run_together
 
 DEVICES = '--xla_force_host_platform_device_count'

@@ -10,8 +10,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from bertjax.config import arguments
 from bertjax.errors import UserError
-from bertjax.launch import arguments
 from bertjax.launch.processes import FORWARDED, UNFINISHED, Command, run_together
 
 STOPPED = tuple(128 + number for number in FORWARDED)  # before the run could do it in order

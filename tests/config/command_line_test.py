@@ -151,7 +151,7 @@ def test_a_file_of_flags_takes_the_same_keys(tmp_path):
 @mutation('[*rest[:1], f', '[*rest, f')
 @mutation('sys.argv, argv = (', '_, argv = (')
 @mutation('located(whole(each))', 'located(each)')
-@mutation("    if word == '--':\n", '    if False:\n')
+@mutation("argv[: [*argv, '--'].index('--')]", 'argv')
 def test_keys_may_stand_before_the_config(tmp_path):
   first, second = '--config.evals.loss.every=7', '--config.seed=5'
   given = (first, second, '--config', 'configs/bert.py:test')

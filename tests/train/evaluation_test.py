@@ -69,7 +69,7 @@ def test_a_set_is_due_every_so_many_steps_and_at_the_end(every, due):
     ({'evals.held_out': dict(type='loss', exampels=3)}, "did you mean 'examples'"),
     ({'evals.pseudo_perplexity.rows_of': 'heldout'}, "rows_of: .* did you mean 'held_out'"),
     (
-      {'model.attend': 'causal'},
+      {'model.attend': 'causal', 'data.mask': dict(name='causal')},
       "can be judged by loss, linear_probe, got type='pseudo_perplexity'",
     ),
     ({'best.metric': 'eval/mlm_maskd'}, "best.metric: .* did you mean 'eval/mlm_masked'"),

@@ -1,4 +1,4 @@
-"""The arguments of a launcher: its own come first, all others are for `bertjax.main`."""
+"""Arguments of a command or a launcher, before any package reads them."""
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -17,9 +17,10 @@ def wants_help(argv: Sequence[str], doc: str | None) -> bool:
 
 
 def value(argv: Sequence[str], flag: str) -> str | None:
-  """Returns the value of the last `--flag=VALUE` or `--flag VALUE`; None if there is none."""
+  """Returns the value of the last `--flag=VALUE` or `--flag VALUE`, '' of one at the end; None if
+  there is none."""
   found = None
-  for argument, following in zip(argv, [*argv[1:], None], strict=True):
+  for argument, following in zip(argv, [*argv[1:], ''], strict=True):
     name, equals, text = argument.partition('=')
     if name in (f'--{flag}', f'-{flag}'):
       found = text if equals else following
