@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.examples.spelling import Speller
+from bertjax.models.layers.contracts import WritingModel
 from bertjax.text.sentences import Frame, Row, as_batch
 from bertjax.types import Variables
 
@@ -82,11 +83,16 @@ class Runner:
     the id of all tokens, for `<name>_BT`; the speller is of a model that reads characters."""
     self._speller = speller
     self.devices = devices
-    self.variables, self._frame = variables, frame
+    self._variables, self._frame = variables, frame
     self._room, self._tables = room, tables
     self._tokens = TOKENS.get(devices.mesh.devices.flat[0].platform, MANY_TOKENS)
     self._compiled: dict[tuple, Any] = {}
     self._spare = COMPILE * self._tokens * devices.ways
+
+  def for_writing(self, model: WritingModel) -> 'Runner':
+    """Returns a runner of the variables with which a model writes."""
+    own = self.devices, self._frame, self._room, self._tables, self._speller
+    return Runner(model.for_writing(self._variables), *own)
 
   def expect(self, done: float | None) -> None:
     """Takes how much of the texts, 0 to 1, the next `run` has: of many each shape is worth it."""
@@ -120,18 +126,10 @@ class Runner:
     """Returns the ids of further tables, `<name>_BT`, of so many tokens."""
     return {f'{name}_BT': np.full_like(token_BT, value) for name, value in self._tables.items()}
 
-  def call(
-    self,
-    key: Any,
-    function: Callable[..., Any],
-    batch: Mapping[str, Any],
-    variables: Variables | None = None,
-  ) -> Any:
-    """Starts a function on a batch; returns its result on the devices. Arguments as of `run`, and
-    the variables in another form, or None; compiled at its first use with arrays of these
-    shapes."""
-    given = self.variables if variables is None else variables
-    arguments = given, self.devices.put_global(batch)
+  def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:
+    """Starts a function on a batch; returns its result on the devices. Arguments as of `run`;
+    compiled at its first use with arrays of these shapes."""
+    arguments = self._variables, self.devices.put_global(batch)
     shape = (key, *((name, np.shape(value)) for name, value in sorted(batch.items())))
     if shape not in self._compiled:
       whole = NamedSharding(self.devices.mesh, PartitionSpec())

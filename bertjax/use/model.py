@@ -16,7 +16,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import jax
 import numpy as np
 
 from bertjax import registry, sharding
@@ -26,7 +25,6 @@ from bertjax.machine import compiled, copies
 from bertjax.models.layers.decoding import Beams, Sampling
 from bertjax.models.layers.unmasking import Unmasking
 from bertjax.text.sentences import Row
-from bertjax.types import Variables
 from bertjax.use import generate, nets, unmask
 from bertjax.use import load as load_lib
 from bertjax.use import vectors as vectors_lib
@@ -121,10 +119,10 @@ class Model(Words, FineTuned):
     )  # fmt: skip
 
   @functools.cached_property
-  def for_writing(self) -> Variables:
-    """The variables as the model writes with them, made at the first text that it writes."""
+  def writer(self) -> Runner:
+    """Runs what writes, made at the first text: its layers are held a second time, one by one."""
     assert self.net.writer is not None
-    return jax.jit(self.net.writer.for_writing)(self.runner.variables)
+    return self.runner.for_writing(self.net.writer)
 
   def generate(
     self,

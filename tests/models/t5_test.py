@@ -90,6 +90,7 @@ def test_texts_that_share_a_row_do_not_see_each_other(case):
 
 
 @mutation('distance_S = place - jnp.arange(columns)', 'distance_S = jnp.arange(columns)')
+@mutation('x[state.from_n]', 'x')
 def test_texts_are_those_of_transformers(case):
   theirs, model, batch = case
   params = jax.tree.map(jnp.asarray, parameters_of(theirs, 'param/', model))

@@ -54,6 +54,14 @@ def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   assert model.generate([]) == []
 
 
+def test_a_mesh_writes_the_same(load):
+  model = load('gpt')
+  eight = used_models.load(model.source, mesh=dict(data=2, fsdp=2, tensor=2))
+  for how in (dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))):
+    found = ([text.tokens for text in m.generate(PROMPTS, 4, **how)] for m in (model, eight))
+    assert len({str(tokens) for tokens in found}) == 1
+
+
 @mutation('isinstance(model.net.writer, PairModel) else rows[index]', 'True else rows[index]')
 def test_a_text_begins_with_the_space_behind_its_prompt(load):
   for prompt, text in zip(PROMPTS, load('gpt').generate(PROMPTS, 4), strict=True):

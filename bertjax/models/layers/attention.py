@@ -148,13 +148,12 @@ class Attention(nn.Module):
   def continued(
     self, x_BTD: Array, new_BTD: Array, cache: Cache, reading: Reading
   ) -> tuple[Array, Cache]:
-    """Attends from new columns, or the last of them, to all and those before them; returns
+    """Attends from new columns, all or those of x, to all of them and those before; returns
     [B, T, D], and the cache with the new ones."""
     q_BTNH, k_BTNH, v_BTNH = self.query(x_BTD), self.key(new_BTD), self.value(new_BTD)
-    seen_BTS = reading.seen_BTS[:, -x_BTD.shape[1] :]
     key = put(cache.key_BNSH, k_BTNH, reading.place)
     value = put(cache.value_BNSH, v_BTNH, reading.place)
-    y_BTNH = decode.attend(q_BTNH, key, value, seen_BTS, reading.bias_NTS, self.scale)
+    y_BTNH = decode.attend(q_BTNH, key, value, reading.seen_BTS, reading.bias_NTS, self.scale)
     return self.out(y_BTNH), cache._replace(key_BNSH=key, value_BNSH=value)
 
   def crossed(self, x_BTD: Array, cache: Cache, reading: Reading) -> tuple[Array, Cache]:

@@ -114,11 +114,17 @@ class Block(nn.Module):
 
   def _continued(self, x_BTD: Array, reading: Reading, cache: Any, layer: Array):
     """Runs the layer on columns that go on behind those of its cache."""
-    found, new_BTD = [cache], x_BTD
+    assert not self.enters
+    found = [cache]
+    new_BTD = x_BTD
+    if reading.last_only:
+      x_BTD, seen_BTS = x_BTD[:, -1:], reading.seen_BTS[:, -1:]
+      bias_NTS = None if reading.bias_NTS is None else reading.bias_NTS[:, -1:]
+      reading = reading._replace(seen_BTS=seen_BTS, bias_NTS=bias_NTS)
 
     def attended(x_BTD: Array, normed) -> Array:
       attention = self._attention('attention', x_BTD.shape[-1])
-      y_BTD, found[0] = attention.continued(normed(x_BTD), normed(new_BTD), cache, reading)
+      y_BTD, found[0] = attention.continued(normed(x_BTD), normed(new_BTD), found[0], reading)
       return y_BTD
 
     def crossed(x_BTD: Array, normed) -> Array:
@@ -126,7 +132,7 @@ class Block(nn.Module):
       y_BTD, found[0] = attention.crossed(normed(x_BTD), found[0], reading)
       return y_BTD
 
-    x_BTD = self._sum('attention_norm', x_BTD[:, -1:] if reading.ends else x_BTD, attended)
+    x_BTD = self._sum('attention_norm', x_BTD, attended)
     if self.cross:
       x_BTD = self._sum('cross_attention_norm', x_BTD, crossed)
     fed = lambda x_BTD, normed: self._feed_forward(normed(x_BTD), None, layer)

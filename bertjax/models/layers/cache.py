@@ -36,8 +36,7 @@ class Reading(NamedTuple):
   other_seen_BTS: Array | None = None  # the columns of the other text; None without one
   # the other text, where its keys are to be made; None: the cache has them
   other_BSD: Array | None = None
-  # whether the layer's output is asked of the last column alone, as nothing reads more of a stack
-  ends: bool = False
+  last_only: bool = False  # True for the last layer: of its output the last column alone is read
 
 
 class Writing(NamedTuple):

@@ -209,11 +209,14 @@ class StreamModel(Model):
 
 
 class WritingModel(Model):
-  """Writes a text token by token: the model of `use/generate.py`."""
+  """Writes a text token by token: the model of `use/generate.py`.
+
+  `start` and `step` read the variables that `for_writing` gives, whose layers stand apart; a model
+  that runs its stack as in training returns the variables as they are."""
 
   @nn.nowrap
   def for_writing(self, variables: Variables) -> Variables:
-    """Returns the variables as `start` and `step` read them: with the layers apart."""
+    """Returns the variables as `start` and `step` read them; layers are held a second time."""
     return unstacked(variables)
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Any]:

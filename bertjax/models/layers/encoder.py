@@ -1,4 +1,5 @@
-"""Stacks of blocks, scanned over their layers: all alike, in a pattern, or sharing parameters."""
+"""Stacks of blocks, scanned over their layers: all alike, in a pattern, or sharing parameters;
+where a text is written they run one by one."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from bertjax.kernels import target
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.cache import Cache, Reading
+from bertjax.models.layers.cache import Caches, Reading
 from bertjax.types import Array, Variables
 
 # Parts of a layer that layers may share alone; a norm goes with the part before it.
@@ -50,29 +51,36 @@ def scanned(model: Any, block: type[nn.Module]) -> Any:
 
 
 def unstacked(variables: Variables) -> Variables:
-  """Returns variables with the parameters of each stack as a tuple of one tree a layer, which
-  `one_by_one` reads. A loop over layers copies the parameters of each before it multiplies by them,
-  for which a text that is written would wait at every token (LOG.md, 2026-11-27)."""
+  """Returns variables in which each stack of parameters, a subtree named 'layers', is a tuple of
+  one tree a layer, as `one_by_one` reads it. A loop over layers copies the parameters of each
+  before it multiplies by them, for which a text that is written would wait at every token (LOG.md,
+  2026-11-27)."""
 
   def parts(params: Any, name: str) -> Any:
-    if name != 'layers':
-      return {k: parts(v, k) for k, v in params.items()} if isinstance(params, Mapping) else params
-    layers = range(len(jax.tree.leaves(params)[0]))
-    return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in layers)
+    if not isinstance(params, Mapping):
+      return params
+    return _layers(params) if name == 'layers' else {k: parts(v, k) for k, v in params.items()}
 
-  return parts(nn.meta.unbox(variables), '')
+  return dict(variables, params=parts(nn.meta.unbox(variables['params']), ''))
+
+
+def _layers(stack: Any) -> tuple[Any, ...]:
+  """Returns the parameters of each layer of a stack."""
+  leaves, treedef = jax.tree.flatten(stack)
+  return tuple(treedef.unflatten(p) for p in zip(*map(jnp.unstack, leaves), strict=True))
 
 
 def one_by_one(
   layers: Sequence[Any], block: Block, x_BTD: Array, context: Any, caches: Sequence[Any]
-) -> tuple[Array, tuple[Cache, ...]]:
+) -> tuple[Array, tuple[Any, ...]]:
   """Runs a block with the parameters of one layer after the other, of `unstacked` variables, and
-  the layer's cache. Returns the output of the last, with a `Reading` of its last column, and the
-  new caches."""
+  the layer's cache. Returns the output of the last, and the new caches; with a `Reading`, the
+  output of its last column alone. With a `Context` caches are None, before and after."""
+  assert isinstance(layers, tuple), 'expected the variables that for_writing gives'
   new = []
   for number, (params, cache) in enumerate(zip(layers, caches, strict=True)):
     if isinstance(context, Reading) and number == len(caches) - 1:
-      context = context._replace(ends=True)
+      context = context._replace(last_only=True)
     run = functools.partial(block.apply, {'params': params})
     x_BTD, (cache, _) = run(x_BTD, context, None, cache, jnp.int32(number))
     new.append(cache)
@@ -111,13 +119,14 @@ class Encoder(nn.Module):
     x_BTD: Array,
     contexts: Any,  # what the block takes, a Context or a Reading; with kinds one of each
     noise: Noise | None,
-    caches: Sequence[Cache] | None = None,
+    caches: Caches | None = None,
     hidden: bool = False,
   ) -> tuple[Array, Any]:
-    """Returns the last block's output, and every block's where the layer or the call is `hidden`;
-    of `unstacked` variables, with a `Reading` which goes on behind caches, the new caches."""
+    """Returns the last block's output, and every block's where the layer or the call is `hidden`.
+    With a `Reading`, which takes `unstacked` variables, returns the new caches in their place."""
     stack = self.get_variable('params', 'layers')
-    if isinstance(stack, tuple):
+    if isinstance(stack, tuple) or isinstance(contexts, Reading):
+      assert noise is None and not (hidden or self.kinds) and self.sharing == 'none'
       block = self.block(**self.layer, parent=None)
       return one_by_one(stack, block, x_BTD, contexts, caches or (None,) * self.layers)
     if self.kinds:
@@ -211,8 +220,7 @@ class Encoder(nn.Module):
     if copies == 1:
       return [self.param('shared', some, every)], {}
     stack = self.param('layers', stacked, lambda k: some(k, every), copies)
-    leaves, treedef = jax.tree.flatten(stack)
-    return [treedef.unflatten(p) for p in zip(*map(jnp.unstack, leaves), strict=True)], {}
+    return list(_layers(stack)), {}
 
   def _init(self, layer: Block, key: Array, x_BTD: Array, context: Context) -> Any:
     """Returns the parameters of one layer."""
