@@ -1,9 +1,12 @@
 """Commands that a run starts as child processes: they end when it does, however it ends."""
 
+import concurrent.futures
+import multiprocessing
 import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 _FD = 'BERTJAX_PARENT_FD'  # read end of a pipe whose other end the parent holds
 followed = False  # True where this process is such a child
@@ -33,3 +36,12 @@ def follow_parent() -> None:
 def _until_closed(fd: int) -> None:
   os.read(fd, 1)  # nothing is ever written: it returns when the last writer is gone
   os._exit(1)
+
+
+def apart(function: Callable[..., Any], *args: Any) -> Any:
+  """Returns function(*args), computed in a process of its own: whoever opens a GPU keeps most of
+  its memory from the runs that follow. The function stands at the top of a module, args are
+  picklable; what it raises is raised here."""
+  spawn = multiprocessing.get_context('spawn')
+  with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+    return process.submit(function, *args).result()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertjax import children
 from bertjax.comparison.arms import Arm
 from bertjax.errors import UserError
 from bertjax.examples import loader, readers
@@ -70,7 +71,7 @@ def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
 def timed(arm: Arm, ids: int, cost: Cost) -> Cost:
   """Runs steps of the longest phase of an arm that was counted: returns its cost with seconds."""
   longest = max(_phases(arm, ids), key=lambda phase: phase.steps or 1).config
-  return cost._replace(seconds=cost.flops / _rate(longest))
+  return cost._replace(seconds=cost.flops / children.apart(_rate, longest))
 
 
 def _phases(arm: Arm, ids: int) -> Sequence[Any]:

@@ -8,9 +8,10 @@ import contextlib
 import pathlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from bertjax import children
 from bertjax.comparison import budget
 from bertjax.comparison.plan import Asked, Planned
 from bertjax.errors import UserError, amount
@@ -75,10 +76,19 @@ def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence
 def check(runs: Sequence[Run]) -> None:
   """Opens what each arm is to be trained and judged on, as its first run will. Raises UserError,
   with the arm's name, for what in its config or its store cannot work."""
-  for arm, job in {run.arm: run.job for run in runs if run.job and not run.finished}.items():
-    store = pathlib.Path(job.config.data.store)
+  configs = {
+    run.arm: run.job.config.copy_and_resolve_references()
+    for run in runs
+    if run.job and not run.finished
+  }
+  children.apart(_open, configs)
+
+
+def _open(configs: Mapping[str, Any]) -> None:
+  for arm, config in configs.items():
+    store = pathlib.Path(config.data.store)
     try:
-      setup.make_run(job.config, str(store), fallback=str(store.with_name('plans')))
+      setup.make_run(config, str(store), fallback=str(store.with_name('plans')))
     except UserError as error:
       raise UserError(f'--arms={arm}: {error}') from error
 
