@@ -81,7 +81,8 @@ def check(runs: Sequence[Run]) -> None:
     for run in runs
     if run.job and not run.finished
   }
-  children.apart(_open, configs)
+  if configs:
+    children.apart(_open, configs)
 
 
 def _open(configs: Mapping[str, Any]) -> None:

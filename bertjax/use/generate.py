@@ -55,7 +55,7 @@ def texts(
   for cut in batches.cuts(length_n, ways, None, AT_ONCE * max(int(length_n.max(initial=1)), 1)):
     batch = _batch(model, rows, cut)
     batch |= dict(row_B=batch['row_B'] + first - 1, seed_B=np.full(cut.count, seed, np.int32))
-    written = jax.device_get(model.writer.call(key, function, batch))
+    written = jax.device_get(model.writing_runner.call(key, function, batch))
     token_BN, score_B = written.token_BKN[:, 0], written.score_BK[:, 0]
     for place, index in enumerate(cut.index_n):
       prompt = () if isinstance(model.net.writer, PairModel) else rows[index]

@@ -119,7 +119,7 @@ class Model(Words, FineTuned):
     )  # fmt: skip
 
   @functools.cached_property
-  def writer(self) -> Runner:
+  def writing_runner(self) -> Runner:
     """Runs what writes, made at the first text: its layers are held a second time, one by one."""
     assert self.net.writer is not None
     return self.runner.for_writing(self.net.writer)
