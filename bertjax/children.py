@@ -1,4 +1,4 @@
-"""Commands that a run starts as child processes: they end when it does, however it ends."""
+"""Commands and functions in processes of their own, which end when it does, by kill -9 too."""
 
 import concurrent.futures
 import multiprocessing
@@ -30,7 +30,12 @@ def follow_parent() -> None:
   fd = os.environ.pop(_FD, None)
   followed = fd is not None
   if fd is not None:
-    threading.Thread(target=_until_closed, args=(int(fd),), name='parent', daemon=True).start()
+    _follow(int(fd))
+
+
+def _follow(fd: int) -> None:
+  """Ends this process when the last writer of a pipe is gone."""
+  threading.Thread(target=_until_closed, args=(fd,), name='parent', daemon=True).start()
 
 
 def _until_closed(fd: int) -> None:
@@ -38,10 +43,26 @@ def _until_closed(fd: int) -> None:
   os._exit(1)
 
 
-def apart(function: Callable[..., Any], *args: Any) -> Any:
-  """Returns function(*args), computed in a process of its own: whoever opens a GPU keeps most of
-  its memory from the runs that follow. The function stands at the top of a module, args are
-  picklable; what it raises is raised here."""
+def pool(
+  workers: int, begin: Callable[[], object] | None = None
+) -> concurrent.futures.ProcessPoolExecutor:
+  """Returns a pool of processes, each of which first calls begin(). They are started anew: threads
+  of TensorFlow and XLA do not survive a fork. Functions stand at the top of a module, all that they
+  take and return is picklable."""
   spawn = multiprocessing.get_context('spawn')
-  with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+  return concurrent.futures.ProcessPoolExecutor(workers, spawn, _begin, (begin,))
+
+
+def _begin(begin: Callable[[], object] | None) -> None:
+  parent = multiprocessing.parent_process()
+  assert parent is not None
+  _follow(parent.sentinel)
+  if begin:
+    begin()
+
+
+def apart(function: Callable[..., Any], *args: Any) -> Any:
+  """Returns function(*args), computed in a process of its own, see `pool`: whoever opens a GPU
+  keeps most of its memory from the runs that follow. What it raises is raised here."""
+  with pool(1) as process:
     return process.submit(function, *args).result()

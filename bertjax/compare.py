@@ -60,6 +60,7 @@ _DRY_RUN = flags.DEFINE_bool(
 def main() -> int:
   """Makes the plan of the comparison, trains it and writes its page; 1 if a run failed."""
   from bertjax.comparison import page, plan, results, runs, tasks
+  from bertjax.train import opening
 
   remote.require_local(_WORKDIR.value, '--workdir')
   workdir = pathlib.Path(_WORKDIR.value or '')
@@ -78,7 +79,8 @@ def main() -> int:
   arms = [runs.of_arm(asked, each, workdir, judged.flags(each.arm)) for each in planned]
   # A seed of each arm and rate before the next one.
   order = [run for row in itertools.zip_longest(*arms) for run in row if run]
-  runs.check(order)
+  due = [run for arm in arms for run in [run for run in arm if not run.finished][:1]]
+  opening.check({f'--arms={run.arm}': (run.job.config, run.directory) for run in due if run.job})
   failed, read = runs.train(order), lambda arm: [results.read(run.directory, run) for run in arm]
   best = {result.directory for arm in arms for result in results.chosen(read(arm))}
   chosen = [run for run in order if run.directory in best]

@@ -80,16 +80,21 @@ def main() -> int:
     for job in due:
       print(shlex.join([*command, *_flags(job, common, workdir)]))
     return 0
+  from bertjax.train import opening
+
   workdir.mkdir(parents=True, exist_ok=True)
   if due and one_store:
     from bertjax.examples import readers
     from bertjax.store import ensure
 
     readers.of(config.data).check(config)
-    common.append(
-      f'--config.data.store={ensure.ensure_store(config.data, config.seed, str(workdir))}'
-    )
+    store = ensure.ensure_store(config.data, config.seed, str(workdir))
+    common.append(f'--config.data.store={store}')
     common += ['--config.data.heldout='] if config.data.heldout else []
+    for job in due:
+      job.config.data.store = store
+  firsts = {str(job.point): job for job in reversed(due)}.values()  # a seed of each point
+  opening.check({job.name: (job.config, workdir / job.name) for job in reversed(firsts)})
   failed = run_all(due, common, workdir, metric)
   Console(width=None if sys.stdout.isatty() else 120).print(
     table(found, failed, workdir, metric, _BEST.value)

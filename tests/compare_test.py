@@ -184,7 +184,7 @@ def _command(folder, *more):
   ]  # fmt: skip
 
 
-@mutation('  runs.check(order)\n', '')
+@mutation('  opening.check({f', '  str({f')
 def test_an_arm_whose_text_lacks_documents_is_refused_before_any_is_trained(tmp_path):
   command = _command(tmp_path, '--arms=gpt,bert')
   (tmp_path / 'valid.txt').write_text(' '.join(WORDS))

@@ -145,6 +145,14 @@ def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
   assert '4 runs, 4 finished' in finetune_runs.run([*run, '--best'])
 
 
+@mutation('  opening.check({job.name: ', '  str({job.name: ')
+def test_a_point_that_cannot_work_is_refused_before_any_is_trained(rich_store, tmp_path):
+  done = run_sweep(rich_store, tmp_path / 'runs', '--grid=length=64,600')
+  assert done.returncode == 1 and 'model has room for' in done.stderr, done.stderr
+  assert done.stderr.startswith('bertjax.sweep: peak=1e-4,length=600,seed=0: ')
+  assert not list((tmp_path / 'runs').glob('*/*'))
+
+
 def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProcess:
   command = [
     sys.executable, '-m', 'bertjax.sweep', '--config=configs/bert.py:test', f'--workdir={workdir}',

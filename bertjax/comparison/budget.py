@@ -109,7 +109,7 @@ def point_of(arm: Arm, steps: int, store: pathlib.Path | str) -> dict[str, str]:
   warm-up keeps its share of the steps."""
   every = max(steps // EVALS, 1)
   found = dict(total_steps=steps, eval_steps=every, checkpoint_steps=every, keep_checkpoints=1)
-  found |= {'log_steps': max(steps // 100, 1), 'data.store': store}
+  found |= {'log_steps': max(steps // 100, 1), 'data.store': store, 'data.heldout': ''}
   before, after = arm.config, grid.changed_by(arm.config, dict(total_steps=str(steps)), '--flops')
   if warmup := before.optimizer.schedule.get('warmup_steps', 0):
     share = warmup / before.total_steps

@@ -8,18 +8,16 @@ import contextlib
 import pathlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from bertjax import children
 from bertjax.comparison import budget
 from bertjax.comparison.plan import Asked, Planned
-from bertjax.errors import UserError, amount
+from bertjax.errors import amount
 from bertjax.launch import grid, resumable
 from bertjax.machine import locks
 from bertjax.metrics import lines
 from bertjax.metrics.progress import Bar
-from bertjax.train import setup
 
 PEAK = 'optimizer.schedule.peak'
 POLL_S = 5.0  # between two looks at runs of other machines, and of the bar at a run
@@ -71,27 +69,6 @@ def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence
     )
     for job in grid.jobs(config, [f'{PEAK}={",".join(asked.peaks(arm))}'], asked.seeds)
   ]
-
-
-def check(runs: Sequence[Run]) -> None:
-  """Opens what each arm is to be trained and judged on, as its first run will. Raises UserError,
-  with the arm's name, for what in its config or its store cannot work."""
-  configs = {
-    run.arm: run.job.config.copy_and_resolve_references()
-    for run in runs
-    if run.job and not run.finished
-  }
-  if configs:
-    children.apart(_open, configs)
-
-
-def _open(configs: Mapping[str, Any]) -> None:
-  for arm, config in configs.items():
-    store = pathlib.Path(config.data.store)
-    try:
-      setup.make_run(config, str(store), fallback=str(store.with_name('plans')))
-    except UserError as error:
-      raise UserError(f'--arms={arm}: {error}') from error
 
 
 def train(runs: Sequence[Run]) -> list[Run]:

@@ -6,8 +6,7 @@ Only NumPy, tokenizers and sentencepiece are imported here, so a worker starts i
 import collections
 import concurrent.futures
 import contextlib
-import multiprocessing
-import multiprocessing.connection
+import functools
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertjax import children
 from bertjax.errors import UserError
 from bertjax.text import documents as documents_lib
 from bertjax.text import phrases, sentence_split
@@ -170,9 +170,7 @@ def encode_all(
     vocabulary = load_vocabulary(options.vocab, options.lowercase)
     yield from (encode(batch, vocabulary, options) for batch in batches)
     return
-  context = multiprocessing.get_context('spawn')  # TensorFlow's threads do not survive a fork
-  pool = concurrent.futures.ProcessPoolExecutor(workers, context, _start, (options,))
-  with pool:
+  with children.pool(workers, functools.partial(_start, options)) as pool:
     ahead: collections.deque[concurrent.futures.Future] = collections.deque()
     try:
       for batch in batches:
@@ -211,17 +209,8 @@ _worker: tuple[Vocabulary, Options]
 
 def _start(options: Options) -> None:
   global _worker
-  threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TOKENIZERS_PARALLELISM'] = 'false'  # the processes are the parallelism
   _worker = load_vocabulary(options.vocab, options.lowercase), options
-
-
-def _end_with_parent() -> None:
-  """Ends a worker whose parent was killed: that cannot stop it, and it would wait for ever."""
-  parent = multiprocessing.parent_process()
-  assert parent is not None
-  multiprocessing.connection.wait([parent.sentinel])
-  os._exit(1)
 
 
 def _work(batch: list[bytes]) -> Encoded:

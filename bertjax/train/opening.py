@@ -6,16 +6,17 @@ import math
 import os
 import pathlib
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
 
+from bertjax import children
 from bertjax.checkpoint import resume
 from bertjax.config import presets, timeline
 from bertjax.errors import UserError
 from bertjax.examples import readers
-from bertjax.machine import hosts, mirror, remote
+from bertjax.machine import copies, hosts, mirror, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.sources import init_from
@@ -32,29 +33,10 @@ def open_run(
 ) -> tuple[setup.Run, init_from.Source | None]:
   """Returns the run over the store (made first if the config gives text), and what it is to begin
   with, if that was opened; arguments as of `resolve.begin`."""
-  digests.check_start(config)
-  tracking.check(config.trackers)
-  workdir = place.path
-  spec, source = resolve.begin(config, workdir, given, overrides)
-  for note in spec.said:
-    progress.note(note)
-  data, seed = spec.config.data, spec.config.seed
-  reader = readers.of(data)
-  if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
-    for phase in spec.timeline.parts:
-      with timeline.named(phase):
-        readers.of(phase.config.data).check(phase.config)
-  if remote.is_remote(data.store):
-    progress.note(f'The store {data.store} is copied once to each host')
-  elif hosts.index() == 0:
-    reader.ensure(data, seed, workdir)
-    place.send_store()
-  if hosts.count() > 1:
-    hosts.barrier('store', math.inf)  # as long as process 0 lives
-    place.fetch_store()
-  path = reader.ensure(data, seed, workdir)
+  spec, source, path = _opened(config, place, progress.note, given, overrides)
+  reader = readers.of(spec.config.data)
   progress.note(reader.says([phase.config for phase in spec.timeline.parts], path))
-  plans = str(pathlib.Path(workdir, 'plans'))
+  plans = str(pathlib.Path(place.path, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
   run = hosts.first_then_all('plans', lambda: setup.make_run(spec, path, fallback=plans))
   if spec.config.minutes and not spec.facts.steps:
@@ -79,6 +61,56 @@ def open_run(
   for warning in presets.warnings(run.config.preset, dtype, jax.devices()[0].platform, os.environ):
     progress.note(warning)
   return run, source
+
+
+def _opened(
+  config: Any,
+  place: mirror.Workdir,
+  say: copies.Say,
+  given: Collection[str] | None = None,
+  overrides: Iterable[str] | None = None,
+) -> tuple[resolve.RunSpec, init_from.Source | None, str]:
+  """Returns what `resolve.begin` does, and what `ensure` of the reader does; checks what each phase
+  reads."""
+  digests.check_start(config)
+  tracking.check(config.trackers)
+  workdir = place.path
+  spec, source = resolve.begin(config, workdir, given, overrides)
+  for note in spec.said:
+    say(note)
+  data, seed = spec.config.data, spec.config.seed
+  reader = readers.of(data)
+  if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
+    for phase in spec.timeline.parts:
+      with timeline.named(phase):
+        readers.of(phase.config.data).check(phase.config)
+  if remote.is_remote(data.store):
+    say(f'The store {data.store} is copied once to each host')
+  elif hosts.index() == 0:
+    reader.ensure(data, seed, workdir)
+    place.send_store()
+  if hosts.count() > 1:
+    hosts.barrier('store', math.inf)  # as long as process 0 lives
+    place.fetch_store()
+  return spec, source, reader.ensure(data, seed, workdir)
+
+
+def check(runs: Mapping[str, tuple[Any, pathlib.Path]]) -> None:
+  """Opens what runs are to be trained and judged on, name -> (config, workdir), as they will
+  themselves. Raises UserError, which begins with the name, for what cannot work."""
+  given = {name: (c.copy_and_resolve_references(), w) for name, (c, w) in runs.items()}
+  if given:
+    children.apart(_check, given)
+
+
+def _check(runs: Mapping[str, tuple[Any, pathlib.Path]]) -> None:
+  for name, (config, workdir) in runs.items():
+    try:
+      with nothing_left(config.data, workdir):
+        spec, _, path = _opened(config, mirror.Workdir(str(workdir)), lambda line: None)
+        setup.make_run(spec, path, fallback=str(workdir / 'plans'))
+    except UserError as error:
+      raise UserError(f'{name}: {error}') from error
 
 
 @contextlib.contextmanager

@@ -1,10 +1,8 @@
 """Timing of rival implementations in alternation, and what ran them."""
 
-import concurrent.futures
 import contextlib
 import functools
 import importlib.metadata
-import multiprocessing
 import os
 import platform
 import time
@@ -13,6 +11,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from bertjax import children
 
 PACKAGES = ('jax', 'jaxlib', 'numpy', 'torch', 'transformers', 'tokenizers', 'grain')
 
@@ -55,8 +55,7 @@ def apart(make: Callable[..., Callable[[], Any]], *args: Any) -> Iterator[Callab
   """Yields make(*args), a call, which is made and runs in a process of its own, so that two
   libraries share no threads. `make` stands at the top of a module, args are picklable; what either
   raises is raised here."""
-  spawn = multiprocessing.get_context('spawn')
-  with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+  with children.pool(1) as process:
     process.submit(_make, make, args).result()
     yield lambda: process.submit(_call).result()
 
