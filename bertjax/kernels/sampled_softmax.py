@@ -7,12 +7,12 @@ drawing goes on until there are enough, and the expected count of an id is that 
 is taken off the logits; a candidate that is a row's own target is left out for that row.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bertjax.kernels.look_up import look_up
 from bertjax.types import Array
 
 FAR = -1e37  # of a candidate that is the target
@@ -72,25 +72,40 @@ def expected(id_n: Array, drawn: Candidates, words: int) -> Array:
 
 
 def cross_entropy(
-  hidden_BPD: Array, table_VD: Array, bias_V: Array, target_BP: Array, drawn: Candidates, words: int
+  hidden_WBPD: Array,
+  table_VD: Array,
+  bias_V: Array,
+  target_WBP: Array,
+  drawn: Candidates,
+  words: int,
 ) -> Array:
-  """-log p of the targets among themselves and the candidates, float32 [B, P].
+  """-log p of the targets of some texts W among themselves and the text's candidates, float32
+  [W, B, P].
+
+  All texts share one look-up: the gradient of each is as large as the table, and a mesh would sum
+  it over its devices, where here they exchange rows alone.
 
   Args:
-    hidden_BPD: what the words are scored by.
+    hidden_WBPD: what the words are scored by.
     table_VD, bias_V: of the words.
-    target_BP: int32.
-    drawn: see `draw`.
+    target_WBP: int32.
+    drawn: of each text, [W, K] and [W]; see `draw`.
     words: V, without rows that pad the table.
   """
-  dtype = hidden_BPD.dtype
-  true_BP = jnp.sum(hidden_BPD * look_up(table_VD, target_BP).astype(dtype), -1)
-  true_BP = true_BP.astype(jnp.float32) + bias_V[target_BP]
-  true_BP = true_BP - jnp.log(expected(target_BP, drawn, words))
-  chosen_KD = table_VD[drawn.id_K].astype(dtype)
-  other_BPK = jnp.einsum('BPD,KD->BPK', hidden_BPD, chosen_KD).astype(jnp.float32)
-  lift_K = bias_V[drawn.id_K] - jnp.log(expected(drawn.id_K, drawn, words))
-  other_BPK = other_BPK + lift_K[None, None]
+  target_Wm = target_WBP.reshape(len(target_WBP), -1)
+  id_Wn = jnp.concatenate([target_Wm, drawn.id_K], 1)
+  row_WnD = table_VD[id_Wn].astype(hidden_WBPD.dtype)
+  of_text = functools.partial(_of_text, words=words)
+  return jax.vmap(of_text)(hidden_WBPD, target_WBP, drawn, id_Wn, row_WnD, bias_V[id_Wn])
+
+
+def _of_text(hidden_BPD, target_BP, drawn: Candidates, id_n, row_nD, bias_n, words: int) -> Array:
+  """`cross_entropy` of one text; the first of its n rows are those of its targets."""
+  count, lift_n = target_BP.size, bias_n - jnp.log(expected(id_n, drawn, words))
+  true_BP = jnp.sum(hidden_BPD * row_nD[:count].reshape(hidden_BPD.shape), -1)
+  true_BP = true_BP.astype(jnp.float32) + lift_n[:count].reshape(true_BP.shape)
+  other_BPK = jnp.einsum('BPD,KD->BPK', hidden_BPD, row_nD[count:]).astype(jnp.float32)
+  other_BPK = other_BPK + lift_n[None, None, count:]
   same_BPK = target_BP[..., None] == drawn.id_K[None, None]
   other_BPK = jnp.where(same_BPK, FAR, other_BPK)
   every = jnp.concatenate([true_BP[..., None], other_BPK], -1)

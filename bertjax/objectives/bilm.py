@@ -17,7 +17,6 @@ from bertjax.field_types import Natural
 from bertjax.kernels import sampled_softmax
 from bertjax.kernels.cross_entropy import Scores, cross_entropy
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.kernels.sampled_softmax import Candidates
 from bertjax.models.elmo import ELMo
 from bertjax.models.layers.memory import Start
 from bertjax.objectives import lm, model_of, require_words
@@ -50,18 +49,22 @@ def make(config) -> Objective:
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     out = model.apply(variables, batch, lm.before(model, carry, batch, start), noise)
-    found = []
-    for way, (prefix, letter) in enumerate((('', 'T'), ('out_', 'U'))):
-      drawn = None
-      if ctx.train and sampled:
-        drawn = sampled_softmax.draw(jax.random.fold_in(ctx.key, way), sampled, model.scored)
-      target_BT, weight_BT = batch[f'target_B{letter}'], batch[f'weight_B{letter}']
-      found.append(_terms(out[f'{prefix}word'], target_BT, weight_BT, drawn))
-    (forwards, right), (backwards, other_right) = found
+    scores = out['word'], out['out_word']
+    targets = batch['target_BT'], batch['target_BU']
+    weights = batch['weight_BT'], batch['weight_BU']
+    means = lambda values: [
+      Term(jnp.sum(w * v), jnp.sum(w)) for w, v in zip(weights, values, strict=True)
+    ]
+    rights = ()
+    if ctx.train and sampled:
+      nlls = _sampled(scores, targets, ctx.key, sampled)
+    else:
+      nlls, rights, _ = zip(*map(cross_entropy, scores, targets), strict=True)
+    forwards, backwards = means(nlls)
     both = _sum(forwards, backwards)._replace(scale=scale)
     terms = dict(bilm=both, forwards=forwards, backwards=backwards)
-    if right is not None:
-      terms['bilm_accuracy'] = _sum(right, other_right)
+    if rights:
+      terms['bilm_accuracy'] = _sum(*means(rights))
     return Out(terms, out['carry'])
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
@@ -74,17 +77,15 @@ def make(config) -> Objective:
   return Objective(model.init, loss, predict, carry, flops, finish)
 
 
-def _terms(
-  scores: Scores, target_BT: Array, weight_BT: Array, drawn: Candidates | None
-) -> tuple[Term, Term | None]:
-  """Loss and accuracy of a direction; the latter where all words are scored."""
-  weight = jnp.sum(weight_BT)
-  if drawn is not None:
-    hidden_BTD, table_VD, bias_V, words = scores
-    nll_BT = sampled_softmax.cross_entropy(hidden_BTD, table_VD, bias_V, target_BT, drawn, words)
-    return Term(jnp.sum(weight_BT * nll_BT), weight), None
-  nll_BT, right_BT, _ = cross_entropy(scores, target_BT)
-  return Term(jnp.sum(weight_BT * nll_BT), weight), Term(jnp.sum(weight_BT * right_BT), weight)
+def _sampled(scores: tuple[Scores, ...], targets: tuple[Array, ...], key: Array, count: int):
+  """-log p of the targets of each direction among as many candidates of its own."""
+  _, table_VD, bias_V, words = scores[0]
+  keys = [jax.random.fold_in(key, way) for way in range(len(scores))]
+  drawn = [sampled_softmax.draw(key, count, words) for key in keys]
+  stack = lambda *each: jnp.stack(each)
+  hidden_WBPD, target_WBP = stack(*(each.hidden_BPE for each in scores)), stack(*targets)
+  drawn = jax.tree.map(stack, *drawn)
+  return sampled_softmax.cross_entropy(hidden_WBPD, table_VD, bias_V, target_WBP, drawn, words)
 
 
 def _sum(one: Term, two: Term) -> Term:

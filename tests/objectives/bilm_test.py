@@ -60,7 +60,7 @@ def test_a_direction_sees_what_comes_before_it_alone():
 
 
 @pytest.mark.full
-@mutation('jax.random.fold_in(ctx.key, way)', 'ctx.key')
+@mutation('jax.random.fold_in(key, way)', 'key')
 def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_words(monkeypatch):
   _, objective, variables, batch = made(**{'model.vocab_size': 300, 'objective.sampled': 100})
   keys, draw = [], sampled_softmax.draw
