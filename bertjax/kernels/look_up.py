@@ -21,14 +21,19 @@ def look_up(table_VE: Array, id_BT: Array) -> Array:
   sends all vectors to all devices, and within a `shard_map` over `data` it ends the process
   (spmd_partitioner_util.cc: num_devices_per_group); jaxlib 0.11.2's does so for words and places
   too. There each device gathers the columns of its
-  words, takes those ids that are among them, and the devices that have the other words add theirs.
+  words, takes those ids that are among them, and the devices that have the other words add theirs;
+  ids that the mesh does not divide evenly are looked up by all devices.
   """
   words, columns = PartitionSpec(mesh.left([WORDS]), mesh.left([COLUMNS])), mesh.ways([COLUMNS])
-  places = PartitionSpec(mesh.left(mesh.ROWS), mesh.left([PLACES]))
-  ways = mesh.ways([WORDS]), columns, mesh.ways(mesh.ROWS), mesh.ways([PLACES])
-  divided = sum(n > 1 for n in (ways[0], columns, ways[3]))
-  if divided < 2 or np.mod(table_VE.shape + id_BT.shape, ways).any():
+  ways = mesh.ways([WORDS]), columns
+  divided = sum(n > 1 for n in (*ways, mesh.ways([PLACES])))
+  if divided < 2 or np.mod(table_VE.shape, ways).any():
     return table_VE[id_BT]
+  axes = mesh.ROWS, [PLACES]
+  evenly = (count % mesh.ways(each) == 0 for count, each in zip(id_BT.shape, axes, strict=True))
+  places = PartitionSpec(
+    *(mesh.left(each) if even else None for each, even in zip(axes, evenly, strict=True))
+  )
 
   def of_device(own_VE: Array, own_BT: Array) -> Array:
     words_VE = jax.lax.all_gather(own_VE, COLUMNS, axis=1, tiled=True)

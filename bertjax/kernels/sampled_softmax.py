@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bertjax.kernels.look_up import look_up
 from bertjax.types import Array
 
 FAR = -1e37  # of a candidate that is the target
@@ -94,7 +95,8 @@ def cross_entropy(
   """
   target_Wm = target_WBP.reshape(len(target_WBP), -1)
   id_Wn = jnp.concatenate([target_Wm, drawn.id_K], 1)
-  row_WnD = table_VD[id_Wn].astype(hidden_WBPD.dtype)
+  row_WnD = look_up(table_VD, id_Wn.reshape(1, -1)).reshape(*id_Wn.shape, -1)
+  row_WnD = row_WnD.astype(hidden_WBPD.dtype)
   of_text = functools.partial(_of_text, words=words)
   return jax.vmap(of_text)(hidden_WBPD, target_WBP, drawn, id_Wn, row_WnD, bias_V[id_Wn])
 

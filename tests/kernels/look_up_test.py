@@ -15,10 +15,10 @@ from bertjax.kernels.look_up import look_up, one_of
 WORDS, WIDTH, ROWS, COLUMNS = 24, 6, 8, 10
 
 
-def case():
+def case(rows=ROWS):
   draw = np.random.default_rng(0)
   table_VE = draw.normal(size=(WORDS, WIDTH)).astype(np.float32)
-  return table_VE, draw.integers(WORDS, size=(ROWS, COLUMNS)).astype(np.int32)
+  return table_VE, draw.integers(WORDS, size=(rows, COLUMNS)).astype(np.int32)
 
 
 def on_mesh(sizes, table_VE, id_BT, scale_BTE):
@@ -26,8 +26,8 @@ def on_mesh(sizes, table_VE, id_BT, scale_BTE):
   sizes = dict(data=1, fsdp=1, tensor=1, sequence=1) | sizes
   mesh = sharding.make_mesh(sizes, jax.devices()[: math.prod(sizes.values())])
   put = lambda x, *axes: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*axes)))
-  rows = ('data', 'fsdp')
-  operands = put(table_VE, 'tensor', 'fsdp'), put(id_BT, rows, 'sequence'), put(scale_BTE, rows)
+  axes = (('data', 'fsdp'), 'sequence') if len(id_BT) == ROWS else ()
+  operands = put(table_VE, 'tensor', 'fsdp'), put(id_BT, *axes), put(scale_BTE, *axes[:1])
 
   def loss(table_VE, id_BT, scale_BTE):
     found_BTE = look_up(table_VE, id_BT)
@@ -40,14 +40,15 @@ def on_mesh(sizes, table_VE, id_BT, scale_BTE):
 
 @mutation('jnp.where(here_BT[..., None], found_BTE, 0), WORDS', 'found_BTE, WORDS')
 @mutation('jax.lax.axis_index(WORDS) * len(words_VE)', '0 * len(words_VE)')
+@pytest.mark.parametrize('rows', [ROWS, 1])
 @pytest.mark.parametrize(
   'sizes',
   [dict(fsdp=2, tensor=4), dict(data=2, fsdp=2, tensor=2), dict(data=2, fsdp=2, sequence=2)],
   ids=str,
 )
-def test_vectors_and_gradients_are_those_of_numpy(sizes):
-  table_VE, id_BT = case()
-  scale_BTE = np.random.default_rng(1).normal(size=(ROWS, COLUMNS, WIDTH)).astype(np.float32)
+def test_vectors_and_gradients_are_those_of_numpy(sizes, rows):
+  table_VE, id_BT = case(rows)
+  scale_BTE = np.random.default_rng(1).normal(size=(rows, COLUMNS, WIDTH)).astype(np.float32)
   found_BTE, grad_VE = on_mesh(sizes, table_VE, id_BT, scale_BTE)
   np.testing.assert_array_equal(found_BTE, table_VE[id_BT])
   expected_VE = np.zeros_like(table_VE)
