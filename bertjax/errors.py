@@ -46,6 +46,10 @@ _MEMORY = (
   '--config.length; --config.model.remat=light or full keeps less of each layer; '
   'python -m bertjax.preflight says what a step needs'
 )
+_LOST = (  # Gloo is how processes on CPUs speak with each other
+  'Another process of the run has ended, or cannot be reached any more: see its output; the same '
+  'command goes on from the last checkpoint'
+)
 
 
 class UserError(ValueError):
@@ -137,11 +141,11 @@ def door(program: str) -> Iterator[None]:
   except (MemoryError, RuntimeError) as error:
     # Of a device; XLA says this word of a core's fast memory, too, which no batch size mends.
     full = str(error).startswith('RESOURCE_EXHAUSTED: Out of memory')
-    if not full and not isinstance(error, MemoryError):
+    if not (full or 'Gloo' in str(error) or isinstance(error, MemoryError)):
       raise
     _log_traceback()
-    said = str(error).partition('\n')[0] or 'Out of memory'
-    sys.exit(f'{program}: {said.rstrip(".")}. {_MEMORY}')
+    said = str(error).partition('\n')[0].rstrip('.') or 'Out of memory'
+    sys.exit(f'{program}: {said}. {_LOST if "Gloo" in said else _MEMORY}')
 
 
 def _log_traceback() -> None:

@@ -1,5 +1,6 @@
 """What a door shows: one line for a user's mistake and for Ctrl-C, a traceback for all else."""
 
+import contextlib
 import errno
 import pathlib
 import signal
@@ -7,11 +8,16 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import processes
 import pytest
 from mutation import mutation
+from no_room import no_room
 
 from bertjax import errors
+from bertjax.machine import durable
+from bertjax.metrics import curves
+from bertjax.use import vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -57,6 +63,47 @@ def test_one_of_a_thing_is_no_plural():
   assert said == ['0 texts', '1 text', '1 text', '0.333333 texts', '1,234,567 texts']
 
 
+def to_json(path):
+  durable.write_json(path, dict(a=1))
+
+
+def to_a_directory(path):
+  with durable.directory(path) as partial:
+    (partial / 'file').write_text('text')
+
+
+def to_vectors(path):
+  with vectors.Writer(path, 2, False) as writer:
+    writer.add(['a'], np.zeros((1, 2)), None)
+
+
+def to_a_picture(path):
+  path.with_name('metrics.jsonl').write_text('{"step": 1, "loss": 2.0}\n')
+  with no_room():
+    curves.plot([path.parent], path)
+
+
+@pytest.mark.parametrize(
+  'write, name',
+  [(to_json, 'a.json'), (to_a_directory, 'run'), (to_vectors, 'v.npy'), (to_a_picture, 'a.png')],
+)
+@mutation('error.filename = error.filename or str(path)', 'pass', case='to_json')
+@mutation(
+  '    with named(partial):',
+  '    if True:',
+  case='to_a_directory',
+  file='bertjax/machine/durable.py',
+)
+@mutation("with writing('the curves', output):", 'if True:', case='to_a_picture')
+@mutation('      stack.callback(self._partial.unlink, missing_ok=True)\n', '', case='to_vectors')
+def test_a_disk_that_is_full_names_what_it_has_no_room_for(tmp_path, write, name):
+  room = contextlib.nullcontext() if write is to_a_picture else no_room()
+  with pytest.raises(OSError) as caught, room:
+    write(tmp_path / name)
+  assert str(tmp_path / name) in str(caught.value.filename)
+  assert not list(tmp_path.glob('*.partial'))
+
+
 @mutation("if str(raised.exc_value) != 'Event loop is closed':", 'if True:')
 def test_what_a_failed_save_leaves_behind_is_not_shown_beside_it():
   code = """class Closed:
@@ -81,6 +128,14 @@ def test_a_memory_that_is_full_is_one_line_with_remedies(made, begin):
   assert said.startswith(f'prog: {begin}') and '\n' not in said[:-1]
   assert '--config.microbatches=2' in said and 'bertjax.preflight' in said
   assert process.returncode == 1
+
+
+@mutation("full or 'Gloo' in str(error) or", 'full or')
+def test_another_process_that_is_gone_is_one_line():
+  said = 'UNKNOWN: Gloo all-reduce failed: [pair.cc:538] Connection reset by peer'
+  err = at_door(f'raise RuntimeError("{said}")').communicate()[1]
+  assert err.startswith(f'prog: {said}. Another process of the run has ended') and 'see its' in err
+  assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,8 @@ class Checkpoints:
     """Waits for the last save and ends the threads."""
     self.wait()
     self._thread.shutdown()
-    self._saver.close()
+    with self._explained(self._newest):  # orbax writes of it behind what it was waited for
+      self._saver.close()
 
   def _commit(self, saving: pathlib.Path, final: pathlib.Path, record: dict[str, Any]) -> None:
     self._saver.wait_until_finished()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from bertjax.comparison import svg
 from bertjax.comparison.results import Point, Result, chosen, grouped
 from bertjax.comparison.tables import Table, tables_of
+from bertjax.errors import writing
 from bertjax.tools.bench.parts.timing import environment
 
 AXES = (('FLOPs', 'flops'), ('real tokens', 'tokens'), ('seconds of training', 'seconds'))
@@ -38,8 +39,9 @@ def write(results: Sequence[Result], directory: pathlib.Path, command: str) -> N
   facts = f'{made_by["hardware"]}, {made_by["cores"]} cores; {versions}.'
   directory.mkdir(parents=True, exist_ok=True)
   markdown, page = directory / 'report.md', directory / 'report.html'
-  markdown.write_text(_markdown(tables, facts, command), encoding='utf-8')
-  page.write_text(_html(tables, arms, facts, command), encoding='utf-8')
+  with writing('the page', directory):
+    markdown.write_text(_markdown(tables, facts, command), encoding='utf-8')
+    page.write_text(_html(tables, arms, facts, command), encoding='utf-8')
   print(f'The page: {page}, {markdown}')
 
 

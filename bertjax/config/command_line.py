@@ -5,6 +5,7 @@ import pathlib
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from logging import CRITICAL, WARNING, Formatter, getLogger
 from typing import Any
@@ -83,6 +84,7 @@ def for_people() -> None:
   """Shows warnings alone, and not what orbax tells of each file, unless --verbosity is given."""
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
+    warnings.formatwarning = lambda message, *_: f'WARNING: {message}\n'  # jax has such, too
     # Times, threads and lines of code are for who asks for more than warnings.
     logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
     # It raises what it logs: an error would be shown once for each of its threads and tasks.

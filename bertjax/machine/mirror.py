@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bertjax import json_files
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError
 from bertjax.machine import copies, durable, hosts, remote
 
 CHECKPOINTS, MANIFEST, SCORES = 'checkpoints', 'manifest.json', 'scores.json'
@@ -108,9 +108,8 @@ class Workdir:
     Paths say nothing: /tmp is another directory on each host, and one may have two names."""
     first, file = hosts.index() == 0, f'{self.text}/{OWNER}'
     if first and not self.remote:  # to a URL it is written already
-      with writing('the name of the run', file):
-        pathlib.Path(self.text).mkdir(parents=True, exist_ok=True)
-        durable.write_json(pathlib.Path(file), self._owner())
+      pathlib.Path(self.text).mkdir(parents=True, exist_ok=True)
+      durable.write_json(pathlib.Path(file), self._owner())
     run = hosts.gather('workdir', self._run)[0]
     if first:
       self._say(f'Every process needs one workdir: each looks for {file}')

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, door, writing
 from bertjax.machine import remote
 from bertjax.metrics import lines
 
@@ -65,7 +65,8 @@ def plot(
   for axis in axes[1]:
     axis.set_xlabel('step', fontsize=9)
     axis.set_ylim(bottom=0)
-  FigureCanvasAgg(figure).print_png(str(output))
+  with writing('the curves', output):
+    FigureCanvasAgg(figure).print_png(str(output))
   return output
 
 

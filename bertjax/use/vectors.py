@@ -7,6 +7,7 @@ OUT.jsonl         {"text": .., "embedding": [..]}, of tokens {"text": .., "token
                   "embeddings": [[..], ..]}
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -43,13 +44,11 @@ class Writer:
     return self
 
   def __exit__(self, kind: Any, *_) -> None:
-    try:
+    with writing('the embeddings', self._path), contextlib.ExitStack() as stack:
+      stack.callback(self._partial.unlink, missing_ok=True)
+      stack.callback(self._file.close)
       if kind is None:
-        with writing('the embeddings', self._path):
-          self._finish()
-    finally:
-      self._file.close()
-      self._partial.unlink(missing_ok=True)
+        self._finish()
 
   def add(self, texts: Sequence[str], vectors: Any, tokens: Sequence[Sequence[str]] | None) -> None:
     """Appends the vectors of some texts, [texts, D], or of their tokens [tokens, D] for each."""

@@ -257,6 +257,15 @@ def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   assert make().restore(abstract_of(state_of(0)))[0] == 1
 
 
+@mutation('with self._explained(self._newest):', 'if True:')
+def test_what_orbax_says_at_the_end_alone_is_said_as_of_the_last_save(make, monkeypatch):
+  checkpoints = make()
+  checkpoints.save(1, state_of(1), {}, wait=True)
+  monkeypatch.setattr(checkpoints._saver, 'close', full_disk)
+  with pytest.raises(ValueError, match='checkpoint 1 could not be .*No space'):
+    checkpoints.close()
+
+
 @mutation("shutil.rmtree(self._directory / f'{step}.saving', ignore_errors=True)", 'pass')
 def test_the_next_save_is_the_next_try(make, monkeypatch):
   checkpoints, write = make(), manifest.write

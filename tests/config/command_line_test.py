@@ -246,11 +246,13 @@ def test_the_help_of_a_sweep_has_the_keys_of_the_config():
 
 
 LOUD = """
+import warnings
 from absl import logging
 from bertjax.config import command_line
 def main():
   logging.info('of a file')
   logging.warning('this is slower')
+  warnings.warn('of a package')
 command_line.run(main, 'prog', ['prog'{}])
 """
 
@@ -268,10 +270,11 @@ def test_so_are_those_of_prepare(tmp_path):
 
 
 @mutation("Formatter('%(levelname)s: %(message)s')", 'Formatter()')
+@mutation("lambda message, *_: f'WARNING: {message}\\n'", 'warnings.formatwarning')
 def test_warnings_are_for_people():
   shown = lambda more: subprocess.run(
     [sys.executable, '-c', LOUD.format(more)], cwd=command_line.FOLDER.parent, text=True,
     capture_output=True, check=True,
   ).stderr  # fmt: skip
-  assert shown('') == 'WARNING: this is slower\n'
-  assert 'of a file' in shown(", '--verbosity=0'") and '<string>:6]' in shown(", '--verbosity=0'")
+  assert shown('') == 'WARNING: this is slower\nWARNING: of a package\n'
+  assert 'of a file' in shown(", '--verbosity=0'") and '<string>:7]' in shown(", '--verbosity=0'")
