@@ -149,14 +149,18 @@ def _shards(index: pathlib.Path) -> list[pathlib.Path]:
 
 
 def unwrapped(state: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-  """Returns a state without what wrappers of PyTorch put into its names: their own parts, and
-  whatever all names begin with, as `module.` of DataParallel or a trainer's `model.`; the encoder's
-  own `bert.` may be left out of a whole file, too."""
-  parts = {name: [part for part in name.split('.') if part not in _WRAPPERS] for name in state}
+  """Returns a state without what wrappers of PyTorch put into its names: their own parts, the count
+  of AveragedModel, and whatever all names begin with, as a trainer's `model.`; the encoder's own
+  `bert.` may be left out of a whole file, too."""
+  parts = {
+    name: [part for part in name.split('.') if part not in _WRAPPERS]
+    for name in state
+    if name != 'n_averaged'
+  }
   while len({each[0] for each in parts.values()}) == 1 and min(map(len, parts.values())) > 1:
     parts = {name: rest for name, (_, *rest) in parts.items()}
   names = {'.'.join(rest): name for name, rest in parts.items()}
-  same = len(names) < len(state) or names.keys() == state.keys()
+  same = len(names) < len(parts) or names.keys() == state.keys()
   return state if same else View(state, names)
 
 

@@ -48,11 +48,17 @@ WRAPPED = dict(
   DataParallel=renamed('module.{}'.format),
   compiled_in_a_trainer=renamed('model._orig_mod.{}'.format),
   checkpointed=renamed(lambda name: name.replace('.0.', '.0._checkpoint_wrapped_module.')),
+  averaged=lambda state: dict(renamed('module.{}'.format)(state), n_averaged=torch.tensor(3)),
   saved_by_a_trainer=lambda state: dict(state_dict=renamed('net.{}'.format)(state), epoch=3),
+  saved_with_much=lambda state: dict(
+    optimizer=dict(state={0: dict(step=torch.tensor(1))}), ema=dict(net=state, decay=0.9)
+  ),
 )
 
 
 @mutation('inner(torch_files.load(file))', 'load(file)', case='BertModel-saved_by_a_trainer')
+@mutation("    if name != 'n_averaged'\n", '', case='BertModel-averaged')
+@mutation('if usual or len(states) == 1 else', 'if usual else', case='BertModel-saved_with_much')
 @mutation('if part not in _WRAPPERS]', 'if part]', case='BertModel-checkpointed')
 @mutation('parts = {name: rest ', 'break\n    parts = {name: rest ', case='BertModel-DataParallel')
 @pytest.mark.parametrize('wrap', WRAPPED)

@@ -52,17 +52,22 @@ def arrays(state: Any, what: str, buffers: bool = False) -> dict[str, Any]:
 
   tensors = state if isinstance(state, Mapping) else {}
   if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors.values()):
-    raise UserError(f'{what}: expected a state dict of tensors, got {type(state).__name__}')
+    others = [f'{k}: {type(x).__name__}' for k, x in tensors.items() if not torch.is_tensor(x)]
+    said = ', '.join(others[:5]) or type(state).__name__
+    raise UserError(f'{what}: expected a state dict of tensors, got {said}')
   taken = {name: x for name, x in tensors.items() if buffers or x.is_floating_point()}
   return {name: tensor.float().numpy() for name, tensor in taken.items()}
 
 
 def inner(found: Any) -> Any:
-  """Returns the state dict in what trainers save around it, or what was found."""
-  for key in ('state_dict', 'model_state_dict', 'model', 'module'):
-    if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-      return found[key]
-  return found
+  """Returns the state dict in what trainers save around it, by a usual key or the only one, or what
+  was found."""
+  if not isinstance(found, Mapping) or any('.' in str(name) for name in found):
+    return found
+  inside = {key: inner(x) for key, x in found.items() if isinstance(x, Mapping)}
+  states = {key: x for key, x in inside.items() if any('.' in str(name) for name in x)}
+  usual = [key for key in ('state_dict', 'model_state_dict', 'model', 'module') if key in states]
+  return states[[*usual, *states][0]] if usual or len(states) == 1 else found
 
 
 def state_dict(path: pathlib.Path, mark: str, title: str) -> tuple[dict[str, Any], dict[str, Any]]:
