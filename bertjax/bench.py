@@ -45,8 +45,7 @@ def main() -> None:
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   if 'config' in flags.FLAGS:
     sys.modules['__main__'].__doc__ = bench.__doc__
-  arguments = [sys.argv[0], *sys.argv[2:]]
-  command_line.run(lambda: _run(bench), 'bertjax.bench', arguments)
+  command_line.run(lambda: _run(bench), 'bertjax.bench', lambda argv: [argv[0], *argv[2:]])
 
 
 def _run(bench: ModuleType) -> None:

@@ -5,14 +5,12 @@ Flags, jax.distributed, one call; the rest is in bertjax/train/loop.py.
 
 import os
 import pathlib
-import sys
-from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
 
 from bertjax import registry
-from bertjax.config import command_line, presets
+from bertjax.config import arguments, command_line, presets
 from bertjax.errors import UserError, door
 from bertjax.machine import compiled, copies, malloc
 
@@ -59,15 +57,14 @@ def main() -> None:
 
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True
-  given: Any = config_flags.get_override_values(flags.FLAGS['config'])
-  if _EVALUATE.value:  # the config of a workdir has what its preset and its length have set
-    given = {*given, 'total_steps'} if 'preset' in given else None
-    said = []
-  else:
+  given = config_flags.get_override_values(flags.FLAGS['config'])
+  said = []
+  if not _EVALUATE.value:
     stored = resume.stored(_WORKDIR.value)
     begun = None if stored is None else stored['config'].get('preset', '')
     said = presets.choose_own(_CONFIG.value, given, os.environ, begun)
-  said += presets.set_flags(_CONFIG.value.preset, os.environ) if given is not None else []
+  if not _EVALUATE.value or 'preset' in given:
+    said += presets.set_flags(_CONFIG.value.preset, os.environ)
   for line in said:
     print(line, flush=True)
   names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
@@ -77,28 +74,23 @@ def main() -> None:
     raise UserError('--step is for --evaluate: a run goes on from its newest checkpoint')
   distributed.join(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if _EVALUATE.value:
-    train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value, given)
+    # The config of a workdir has what its preset and its length have set.
+    own = {*given, 'total_steps'} if 'preset' in given else None
+    train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value, own)
   else:
     train_loop.run(_CONFIG.value, _WORKDIR.value, names, given)
 
 
 def _with_stored_config(argv: list[str]) -> list[str]:
   """Returns the arguments; --evaluate takes the config of the workdir in place of --config."""
-  own = flags.FlagValues()
-  for name in ('config', 'workdir'):
-    flags.DEFINE_string(name, None, '', flag_values=own)
-  flags.DEFINE_bool('evaluate', False, '', flag_values=own)
-  try:
-    rest = own(argv, known_only=True)
-  except flags.Error:
-    return argv  # the parser proper says what is wrong
-  if not (own.evaluate and own.workdir):
+  config, workdir = (arguments.value(argv, name) for name in ('config', 'workdir'))
+  if not (workdir and arguments.switched(argv, 'evaluate')):
     return argv
-  if own.config and pathlib.Path(own.config.partition(':')[0]).is_file():
-    registry.note_own(command_line.load(own.config))  # it may name what that of the workdir names
+  if config and pathlib.Path(config.partition(':')[0]).is_file():
+    registry.note_own(command_line.load(config))  # it may name what that of the workdir names
   file = pathlib.Path(__file__).with_name('checkpoint') / 'stored_config.py'
-  own_flags = [f'--config={file}:{own.workdir}', f'--workdir={own.workdir}', '--evaluate']
-  return [rest[0], *own_flags, *rest[1:]]
+  rest = arguments.without_flags(argv, ['config'], [])
+  return [*rest, f'--config={file}:{workdir}']
 
 
 if __name__ == '__main__':
@@ -106,4 +98,4 @@ if __name__ == '__main__':
     malloc.huge_pages()
     malloc.one_arena()
     compiled.keep(copies.cache())
-    command_line.run(main, 'bertjax', _with_stored_config(sys.argv))
+    command_line.run(main, 'bertjax', _with_stored_config)

@@ -287,12 +287,8 @@ def main(argv: list[str]) -> None:
 
 def _parse(argv: list[str]) -> list[str]:
   """Reads the flags; with --runner those that are not ours are left for Beam."""
-  if not any(word.lstrip('-').startswith('runner') for word in argv):
-    return command_line.parse_flags(argv, 'bertjax.prepare')
-  try:
-    return flags.FLAGS(argv, known_only=True)
-  except flags.Error as error:
-    raise UserError(f'{error}. See python -m bertjax.prepare --help') from error
+  beam = any(word.lstrip('-').startswith('runner') for word in argv)
+  return command_line.parse_flags(argv, 'bertjax.prepare', known_only=beam)
 
 
 flags.adopt_module_key_flags(text_flags)

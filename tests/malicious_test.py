@@ -252,7 +252,7 @@ HIDDEN = 'finds outside of the current directory'
 
 
 @mutation('hidden = _here() if place else []', 'hidden = []', case='trusted')
-@mutation('    registry.note_own(command_line.load(own.config))', '    pass', case='config')
+@mutation('    registry.note_own(command_line.load(config))', '    pass', case='config')
 @pytest.mark.parametrize(
   'command, trusts, path, said',
   [

@@ -27,6 +27,16 @@ def value(argv: Sequence[str], flag: str) -> str | None:
   return found
 
 
+def switched(argv: Sequence[str], flag: str) -> bool:
+  """Returns whether the last of `--flag`, `--flag=true` and `--noflag` switches a flag on."""
+  on = False
+  for argument in argv:
+    name, equals, text = argument.partition('=')
+    if name.startswith('-') and name.lstrip('-') in (flag, f'no{flag}'):
+      on = text.lower() in ('true', 't', '1') if equals else name.lstrip('-') == flag
+  return on
+
+
 def required(argv: Sequence[str], flag: str) -> str:
   """Returns `value`, which must be there. Raises UserError if it is not there."""
   found = value(argv, flag)

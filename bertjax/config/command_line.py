@@ -94,14 +94,20 @@ def for_people() -> None:
     getLogger('asyncio').setLevel(CRITICAL)
 
 
-def run(main: Callable[[], int | None], program: str, argv: list[str] | None = None) -> None:
-  """`app.run` of a command `for_people`, whose main returns the exit code; --help, the docstring of
-  __main__, has the keys of --config where there is one."""
-  argv, command = argv or sys.argv, sys.modules['__main__']
+def run(
+  main: Callable[[], int | None],
+  program: str,
+  change: Callable[[list[str]], list[str]] = lambda argv: argv,
+) -> None:
+  """`app.run` of a command `for_people`, whose main returns the exit code, with its arguments
+  changed; --help, the docstring of __main__, has the keys of --config where there is one."""
+  command = sys.modules['__main__']
   if 'config' in flags.FLAGS:
-    whole = flags.FLAGS.read_flags_from_files
-    sys.argv, argv = (located(whole(each)) for each in (sys.argv, argv))  # one for ml_collections
+    # ml_collections reads them there.
+    sys.argv = argv = located(change(flags.FLAGS.read_flags_from_files(sys.argv)))
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
+  else:
+    argv = change(sys.argv)
   if 'workdir' in flags.FLAGS:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS['trust_code'])
 
@@ -113,14 +119,14 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
   app.run(quietly, argv, flags_parser=functools.partial(parse_flags, program=program))
 
 
-def parse_flags(argv: list[str], program: str) -> list[str]:
+def parse_flags(argv: list[str], program: str, known_only: bool = False) -> list[str]:
   """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
-  line."""
-  path, _ = _apart(argv)
+  line. With `known_only` returns those that are no flags of the command behind its name."""
+  path = _apart(argv)[0] if 'config' in flags.FLAGS else None
   if path is not None and (said := _missing(path)):
     sys.exit(f'{program}: --config={said}')
   try:
-    rest = flags.FLAGS(argv)
+    rest = flags.FLAGS(argv, known_only)
   except (flags.Error, UnicodeDecodeError) as error:
     # Not absl's own end, which parses again and finds the keys defined twice.
     sys.exit(f'{program}: {_wrong(str(error), path)}')
@@ -133,7 +139,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     while isinstance(key, Exception):  # ml_collections raises the one inside the other
       key = key.args[0]
     sys.exit(f'{program}: the config has no key {". ".join(str(key).splitlines())}')
-  if rest[1:]:
+  if rest[1:] and not known_only:
     sys.exit(f'{program}: expected flags alone, got {" ".join(rest[1:])}')
   if path and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
     sys.exit(f'{program}: {path}: expected a ConfigDict of get_config(), got {config!r}')
@@ -155,10 +161,13 @@ def _wrong(said: str, path: str | None) -> str:
     for theirs, ours in _EXPECTED.items():
       if match := re.fullmatch(theirs, found[3]):
         return f'--{found[1]}: expected {match.expand(ours)}, got {found[2]!r}'
-  if path and (found := _NO_FLAG.match(said)):
-    known = not _unknown(path, [f'--config.{found[1]}'])
-    key = f'config.{found[1]}' if known else synonyms.ours(found[1])
-    return f'{found[0]}; here it is --{key}' if key else said
+  if found := _NO_FLAG.match(said):
+    name, key = found[1], ''
+    if path:
+      known = not _unknown(path, [f'--config.{name}'])
+      key = f'config.{name}' if known else synonyms.ours(name)
+    hint = f'; here it is --{key}' if key else nearest(name, flags.FLAGS) or ': see --help'
+    return f'there is no flag --{name}{hint}'
   return _OF_THE_CONFIG.sub('', said.strip())
 
 

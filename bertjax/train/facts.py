@@ -16,7 +16,7 @@ from bertjax.sources import init_from, model_fields, teacher
 class Facts(NamedTuple):
   """The facts that `resolve` fills into a config; an empty value leaves the config as it is."""
 
-  # keys of the command line, which stand against presets, minutes and epochs; None: all
+  # keys that stand against presets, minutes and epochs; None: all, of a config resolved before
   given: Collection[str] | None = None
   steps: int = 0  # total_steps of a run whose minutes were timed
   # (labelled examples, rows of a batch) of each task, for config.epochs

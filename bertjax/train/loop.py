@@ -37,11 +37,11 @@ from bertjax.types import Batch
 
 
 def run(
-  config: Any, workdir: str, overrides: Sequence[str] = (), given: Collection[str] | None = None
+  config: Any, workdir: str, overrides: Sequence[str] = (), given: Collection[str] = ()
 ) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one.
-  `overrides` are keys that may have other values than they had so far; `given` those of the command
-  line, which stand against a preset, minutes and epochs; None: all values of the config stand."""
+  `overrides` are keys that may have other values than they had so far; `given` those that stand
+  against a preset, minutes and epochs, as the keys of the command line do."""
   registry.note_own(config)
   sections.complete(config)
   hosts.introduce()
@@ -282,7 +282,8 @@ def evaluate(
 ) -> None:
   """Prints the held-out scores of a checkpoint of the workdir, by its step or 'best' by
   `config.best`, None: the newest intact one, as one JSON line; null: no number. What differs of the
-  config from that of the run, see `resume.stored_config`, is said; `given` is as of `run`."""
+  config from that of the run, see `resume.stored_config`, is said; `given` is as of `run`, and
+  None, of a config that was resolved already, all of it."""
   chosen = reading.as_step(step)
   progress = Progress(config.total_steps)
   place = mirror.Workdir(workdir, progress.note, reads=True)

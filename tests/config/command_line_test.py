@@ -8,6 +8,7 @@ import sys
 import forks
 import pytest
 from mutation import mutation
+from processes import environment
 
 from bertjax import dotted, synonyms
 from bertjax.config import command_line
@@ -91,15 +92,15 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
     ),
     (
       ('--config=configs/bert.py:test', '--unverifed', '--config.seed=3'),
-      "Unknown command line flag 'unverifed'. Did you mean: unverified",
+      "there is no flag --unverifed; did you mean 'unverified'",
     ),
     (
       ('--config=configs/bert.py:test', '--per_device_train_batch_size=8'),
-      "flag 'per_device_train_batch_size'; here it is --config.batch_size, rows of a step over all",
+      'flag --per_device_train_batch_size; here it is --config.batch_size, rows of a step over all',
     ),
     (
       ('--config=configs/bert.py:test', '--data.store=x'),
-      "flag 'data.store'; here it is --config.data.store",
+      'flag --data.store; here it is --config.data.store',
     ),
     ((), 'bertjax.recipe: expected --config: see --help'),
     (('--config=configs/bert.py:test', 'seed=3'), 'expected flags alone, got seed=3'),
@@ -119,7 +120,7 @@ def test_what_others_call_a_key_leads_to_one_that_there_is():
   assert {ours.partition(',')[0] for ours in synonyms.NAMES} <= keys
 
 
-@mutation('if rest[1:]:', 'if False:')
+@mutation('if rest[1:] and not known_only:', 'if False:')
 @pytest.mark.parametrize('module', ['vocab', 'predict', 'prepare', 'bench', 'convert', 'replay'])
 def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
   flags = dict(
@@ -136,7 +137,27 @@ def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
   assert done.stderr == f'bertjax.{module}: expected flags alone, got stray\n'
 
 
-@mutation('flags.FLAGS.read_flags_from_files(sys.argv)', 'sys.argv')
+@mutation(
+  "path = _apart(argv)[0] if 'config' in flags.FLAGS else None",
+  'path = _apart(argv)[0]',
+  case='prepare-config',
+)
+@mutation("nearest(name, flags.FLAGS) or ': see --help'", "': see --help'", case='vocab-inptu')
+@pytest.mark.parametrize(
+  'module, name',
+  [('prepare', 'config'), ('compare', 'config'), ('vocab', 'inptu'), ('main', 'wrkdir')],
+)
+def test_a_flag_that_a_command_does_not_have_is_named(module, name):
+  near = dict(inptu='input', wrkdir='workdir').get(name)
+  flags = ['--config=configs/bert.py:test'] if module == 'main' else []
+  root = command_line.FOLDER.parent
+  done = forks.run(f'bertjax.{module}', *flags, f'--{name}=x', cwd=root, env=environment())
+  program = 'bertjax' if module == 'main' else f'bertjax.{module}'
+  hint = f'; did you mean {near!r}?' if near else ': see --help'
+  assert (done.returncode, done.stderr) == (1, f'{program}: there is no flag --{name}{hint}\n')
+
+
+@mutation('arguments = flags.FLAGS.read_flags_from_files(sys.argv)', 'arguments = sys.argv')
 def test_a_file_of_flags_takes_the_same_keys(tmp_path):
   flags = ('--config=configs/bert.py:test', '--config.evals.loss.every=7', '--config.seed=5')
   (tmp_path / 'flags').write_text('\n'.join(flags))
@@ -149,8 +170,8 @@ def test_a_file_of_flags_takes_the_same_keys(tmp_path):
 
 
 @mutation('[*rest[:1], f', '[*rest, f')
-@mutation('sys.argv, argv = (', '_, argv = (')
-@mutation('located(whole(each))', 'located(each)')
+@mutation('sys.argv = argv = located(', 'argv = located(')
+@mutation('change(flags.FLAGS.read_flags_from_files(sys.argv))', 'change(sys.argv)')
 @mutation("argv[: [*argv, '--'].index('--')]", 'argv')
 def test_keys_may_stand_before_the_config(tmp_path):
   first, second = '--config.evals.loss.every=7', '--config.seed=5'
@@ -253,7 +274,7 @@ def main():
   logging.info('of a file')
   logging.warning('this is slower')
   warnings.warn('of a package')
-command_line.run(main, 'prog', ['prog'{}])
+command_line.run(main, 'prog')
 """
 
 
@@ -272,9 +293,9 @@ def test_so_are_those_of_prepare(tmp_path):
 @mutation("Formatter('%(levelname)s: %(message)s')", 'Formatter()')
 @mutation("lambda message, *_: f'WARNING: {message}\\n'", 'warnings.formatwarning')
 def test_warnings_are_for_people():
-  shown = lambda more: subprocess.run(
-    [sys.executable, '-c', LOUD.format(more)], cwd=command_line.FOLDER.parent, text=True,
+  shown = lambda *more: subprocess.run(
+    [sys.executable, '-c', LOUD, *more], cwd=command_line.FOLDER.parent, text=True,
     capture_output=True, check=True,
   ).stderr  # fmt: skip
-  assert shown('') == 'WARNING: this is slower\nWARNING: of a package\n'
-  assert 'of a file' in shown(", '--verbosity=0'") and '<string>:7]' in shown(", '--verbosity=0'")
+  assert shown() == 'WARNING: this is slower\nWARNING: of a package\n'
+  assert 'of a file' in shown('--verbosity=0') and '<string>:7]' in shown('--verbosity=0')

@@ -173,7 +173,7 @@ def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
 
 
 @pytest.mark.full
-@mutation('(_CONFIG.value, _WORKDIR.value, _STEP.value, given)', '(_CONFIG.value, _WORKDIR.value)')
+@mutation('(_CONFIG.value, _WORKDIR.value, _STEP.value, own)', '(_CONFIG.value, _WORKDIR.value)')
 def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
   workdir, _ = stopped
   found = [x for x in lines(workdir) if 'eval/dev/accuracy' in x]

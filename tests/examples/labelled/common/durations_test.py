@@ -1,5 +1,7 @@
 """How long a run over labelled examples lasts; without examples there is none."""
 
+from unittest import mock
+
 import jax
 import pytest
 import review_files
@@ -7,7 +9,7 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
-from bertjax.train import resolve, setup
+from bertjax.train import loop, resolve, setup
 from bertjax.train.facts import Facts
 from configs.finetune import text
 
@@ -41,6 +43,14 @@ def test_epochs_are_of_the_examples_that_are_used(config):
   assert lasts(config)[0] == ('3 epochs of 200 examples: 19 steps',)
   config.data.examples = 96
   assert lasts(config) == (('3 epochs of 96 examples: 9 steps',), (9, 3, 3))
+
+
+@mutation('given: Collection[str] = ()', 'given: Collection[str] | None = None')
+def test_so_are_those_of_a_run_that_python_begins(config, tmp_path, monkeypatch):
+  runs = []
+  monkeypatch.setattr(loop, 'Session', lambda run, *rest: runs.append(run) or mock.MagicMock())
+  loop.run(config, str(tmp_path / 'run'))
+  assert [run.config.total_steps for run in runs] == [19]
 
 
 @mutation('if record is None:', 'if False:', file='bertjax/examples/labelled/common/from_config.py')
