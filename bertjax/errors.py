@@ -14,6 +14,7 @@ import errno
 import functools
 import importlib
 import os
+import pathlib
 import select
 import signal
 import sys
@@ -71,6 +72,24 @@ def nearest(name: str, options: Iterable[str]) -> str:
   like it; '' where none is."""
   near = difflib.get_close_matches(name, list(options), 1)
   return f'; did you mean {near[0]!r}?' if near else ''
+
+
+def require_file(path: pathlib.Path, expected: str, once: bool = False) -> None:
+  """Raises UserError where there is no file to be read more than once, or with `once` nothing to be
+  read at all; `expected` is what it should hold."""
+  if not path.exists():
+    if path.is_symlink():
+      led = os.readlink(path)
+      raise UserError(f'{path} is a link to {led}, which leads to no file: mend it or remove it')
+    raise UserError(f'there is no file {path}: expected {expected}')
+  if path.is_dir():
+    raise UserError(f'{path} is a folder: expected {expected}')
+  if not (once or path.is_file()):
+    kind = 'a pipe' if path.is_fifo() else 'a device or a socket'
+    raise UserError(
+      f'{path} is {kind}, which gives its content once, and that is read more than once: write it '
+      f'to a file, cat {path} > FILE, and name that'
+    )
 
 
 def amount(number: float, things: str) -> str:

@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -244,3 +246,36 @@ def test_a_file_that_the_error_names_is_kept(tmp_path):
   with pytest.raises(FileNotFoundError, match="while writing a copy: '.*none.txt'"):
     with errors.writing('a copy', tmp_path / 'copy'):
       (tmp_path / 'none.txt').read_bytes()
+
+
+@pytest.mark.parametrize(
+  'name, said',
+  [
+    ('none', 'there is no file none: expected text'),
+    ('link', 'link is a link to none, which leads to no file: mend it or remove it'),
+    ('folder', 'folder is a folder: expected text'),
+    (
+      'pipe',
+      'pipe is a pipe, .* is read more than once: .* cat pipe > FILE, and name that',
+    ),
+    ('file', ''),
+  ],
+)
+@mutation('if path.is_symlink():', 'if False:')
+@mutation('if not (once or path.is_file()):', 'if False:')
+def test_what_is_no_file_is_said(name, said, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  path = pathlib.Path(name)
+  make = dict(
+    link=lambda: path.symlink_to('none'), folder=path.mkdir, pipe=lambda: os.mkfifo(name),
+    file=path.touch, none=lambda: None,
+  )  # fmt: skip
+  make[name]()
+  found = {once: '' for once in (False, True)}
+  for once in found:
+    try:
+      errors.require_file(path, 'text', once)
+    except errors.UserError as error:
+      found[once] = str(error)
+  assert re.fullmatch(said, found[False])
+  assert found[True] == ('' if name == 'pipe' else found[False])

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError, amount, warn_once
+from bertjax.errors import UserError, amount, require_file, warn_once
 from bertjax.machine import remote
 from bertjax.text import compressed, kinds
 from bertjax.text import documents as documents_lib
@@ -104,8 +104,8 @@ def refuse_removed(pattern: str) -> None:
 
 def find_files(pattern: str) -> list[pathlib.Path]:
   """Returns the files of a comma list of paths, folders and globs, each pattern's sorted. Raises
-  UserError if a pattern matches no file, a folder has none of a kind that we know, a link leads to
-  no file, or a name is not UTF-8."""
+  UserError if a pattern matches no file, or a pipe or a link that leads to none, a folder has none
+  of a kind that we know, or a name is not UTF-8."""
   refuse_removed(pattern)
   found = []
   for part in map(str.strip, pattern.split(',')):
@@ -118,10 +118,6 @@ def find_files(pattern: str) -> list[pathlib.Path]:
       )
     found += files
   for path in found:
-    if os.path.islink(path) and not os.path.exists(path):
-      raise UserError(
-        f'{path} is a link to {os.readlink(path)}, which leads to no file: mend it or remove it'
-      )
     try:
       str(path).encode()
     except UnicodeEncodeError as error:
@@ -133,13 +129,15 @@ def find_files(pattern: str) -> list[pathlib.Path]:
 
 
 def _local(pattern: str) -> list[Any]:
-  """Returns the files of a path or a glob; links that lead nowhere, too, to be refused."""
+  """Returns the files of a path or a glob. Raises UserError for what is neither file nor folder."""
   paths = [pathlib.Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
-  is_file = lambda path: path.is_file() or not path.exists()
+  below = lambda folder: sorted(path for path in folder.rglob('*') if not path.is_dir())
   # A glob that matches files means these, and not what lies below the folders beside them.
-  if files := [path for path in paths if is_file(path)]:
-    return files
-  return [p for folder in paths for p in _known(folder, sorted(filter(is_file, folder.rglob('*'))))]
+  found = [path for path in paths if not path.is_dir()]
+  found = found or [path for folder in paths for path in _known(folder, below(folder))]
+  for path in found:
+    require_file(path, 'text')
+  return found
 
 
 def _remote(pattern: str) -> list[Any]:

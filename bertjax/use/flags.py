@@ -9,7 +9,7 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, require_file
 from bertjax.examples.labelled.common import questions, records, squad_json, tagged
 from bertjax.text import compressed
 from bertjax.text.left_out import MAX_DOCUMENT, strict
@@ -133,12 +133,10 @@ def _read(size: int) -> Iterator[Part]:
     yield from _parts(sys.stdin.buffer, sys.stdin.buffer, name, 0, size)
     return
   path = pathlib.Path(name)
-  try:
-    with open(path, 'rb') as raw:
-      lines = compressed.lines(path, raw, MAX_DOCUMENT)
-      yield from _parts(lines, raw, name, path.stat().st_size, size)
-  except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-    raise UserError(f'--input: expected a file of texts, got {name}: {error.strerror}') from error
+  require_file(path, 'texts, one a line (--input)', once=True)
+  with open(path, 'rb') as raw:
+    lines = compressed.lines(path, raw, MAX_DOCUMENT)
+    yield from _parts(lines, raw, name, path.stat().st_size, size)
 
 
 def _parts(

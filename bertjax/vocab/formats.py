@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, require_file, writing
 from bertjax.vocab import fastbpe, openai_bpe, refusals, sentencepiece_model, special, whole_words
 from bertjax.vocab.as_text import Encoding
 from bertjax.vocab.refusals import check_unique, unique_keys
@@ -58,8 +58,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
         'Name the file, or train a vocabulary with `python -m bertjax.vocab`'
       )
     return found[0]
-  if not path.is_file():
-    raise UserError(f'no vocabulary at {path}. Train one with `python -m bertjax.vocab`')
+  require_file(path, 'a vocabulary. Train one with `python -m bertjax.vocab`')
   if path.suffix not in ('.txt', '.json', '.model') and not path.name.startswith(CODES):
     raise UserError(
       f'{path} is no vocabulary that we know: expected vocab.txt (WordPiece), vocab.json and '

@@ -201,7 +201,7 @@ CASES = [
   text('a .gz under the name .txt', gzip.compress(LINE), 'is compressed'),
   text('JSON: a number of 5,000 digits', JSON % (b'9' * 5000), 'line 1', 'a.jsonl'),
   text('noise', NOISE, 'a.txt'),
-  folder('a pipe', fifo, 'no file matches'),
+  folder('a pipe', fifo, 'a.txt is a pipe, which gives its content once'),
   folder('an empty folder', empty_folder, 'no file matches'),
   folder('a comma in its name', comma, 'Commas separate names: write ? for the comma in one'),
   folder('? for a comma', lambda path: comma(path).with_name('com?ma.txt'), CAT),

@@ -202,7 +202,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
     (dict(input=tmp_path / 'empty.txt'), 'has no text: 1 document, all empty'),
     (dict(input=tmp_path / 'latin.txt'), 'latin.txt, line 3: not UTF-8 at byte 5 .*--skip_bad'),
     (dict(input=tmp_path / 'none*.txt'), 'no file matches'),
-    (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no vocabulary at'),
+    (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no: expected a vocabulary'),
   ):
     with pytest.raises(ValueError, match=message):
       run(**(dict(vocab=vocab, output=output) | values))

@@ -79,7 +79,11 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   'arguments, message',
   [
     (('predict', '--text=a', '--input=-'), 'expected texts: one of --text and --input'),
-    (('predict', '--input=nowhere.txt'), '--input: expected a file of texts, got nowhere.txt'),
+    (('predict', '--input=nowhere.txt'), 'there is no file nowhere.txt: expected texts'),
+    (
+      ('embed', '--input=.', '--output=o.npy'),
+      '. is a folder: expected texts, one a line (--input)',
+    ),
     (('predict', '--text=a', '--json', '--predictions=p'), '--json is printed, and --predictions'),
     (('predict', '--text=a', '--mode=score', '--top=3'), '--top is for --mode=fill, got score'),
     (

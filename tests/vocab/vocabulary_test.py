@@ -128,7 +128,7 @@ def test_saved_copy_is_the_same_vocabulary(tmp_path, name):
 
 
 def test_what_is_no_vocabulary_is_refused(tmp_path):
-  with pytest.raises(ValueError, match='no vocabulary at .*bertjax.vocab'):
+  with pytest.raises(ValueError, match='there is no file .*bertjax.vocab'):
     load_vocabulary(tmp_path / 'none.txt')
   with pytest.raises(ValueError, match='expected one of tokenizer.json'):
     load_vocabulary(tmp_path)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.errors import UserError, is_foreign, package
+from bertjax.errors import UserError, is_foreign, package, require_file
 from bertjax.formats import tables, weights
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original
@@ -214,8 +214,7 @@ def _options(path: pathlib.Path) -> str:
 def _hdf5(path: pathlib.Path) -> dict[str, np.ndarray]:
   """Reads all arrays of a file."""
   h5py = package('h5py', 'HDF5')
-  if not path.is_file():
-    raise UserError('no such file: expected ELMo weights in HDF5, or a directory of safetensors')
+  require_file(path, 'ELMo weights in HDF5, or a directory of safetensors')
   found: dict[str, np.ndarray] = {}
 
   def keep(name: str, node: Any) -> None:

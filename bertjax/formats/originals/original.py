@@ -134,7 +134,7 @@ def naming(path: pathlib.Path) -> Iterator[None]:
     yield
   except UserError as error:
     said = str(error)
-    raise UserError(said if said.startswith(str(path)) else f'{path}: {said}') from error
+    raise UserError(said if str(path) in said else f'{path}: {said}') from error
 
 
 def folder(into: pathlib.Path | None) -> pathlib.Path:

@@ -11,19 +11,18 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.errors import UserError, is_foreign, package
+from bertjax.errors import UserError, is_foreign, package, require_file
 
 
 def load(path: pathlib.Path) -> Any:
   """Loads a torch file onto the CPU, tensors and plain containers only. Raises UserError if torch
   is not installed, the file cannot be read, or it carries more than that; nothing of it has run."""
   torch = package('torch', f'{path}: its reader')
+  require_file(path, 'a file of PyTorch')
   try:
     with torch.serialization.safe_globals([argparse.Namespace]):
       zipped = zipfile.is_zipfile(path)  # files of before 2020 are not, and cannot be mapped
       return torch.load(path, map_location='cpu', weights_only=True, mmap=zipped)
-  except FileNotFoundError as error:
-    raise UserError(f'{path}: no such file') from error
   except pickle.UnpicklingError as error:
     raise UserError(
       f'{path} carries more than tensors, plain containers and argparse.Namespace, and to read '

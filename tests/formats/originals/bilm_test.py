@@ -121,7 +121,9 @@ def test_tags_have_no_names_there(tmp_path):
 @mutation("    raise UserError(\n      f'{OPTIONS} of", "    return (\n      f'{OPTIONS} of")
 def test_what_is_no_elmo_is_refused(folder, tmp_path):
   for name in ('no.hdf5', 'weights.hdf5'):
-    with pytest.raises(UserError, match='no such file' if name[0] == 'n' else 'bilm-tf is to say'):
+    with pytest.raises(
+      UserError, match='there is no file' if name[0] == 'n' else 'bilm-tf is to say'
+    ):
       bilm.open_checkpoint(tmp_path / name)
     shutil.copy(folder / 'lm_weights.hdf5', tmp_path / 'weights.hdf5')
   given = json.loads((folder / 'options.json').read_text())

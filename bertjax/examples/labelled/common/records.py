@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import json_files
-from bertjax.errors import UserError, amount, nearest
+from bertjax.errors import UserError, amount, nearest, require_file
 from bertjax.examples.labelled.common import datasets
 from bertjax.machine import copies
 from bertjax.text import compressed, kinds
@@ -69,8 +69,7 @@ def by_name(path: str) -> bool:
 def existing(path: str) -> pathlib.Path:
   """Returns the file of that name, on this machine; UserError if there is none."""
   file = copies.local(path)
-  if not file.is_file():
-    raise UserError(f'there is no file {path}: expected labelled examples')
+  require_file(file, 'labelled examples')
   return file
 
 
