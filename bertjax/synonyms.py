@@ -38,6 +38,7 @@ NAMES = {
     encoder_attention_heads""",
   'model.ffn': 'intermediate_size d_ff dim_feedforward n_inner encoder_ffn_embed_dim ffn_dim',
   'model.positions': 'max_position_embeddings n_positions max_positions max_source_positions',
+  'model.vocab_size, which the vocabulary sets': 'vocab_size n_vocab vocabulary_size',
   'model.types': 'type_vocab_size',
   'model.activation': 'hidden_act activation_function activation_fn',
   'model.dropout': 'hidden_dropout_prob hidden_dropout resid_pdrop dropout',

@@ -37,6 +37,11 @@ def count() -> int:
   return jax.process_count()
 
 
+def told_count() -> int | None:
+  """Returns the number of processes that this one was told of, where the coordinator's counts."""
+  return distributed.global_state.num_processes
+
+
 def tell(key: str, value: str = '') -> None:
   """Says something once for all; who says it first counts."""
   try:

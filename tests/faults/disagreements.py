@@ -79,6 +79,7 @@ def other_workdir(bench: Bench) -> None:
 CASES = [
   key('config.seed is 1 there and 0 here', '--config.seed=1'),
   key('config.model.dropout is 0.5 there', '--config.model.dropout=0.5'),
+  key('--processes is 3 there and 2 here', '--processes=3'),
   key('count is 1 there', XLA_FLAGS='--xla_force_host_platform_device_count=1'),
   key('precision is ', JAX_DEFAULT_MATMUL_PRECISION='highest'),
   key('jax_enable_x64 is True there', JAX_ENABLE_X64='1'),

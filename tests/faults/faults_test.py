@@ -19,6 +19,11 @@ def shared(tmp_path_factory) -> bench.Shared:
 
 @mutation('  digests.check_start(config)\n', '', case='hosts that disagree: --config.seed=1')
 @mutation(
+  "  devices['--processes'] = hosts.told_count()\n",
+  '',
+  case='hosts that disagree: --processes=3',
+)
+@mutation(
   '  digests.check_data(run)\n', '', case='hosts that disagree: other tokens under the same name'
 )
 @mutation(
