@@ -14,39 +14,25 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-PREFIX = {
-  'T': '',
-  'U': 'out_',
-}  # letter of a text's columns -> what the names of its arrays begin with
+# Letter of a text's columns -> what the names of its arrays begin with.
+PREFIX = {'T': '', 'U': 'out_'}
 
-
-# The meaning of the targets that rows have, which an objective asks for by these names:
-#   hidden    the token of each slot's column, which the row may show otherwise
-#   spans     hidden ones, and the tokens around the span of each
-#   next      slot t is column t: the token after it, which the model must not see
-#   permuted  the token of each slot's column, where the model sees by order_q_BT and order_k_BT
-#   written   the token after each column of the second text, which begins with the id 0 (T5)
-#   framed    the same, of texts within [CLS] and [SEP], behind a [SEP] (BART)
-#   both_ways the token after each column of two texts, one of which runs backwards
-#   tags      the tag of each word, which people have given
-#   answers   the ends of the answer to a question, likewise
-# Labels of whole examples are none of them: they have names (`config.model.labels`).
 Targets = Literal[
   'hidden', 'spans', 'next', 'permuted', 'written', 'framed', 'both_ways', 'tags', 'answers'
 ]  # fmt: skip
-
-
-def sizes(batch: Mapping[str, np.ndarray]) -> dict[str, int]:
-  """Returns letter -> size of the axis, by the names of a batch's arrays. Raises ValueError if two
-  arrays have other sizes of one letter, or one has other axes than its name."""
-  found: dict[str, int] = {}
-  for name, value in batch.items():
-    axes = name.rpartition('_')[2]
-    if len(axes) != value.ndim or any(
-      found.setdefault(letter, size) != size for letter, size in zip(axes, value.shape, strict=True)
-    ):
-      raise ValueError(f'{name} has the shape {value.shape}, the arrays before it {found}')
-  return found
+# Kind of the targets that rows have, by which an objective asks for them -> what they are. Labels
+# of whole examples are none of them: they have names (`config.model.labels`).
+TARGETS: Mapping[str, str] = dict(
+  hidden='tokens that are hidden, or shown otherwise',  # that of each slot's column
+  spans='spans that are hidden, with the tokens around them',
+  next='the token after each, which the model must not see',  # slot t is column t
+  permuted='tokens in a drawn order',  # seen by order_q_BT and order_k_BT
+  written='a second text, behind the id 0 (T5)',  # the token after each of its columns
+  framed='a second text within [CLS] and [SEP], behind a [SEP] (BART)',
+  both_ways='the next token of a text and of the text backwards',
+  tags='the tag of each word',
+  answers='the ends of the answer to a question',
+)
 
 
 class Ranges(NamedTuple):

@@ -8,7 +8,7 @@ Axis letters, in einsum strings and as the suffix of every array of rank >= 2:
   U columns of a second text, a decoder's                 C classes     W characters of a word
 
 The batch schema. Every array has B first; integers are int32, weights float32. All arrays of a
-batch agree in the size of a letter (`data_contracts.sizes`). A recipe emits the keys that its
+batch agree in the size of a letter (`sizes`). A recipe emits the keys that its
 objective reads, always in these shapes:
 
   token_BT         input ids, corrupted where the objective says so
@@ -66,6 +66,19 @@ from bertjax.data_contracts import HeldOutRows, Targets
 Array = jax.Array
 Batch = Mapping[str, Any]  # arrays of the device or of the host
 Variables = Mapping[str, Any]  # collections; only 'params' is trained
+
+
+def sizes(batch: Batch) -> dict[str, int]:
+  """Returns letter -> size of the axis, by the names of a batch's arrays. Raises ValueError if two
+  arrays have other sizes of one letter, or one has other axes than its name."""
+  found: dict[str, int] = {}
+  for name, value in batch.items():
+    axes = name.rpartition('_')[2]
+    if len(axes) != value.ndim or any(
+      found.setdefault(letter, size) != size for letter, size in zip(axes, value.shape, strict=True)
+    ):
+      raise ValueError(f'{name} has the shape {value.shape}, the arrays before it {found}')
+  return found
 
 
 class Part(NamedTuple):

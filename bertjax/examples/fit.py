@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertjax import registry
+from bertjax.data_contracts import TARGETS
 from bertjax.errors import UserError, warn_once
 from bertjax.examples import readers
 
@@ -30,10 +31,11 @@ def check(config: Any) -> None:
       every = registry.names_in(f'bertjax.examples.{OF_TARGETS[key][0]}')
       fitting = [each for each in every if wanted & {*_targets(key, each)}]
       raise UserError(
-        f'{where}={name!r} learns from targets of the kind {_or(sorted(wanted))} '
-        f'(bertjax/data_contracts.py), and config.data.{key}.name={chosen!r} gives {_or(found)}: '
-        f'expected {_or(fitting)} there, or an objective and a model that learn from those; a '
-        'module of your own says what it gives as targets=(..)'
+        f'{where}={name!r} learns from {_said(sorted(wanted))}, and config.data.{key}.name='
+        f'{chosen!r} gives {_said(found)}: expected {" or ".join(fitting) or "none"} there, or an '
+        'objective and a model that learn from those. A run that has begun with both under an '
+        'earlier version is finished by that, or begins another one by config.init_from. A module '
+        'of your own says what it gives as targets=(..), by the names of bertjax/data_contracts.py'
       )
 
 
@@ -43,5 +45,5 @@ def _targets(key: str, name: str) -> Sequence[str]:
   return getattr(module, export).targets
 
 
-def _or(names: Sequence[str]) -> str:
-  return ' or '.join(names) or 'none'
+def _said(kinds: Sequence[str]) -> str:
+  return ', or '.join(TARGETS.get(kind, kind) for kind in kinds) or 'none'

@@ -39,7 +39,7 @@ def find(tree: Any, path: str, what: str) -> Any:
     if not isinstance(tree, Mapping) or key not in tree:
       found = sorted(tree) if isinstance(tree, Mapping) else 'an array'
       above = '/'.join(path.split('/')[:depth]) or 'the top'
-      raise UserError(f'init_from: {what} has no {path!r}; {above} holds {found}')
+      raise UserError(f'config.init_from: {what} has no {path!r}; {above} holds {found}')
     tree = tree[key]
   return tree
 
@@ -56,10 +56,12 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
   picks from the leading axis of leaves under 'layers', () all; `where` names the source and its
   path, which tells words; `rows` are those of words that move, None all. UserError: another
   structure or shape."""
-  if jax.tree.structure(source) != jax.tree.structure(target):
+  theirs, ours = _names(source), _names(target)
+  if theirs != ours:
     raise UserError(
-      f'init_from: {where} holds other parameters than the model; expected '
-      f'{jax.tree.structure(target)}, got {jax.tree.structure(source)}'
+      f'config.init_from: {where} has {_some(theirs - ours)} that the model lacks, and lacks '
+      f'{_some(ours - theirs)} that the model has: leave out what config.model says otherwise than '
+      'that model does, or name subtrees that are alike'
     )
 
   def copy(path, new, old):
@@ -78,10 +80,26 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
       moved[own:][:behind] = np.asarray(new)[rows.size :][:behind]
       new = moved
     if new.shape != old.shape:
-      raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')
+      raise UserError(
+        f'config.init_from: {where}{name} has shape {new.shape}, the model {old.shape}'
+      )
     return sharding.put_whole(np.asarray(new, old.dtype), old.sharding)
 
   return jax.tree_util.tree_map_with_path(copy, source, target)
+
+
+def _names(tree: Any) -> set[str]:
+  """Returns the paths of all leaves."""
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  return {jax.tree_util.keystr(path, simple=True, separator='/') for path, _ in leaves}
+
+
+def _some(names: set[str]) -> str:
+  """Returns the first of some parameters, and how many there are."""
+  if not names:
+    return 'none'
+  more = f' and {len(names) - 3} more' if len(names) > 3 else ''
+  return f'the parameters {", ".join(sorted(names)[:3])}{more}'
 
 
 def same_ids(one: Vocabulary, other: Vocabulary) -> bool:

@@ -10,7 +10,7 @@ from mutation import mutation
 from slow_imports import windows
 from toy_store import SPECIAL, VOCABULARY, WHOLE_DOCUMENTS, on_disk, recipe
 
-from bertjax.data_contracts import Labelled, sizes
+from bertjax.data_contracts import Labelled
 from bertjax.evals.held_out import rows as held_out_rows
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
@@ -18,6 +18,7 @@ from bertjax.examples.labelled.common.rows import Rows
 from bertjax.examples.noise import bart_infilling, t5_spans
 from bertjax.sharding import Devices, make_mesh
 from bertjax.train import phase, step
+from bertjax.types import sizes
 
 LENGTH = 64
 SENTINELS = dict(name='t5_spans', rate=0.15, mean_span=3.0, numbered=True, static=False)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bertjax.data_contracts import sizes
 from bertjax.errors import UserError
 from bertjax.examples.seqio_tasks.windows import vocabulary_store
 from bertjax.store.reader import Store
+from bertjax.types import sizes
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import read_vocabulary
 
