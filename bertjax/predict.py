@@ -92,8 +92,7 @@ def _check_flags() -> None:
 def _parts(model: Any) -> Iterator[Part]:
   """Returns the texts that the flags name, in pieces that any mode can take at once."""
   if _TEXT.value is not None:
-    if _QUESTION.value:
-      questions = list(_QUESTION.value)
+    if questions := list(_QUESTION.value):
       texts = _TEXT.value * (len(questions) // len(_TEXT.value))
       ids = [str(number) for number in range(1, len(questions) + 1)]
       return iter([Part(texts, 1, 1.0, questions, ids=ids)])
@@ -118,10 +117,8 @@ def _of_task(model: Any) -> str:
 
 def _mode(model: Any, texts: list[str]) -> str:
   """Returns --mode, or else the mode for the first text and the model, which it prints."""
-  if _MODE.value:
-    return _MODE.value
-  if model.task:
-    return _of_task(model)
+  if said := _MODE.value or _of_task(model):
+    return said
   mask = model.vocabulary.special['mask']
   spelled = {BLANK, BLANK if mask is None else model.vocabulary.pieces[mask]}
   if any(each in texts[0] for each in spelled):

@@ -169,10 +169,9 @@ class Examples:
       recipe.plan.ranges(self.store, self.spec, chosen), self.store, row_E, key_E,
       (len(row_n), self.length), row_n, self.spec.seed,
     )  # fmt: skip
-    for name in self.tables:
-      if name not in rows.ranges.table:
-        table = {**rows.ranges.table, name: layout.column(rows, self.store, name)}
-        rows = rows._replace(ranges=rows.ranges._replace(table=table))
+    lacking = [name for name in self.tables if name not in rows.ranges.table]
+    more = {name: layout.column(rows, self.store, name) for name in lacking}
+    rows = rows._replace(ranges=rows.ranges._replace(table={**rows.ranges.table, **more}))
     made = recipe.masking.corrupt(rows, recipe.mask_options, self.store)
     if recipe.masking.sizes is None:
       return {**layout.frame(rows, recipe.pack), **made}
@@ -220,16 +219,15 @@ def make_examples(
   except cache.NoRoom as error:
     logging.warning('the plan is kept in memory, and made again at each start: %s', error)
     return examples_in_memory(store, data, length, seed, rows, tables)
-  files = sorted(directory.glob('*.npy'))
-  column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
+  load = lambda path: np.asarray(np.load(path, mmap_mode='r'))
+  column = {path.stem: load(path) for path in sorted(directory.glob('*.npy'))}
   packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
   old = count.get('random_next') and 'no_other_document' not in count
   if old and 1 in languages.peers(store).size_l:
     said = 'takes text of the same document for random text where a language has no other'
     logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
-  return _checked(
-    Examples(store, recipe, spec, column, count, size, tables, plan=directory, **packed)
-  )
+  found = Examples(store, recipe, spec, column, count, size, tables, plan=directory, **packed)
+  return _checked(found)
 
 
 def examples_in_memory(
@@ -277,8 +275,7 @@ def _kept(pieces, store, plan: Plan, spec: Spec):
   their tokens are."""
   for column, count in pieces:
     if plan.keep is not None:
-      chosen = Chosen(column, np.arange(len(column['length'])))
-      ranges = plan.ranges(store, spec, chosen)
+      ranges = plan.ranges(store, spec, Chosen(column, np.arange(len(column['length']))))
       token_n, _ = layout.tokens(ranges, store)
       stays_E, left_out = plan.keep(store, spec.options, token_n, ranges.length_E)
       column, count = {k: value_E[stays_E] for k, value_E in column.items()}, count | left_out

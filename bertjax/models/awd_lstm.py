@@ -112,8 +112,7 @@ class AWDLSTM(StreamModel, kw_only=True):
     head = WordHead(
       self.vocab_size, False, '', 0.0, zeros, dtype, word_bias=self.word_bias, name='head'
     )
-    word = head(dropped_BTD, word_VD)
-    out: dict[str, Any] = dict(word=word, last_BTD=dropped_BTD, carry=states)
+    out: dict[str, Any] = dict(word=head(dropped_BTD, word_VD), last_BTD=dropped_BTD, carry=states)
     if noise is not None:
       out |= dict(penalties=self._penalties(x_BTD, dropped_BTD, real_BT))
     if hidden:
@@ -142,8 +141,7 @@ class AWDLSTM(StreamModel, kw_only=True):
       )
 
   def _table(self) -> Array:
-    init = uniform(self.init_std * 3**0.5)
-    return word_table(self, 'word', self.vocab_size, self.width, init)
+    return word_table(self, 'word', self.vocab_size, self.width, uniform(self.init_std * 3**0.5))
 
   def _run(
     self, word_VD: Array, token_BT: Array, real_BT: Array, states: Any, noise: Noise | None
@@ -273,10 +271,9 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
 
     scanned = nn.scan(run, variable_broadcast='params', split_rngs={'params': False})
     parts = split(token_BT), split(real_BT), jnp.arange(-(-columns // self.chunk), dtype=jnp.uint32)
-    _, found = scanned(self, self.carry(len(token_BT)), parts)
+    _, (embedded_KBTD, x_KBTD) = scanned(self, self.carry(len(token_BT)), parts)
     joined = lambda x_KBTD: jnp.concatenate([*x_KBTD], 1)[:, :columns]
-    embedded_BTD, x_BTD = map(joined, found)
-    return embedded_BTD, x_BTD
+    return joined(embedded_KBTD), joined(x_KBTD)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

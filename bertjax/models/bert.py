@@ -6,7 +6,7 @@ reports.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import flax.linen as nn
 import jax
@@ -20,8 +20,8 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, weights
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers import heads as heads_lib
 from bertjax.models.layers import pad_id
-from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import INITS, Dropout, Initializer, given_fields, options_of
@@ -30,19 +30,8 @@ from bertjax.models.layers.cache import Caches, Reading
 from bertjax.models.layers.contracts import AttendingModel, Sized
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
-from bertjax.models.layers.heads import (
-  Pooling,
-  WordHead,
-  gather_positions,
-  label_flops,
-  label_heads,
-  pool,
-  pooler,
-)
 from bertjax.models.layers.writing import OneText
 from bertjax.types import Array, Batch, Factory
-
-PoolerActivation = Literal['tanh', 'gelu_erf', 'relu', 'none']
 
 # tiny..medium: Turc et al. 2019 (arXiv 1908.08962); base, large: Devlin et al. 2019. `test` is
 # ours: two layers of 8 heads, so that every test mesh divides it.
@@ -105,13 +94,13 @@ class Base(Sized, kw_only=True):
   inner_groups: Count = 1
   words: bool = True
   pooler: bool = False
-  pooler_activation: PoolerActivation = 'tanh'
-  pooling: Pooling = 'first'
+  pooler_activation: heads_lib.PoolerActivation = 'tanh'
+  pooling: heads_lib.Pooling = 'first'
   labels: tuple[tuple[str, Natural], ...] = ()
   head_dropout: Fraction = 0.0
   pooler_dropout: bool = False
   token_labels: tuple[tuple[str, Natural], ...] = ()
-  answers: Answers = 'none'
+  answers: answers_lib.Answers = 'none'
 
   @nn.nowrap
   def embeddings_fields(self) -> dict[str, Any]:
@@ -189,27 +178,25 @@ class Bert(Base, AttendingModel):
     """Runs the encoder and the heads, see `TargetModel`; pooled_BGD where there is a pooler. Reads
     token, position, type, example, the extra tables' ids, with words target_pos and, with labels or
     a pooler, first."""
-    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    init = INITS[self.initializer](self.init_std)
     embedded_BTD, word_VE, x_BTD, hidden_LBTD = self.encoded(batch, noise, hidden)
     out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
-      out['word'] = self._scores(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
+      out['word'] = self._scores(heads_lib.gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     read_BGD = None
     if self.labels or self.pooler:
-      read_BGD = pool(x_BTD, batch, self.pooling)
+      read_BGD = heads_lib.pool(x_BTD, batch, self.pooling)
       if self.pooler_dropout:
         read_BGD = Dropout(self.head_dropout, name='pooler_dropout')(read_BGD, noise)
       if self.pooler_activation != 'none':
-        read_BGD = pooler(self, read_BGD, init, self.pooler_activation)
+        read_BGD = heads_lib.pooler(self, read_BGD, init, self.pooler_activation)
         out['pooled_BGD'] = read_BGD
-    out |= label_heads(self, init, noise, read_BGD, x_BTD if self.token_labels else None)
+    out |= heads_lib.label_heads(self, init, noise, read_BGD, x_BTD if self.token_labels else None)
     if self.answers != 'none':
-      head = AnswerHead(
-        self.answers, 1, self.norm_eps, init, self.head_dropout, dtype, name='answers'
-      )
-      out['answers'] = head(x_BTD, batch, noise)
+      own = self.answers, 1, self.norm_eps, init, self.head_dropout, jnp.dtype(self.dtype)
+      out['answers'] = answers_lib.AnswerHead(*own, name='answers')(x_BTD, batch, noise)
     return out
 
   def encoded(
@@ -231,7 +218,7 @@ class Bert(Base, AttendingModel):
 
   def _scores(self, x_BPD: Array, word_VE: Array) -> Scores:
     """Returns the scores of the words at these places."""
-    head = WordHead(
+    head = heads_lib.WordHead(
       self.vocab_size, self.transform, self.activation, self.norm_eps,
       INITS[self.initializer](self.init_std), jnp.dtype(self.dtype), name='mlm',
     )  # fmt: skip
@@ -265,7 +252,7 @@ class Bert(Base, AttendingModel):
       transform = self.width * self.table_width if self.transform else 0
       count += flops_lib.head_flops(predicted, transform, self.table_width * self.vocab_size)
     between = 0 if self.pooler_activation == 'none' else self.width * self.width
-    count += label_flops(self, batch, between, pooled=self.pooler)
+    count += heads_lib.label_flops(self, batch, between, pooled=self.pooler)
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 
@@ -300,8 +287,7 @@ def fields(model: type[nn.Module], config, **only: Any) -> dict[str, Any]:
   answers_lib.check(fields)
   if fields['pooler'] and fields['pooler_activation'] == 'none':
     raise UserError(
-      "config.model.pooler_activation='none' leaves the pooler out: expected config.model.pooler="
-      'False, got True'
+      "config.model.pooler_activation='none' leaves the pooler out: set config.model.pooler=False"
     )
   pad_id.check(fields['position_offset'], fields['zero_row'])
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))

@@ -138,8 +138,7 @@ class ELMo(Model):
     for way, prefix, letter in ((0, '', 'T'), (1, 'out_', 'U')):
       x_BTD = self._words(batch, prefix, letter)
       real_BT = batch[f'{prefix}example_B{letter}'] > 0
-      own = states[way * self.layers :][: self.layers]
-      (*_, x_BTD), found = self._run(way, x_BTD, own, real_BT, noise)
+      (*_, x_BTD), found = self._run(way, x_BTD, states, real_BT, noise)
       x_BTD = self.dropped(x_BTD, fork(noise, f'{way} end'))
       scores[f'{prefix}word'], after = self.head(x_BTD, self.softmax), after + found
     return dict(scores, carry=after)
@@ -166,8 +165,7 @@ class ELMo(Model):
     found, after = [], ()
     for way in (0, 1):
       turn = (lambda x: jnp.flip(x, 1)) if way else (lambda x: x)
-      own = carry[way * self.layers :][: self.layers]
-      outputs, states = self._run(way, turn(x_BTD), own, turn(real_BT), None)
+      outputs, states = self._run(way, turn(x_BTD), carry, turn(real_BT), None)
       found, after = [*found, jnp.stack([turn(y_BTD) for y_BTD in outputs])], after + states
     return jnp.concatenate(found, -1), after
 
@@ -182,8 +180,8 @@ class ELMo(Model):
   def _run(
     self, way: int, x_BTD: Array, states: States, real_BT: Array, noise: Noise | None
   ) -> tuple[list[Array], States]:
-    """Returns the input and the output of each layer of a direction, and its states."""
-    found, after = [x_BTD], []
+    """Returns input and outputs of a direction's layers, and its states; is given those of both."""
+    found, after, states = [x_BTD], [], states[way * self.layers :]
     for number, layer in enumerate((self.forwards, self.backwards)[way]):
       x_BTD = self.dropped(x_BTD, fork(noise, f'{way} {number}'))
       y_BTD, state = layer(x_BTD, states[number], real_BT)

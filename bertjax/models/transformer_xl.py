@@ -77,11 +77,10 @@ class Layer(Block):
       return Relative()
     # A row per distance, and beyond them the last one again. The original adds this bias to the
     # product before it is scaled, as all of the score.
-    axes, place_R = ('position', 'heads', 'head'), np.arange(keys - 1, -1, -1)
-    place_R = np.minimum(place_R, self.learned_positions - 1)
-    r_RNH = param(self, 'positions', axes, (self.learned_positions, *shape), self.initializer)
-    biases = (self.learned_positions, self.heads)
-    bias_RN = param(self, 'position_bias', axes[:2], biases, jax.nn.initializers.zeros)
+    rows, axes = self.learned_positions, ('position', 'heads', 'head')
+    place_R, zeros = np.minimum(np.arange(keys - 1, -1, -1), rows - 1), jax.nn.initializers.zeros
+    r_RNH = param(self, 'positions', axes, (rows, *shape), self.initializer)
+    bias_RN = param(self, 'position_bias', axes[:2], (rows, self.heads), zeros)
     u_NH = param(self, 'u', axes[1:], shape, self.initializer)
     bias_NR = bias_RN[place_R].T * self.head_size**-0.5
     return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
@@ -138,8 +137,7 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
       place_T = np.arange(x_BTD.shape[1] - 1, -1, -1)
       x_BTD = x_BTD + jnp.asarray(sinusoids(place_T, self.width, self.clamp_len), dtype)[None]
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTD, noise)
-    x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
-    embedded_BTD = x_BTD
+    embedded_BTD = x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
     x_BTD, (hidden_BLMD, hidden_LBTD) = self._layers(x_BTD, batch, carry, noise, hidden)
     last_BTD = Dropout(self.dropout, name='output_dropout')(x_BTD, noise)
     carry = memory_lib.remembered(carry, hidden_BLMD, batch['example_BT'])
@@ -280,16 +278,16 @@ def make(config) -> TransformerXL:
     raise UserError(
       f'model.width: sinusoids come in pairs, expected an even width, got {fields["width"]}'
     )
-  if mem_len < 0 or (mem_len and attention in ('absolute', 'deeper')):
+  if mem_len and attention in ('absolute', 'deeper'):
     raise UserError(
       f'config.model.attention={attention!r} names two tokens of memory and input by one position: '
       f"expected config.model.mem_len=0, got {mem_len}; memory needs 'relative' or 'shaw'"
     )
-  if bool(fields['learned_positions']) != (attention in ('shaw', 'deeper')):
+  learns, rows = attention in ('shaw', 'deeper'), fields['learned_positions']
+  if learns != bool(rows):
     raise UserError(
-      f'config.model.attention={attention!r} '
-      + ('learns' if attention in ('shaw', 'deeper') else 'learns no')
-      + f' positions, got config.model.learned_positions={fields["learned_positions"]}'
+      f'config.model.attention={attention!r} learns {"" if learns else "no "}positions, got '
+      f'config.model.learned_positions={rows}'
     )
   if fields['same_length'] and not mem_len:
     raise UserError(

@@ -91,10 +91,9 @@ class Session:
     stack.callback(self._send)
     self._record = Record(run, workdir, self._start, meta, progress)
     stack.callback(self._record.close)
-    say, latest = progress.note, self._checkpoints.latest
-    self._spikes = Spikes(workdir, run, meta.get('spikes'), say, latest)
+    self._spikes = Spikes(workdir, run, meta.get('spikes'), progress.note, self._checkpoints.latest)
     self._patience = Patience(config.best, meta.get('patience'), config.optimizer.average)
-    self._verification = Verification(run, self._start, stop, say)
+    self._verification = Verification(run, self._start, stop, progress.note)
     profile = Profile(config.profile, workdir)
     stack.callback(profile.close)
     self.watchers: list[Watcher] = [
@@ -282,8 +281,7 @@ def evaluate(
 ) -> None:
   """Prints the held-out scores of a checkpoint of the workdir, by its step or 'best' by
   `config.best`, None: the newest intact one, as one JSON line; null: no number. What differs of the
-  config from that of the run, see `resume.stored_config`, is said; `given` is as of `run`, and
-  None, of a config that was resolved already, all of it."""
+  config from that of the run is said; `given` is as of `run`; None: the config is resolved."""
   chosen = reading.as_step(step)
   progress = Progress(config.total_steps)
   place = mirror.Workdir(workdir, progress.note, reads=True)

@@ -127,8 +127,8 @@ def with_tables(store, plan, tables, pack=1):
 
 
 @pytest.mark.parametrize('plan', every_plan.MORE_PLANS)
-@mutation('      if name not in rows.ranges.table:', '      if False:')
-@mutation('      if name not in rows.ranges.table:', '      if True:')
+@mutation('for name in self.tables if name not in rows.ranges.table', 'for name in ()')
+@mutation('for name in self.tables if name not in rows.ranges.table', 'for name in self.tables')
 def test_a_table_reads_the_column_of_the_store_where_the_plan_gives_none(rich, plan):
   for pack in (1, 3) if not plan.startswith('columns') and plan[-8:] != '_columns' else (1,):
     plain = with_tables(rich, plan, (), pack)

@@ -10,7 +10,6 @@ import systems
 from mutation import mutation
 
 from bertjax import registry
-from bertjax.models import bert
 from bertjax.models.layers import basic, encoder, heads
 from bertjax.objectives import lm, mlm
 
@@ -81,7 +80,7 @@ def test_every_choice_is_exported():
 
 def test_types_of_choices_name_what_there_is():
   assert set(get_args(basic.Activation)) == set(basic.ACTIVATIONS)
-  assert set(get_args(bert.PoolerActivation)) == {*heads.POOLERS, 'none'}
+  assert set(get_args(heads.PoolerActivation)) == {*heads.POOLERS, 'none'}
   assert set(get_args(basic.Initializer)) == set(basic.INITS)
   assert set(get_args(encoder.Sharing)) == {'none', 'all', *encoder.PARTS}
 

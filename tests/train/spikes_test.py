@@ -76,7 +76,7 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
 
 
 @pytest.mark.full
-@mutation("Spikes(workdir, run, meta.get('spikes'), say", 'Spikes(workdir, run, None, say')
+@mutation("Spikes(workdir, run, meta.get('spikes'),", 'Spikes(workdir, run, None,')
 def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 17, *WATCHED)
   assert 17 <= steps_logged(tmp_path) < STEPS - 5

@@ -26,6 +26,7 @@ from bertjax.models.layers.flops import head_flops
 from bertjax.types import Array, Batch
 
 Pooling = Literal['first', 'mean']  # of which token labels of examples are
+PoolerActivation = Literal['tanh', 'gelu_erf', 'relu', 'none']
 POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS['relu'])
 
 
