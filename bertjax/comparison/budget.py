@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import children
 from bertjax.comparison.arms import Arm
 from bertjax.errors import UserError
 from bertjax.examples import loader, readers
 from bertjax.launch import grid
+from bertjax.machine import pool
 from bertjax.store.reader import Store
 from bertjax.tools.bench.parts import own_step, synthetic, timing
 from bertjax.tools.preflight import checking
@@ -71,7 +71,7 @@ def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
 def timed(arm: Arm, ids: int, cost: Cost) -> Cost:
   """Runs steps of the longest phase of an arm that was counted: returns its cost with seconds."""
   longest = max(_phases(arm, ids), key=lambda phase: phase.steps or 1).config
-  return cost._replace(seconds=cost.flops / children.apart(_rate, longest))
+  return cost._replace(seconds=cost.flops / pool.apart(_rate, longest))
 
 
 def _phases(arm: Arm, ids: int) -> Sequence[Any]:

@@ -5,18 +5,15 @@ Only NumPy, tokenizers and sentencepiece are imported here, so a worker starts i
 
 import collections
 import concurrent.futures
-import contextlib
 import functools
 import os
-import signal
-import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bertjax import children
 from bertjax.errors import UserError
+from bertjax.machine.pool import Pool
 from bertjax.text import documents as documents_lib
 from bertjax.text import phrases, sentence_split
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -170,12 +167,11 @@ def encode_all(
     vocabulary = load_vocabulary(options.vocab, options.lowercase)
     yield from (encode(batch, vocabulary, options) for batch in batches)
     return
-  with children.pool(workers, functools.partial(_start, options)) as pool:
+  with Pool(workers, functools.partial(_start, options)) as pool:
     ahead: collections.deque[concurrent.futures.Future] = collections.deque()
     try:
       for batch in batches:
-        with _unheard():  # the first ones start the workers
-          ahead.append(pool.submit(_work, batch))
+        ahead.append(pool.submit(_work, batch))
         if len(ahead) > 2 * workers:
           yield ahead.popleft().result()
       while ahead:
@@ -183,25 +179,6 @@ def encode_all(
     finally:
       for future in ahead:
         future.cancel()
-
-
-@contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-  """Processes that are started within it never hear Ctrl-C, which is the parent's to handle: the
-  parent hears at the end of it what came meanwhile, whichever of its threads it came to."""
-  handler, heard = signal.getsignal(signal.SIGINT), []
-  ours = threading.current_thread() is threading.main_thread() and callable(handler)
-  before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-  if ours:  # Python would call it here for another thread, and a worker be left half started
-    signal.signal(signal.SIGINT, lambda *given: heard.append(given))
-  try:
-    yield
-  finally:
-    if ours:
-      signal.signal(signal.SIGINT, handler)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if heard and callable(handler):
-      handler(*heard[0])
 
 
 _worker: tuple[Vocabulary, Options]

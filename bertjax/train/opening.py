@@ -11,12 +11,11 @@ from typing import Any
 
 import jax
 
-from bertjax import children
 from bertjax.checkpoint import resume
 from bertjax.config import presets, timeline
 from bertjax.errors import UserError
 from bertjax.examples import readers
-from bertjax.machine import copies, hosts, mirror, remote
+from bertjax.machine import copies, hosts, mirror, pool, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.sources import init_from
@@ -100,7 +99,7 @@ def check(runs: Mapping[str, tuple[Any, pathlib.Path]]) -> None:
   themselves. Raises UserError, which begins with the name, for what cannot work."""
   given = {name: (c.copy_and_resolve_references(), w) for name, (c, w) in runs.items()}
   if given:
-    children.apart(_check, given)
+    pool.apart(_check, given)
 
 
 def _check(runs: Mapping[str, tuple[Any, pathlib.Path]]) -> None:

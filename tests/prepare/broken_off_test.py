@@ -8,7 +8,6 @@ import pathlib
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -201,27 +200,6 @@ def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab, t
     os.killpg(process.pid, signal.SIGINT)
   said = process.communicate(timeout=60)[1]
   assert said.endswith('\nbertjax.prepare: interrupted\n') and 'Traceback' not in said, said
-
-
-HEARS = """
-import os, signal, threading, time
-from bertjax.store import encode
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-heard = []
-signal.signal(signal.SIGINT, lambda *given: heard.append(given[0]))
-with encode._unheard():
-  os.kill(os.getpid(), signal.SIGINT)
-  time.sleep(0.1)
-  print(len(heard))
-time.sleep(0.1)
-print(len(heard))
-"""
-
-
-@mutation('is threading.main_thread() and callable(handler)', 'is None')
-def test_a_ctrl_c_waits_until_workers_are_started():
-  done = subprocess.run([sys.executable, '-c', HEARS], cwd=ROOT, capture_output=True, text=True)
-  assert done.stdout == '0\n1\n', done.stderr
 
 
 def commands_of_children(pid: int) -> list[bytes]:

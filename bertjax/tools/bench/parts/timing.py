@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax import children
+from bertjax.machine.pool import Pool
 
 PACKAGES = ('jax', 'jaxlib', 'numpy', 'torch', 'transformers', 'tokenizers', 'grain')
 
@@ -55,7 +55,7 @@ def apart(make: Callable[..., Callable[[], Any]], *args: Any) -> Iterator[Callab
   """Yields make(*args), a call, which is made and runs in a process of its own, so that two
   libraries share no threads. `make` stands at the top of a module, args are picklable; what either
   raises is raised here."""
-  with children.pool(1) as process:
+  with Pool(1) as process:
     process.submit(_make, make, args).result()
     yield lambda: process.submit(_call).result()
 
