@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax.errors import UserError, door, writing
+from bertjax.errors import UserError, door, nearest, writing
 from bertjax.machine import remote
 from bertjax.metrics import lines
 
@@ -95,7 +95,11 @@ def main() -> None:
   parser = argparse.ArgumentParser(prog='python -m bertjax.metrics.curves', description=__doc__)
   parser.add_argument('runs', nargs='+', metavar='RUN', help='workdirs')
   parser.add_argument('--output', help='default: RUN/curves.png, ./curves.png for several runs')
-  arguments = parser.parse_args()
+  arguments, others = parser.parse_known_args()
+  if others:
+    name = others[0].partition('=')[0].lstrip('-')
+    hint = nearest(name, ['output']) or ': see --help'
+    raise UserError(f'there is no flag --{name}{hint}')
   print(plot(arguments.runs, arguments.output))
 
 
