@@ -19,7 +19,7 @@ def shared(tmp_path_factory) -> bench.Shared:
 
 @mutation('  digests.check_start(config)\n', '', case='hosts that disagree: --config.seed=1')
 @mutation(
-  "  devices['--processes'] = hosts.told_count()\n",
+  "  devices |= {'--processes': hosts.told_count()}\n",
   '',
   case='hosts that disagree: --processes=3',
 )

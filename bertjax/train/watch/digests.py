@@ -39,8 +39,8 @@ def check_start(config: Any) -> None:
   versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
   versions |= dict(python=platform.python_version(), bertjax=code_sha256())
   hosts.require_same('its software', versions, 'install the same on all')
-  devices = dict(count=jax.local_device_count(), kind=jax.local_devices()[0].device_kind)
-  devices['--processes'] = hosts.told_count()
+  devices = {'count': jax.local_device_count(), 'kind': jax.local_devices()[0].device_kind}
+  devices |= {'--processes': hosts.told_count()}
   hosts.require_same('its devices', devices, 'give every process as many, of the same kind')
   remedy = 'set the same variables in the environment of all'
   hosts.require_same('its settings of JAX and XLA', settings(os.environ), remedy)
