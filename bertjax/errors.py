@@ -25,6 +25,9 @@ from typing import Any, NoReturn
 from bertjax import children
 
 _ANOTHER = 'name another path, or change who may read and write there'
+_NO_DIRECTORY = (
+  'a file, or a link that leads nowhere, is there where a directory is due: name another path'
+)
 # Number of an error of the system that a path or its disk may have -> the remedy.
 _OF_A_PATH = {
   errno.ENOSPC: 'make room, or name a path on another disk',
@@ -34,8 +37,8 @@ _OF_A_PATH = {
   errno.ENOENT: 'name a path that is there, or whose directory is',
   errno.EACCES: _ANOTHER,
   errno.EPERM: _ANOTHER,
-  errno.EEXIST: 'a file is there where a directory is due: name another path',
-  errno.ENOTDIR: 'a file is there where a directory is due: name another path',
+  errno.EEXIST: _NO_DIRECTORY,
+  errno.ENOTDIR: _NO_DIRECTORY,
   errno.EISDIR: 'a directory is there where a file is due: name another path',
   errno.ENAMETOOLONG: 'name a shorter path',
   errno.ELOOP: 'mend the links, or name another path',
