@@ -89,15 +89,15 @@ def to_a_picture(path):
   'write, name',
   [(to_json, 'a.json'), (to_a_directory, 'run'), (to_vectors, 'v.npy'), (to_a_picture, 'a.png')],
 )
-@mutation('error.filename = error.filename or str(path)', 'pass', case='to_json')
+@mutation('error.filename = error.filename or str(path)', 'pass', case='to_json-a.json')
 @mutation(
   '    with named(partial):',
   '    if True:',
-  case='to_a_directory',
+  case='to_a_directory-run',
   file='bertjax/machine/durable.py',
 )
-@mutation("with writing('the curves', output):", 'if True:', case='to_a_picture')
-@mutation('      stack.callback(self._partial.unlink, missing_ok=True)\n', '', case='to_vectors')
+@mutation("with writing('the curves', output):", 'if True:', case='to_a_picture-a.png')
+@mutation('      stack.callback(self._partial.unlink, missing_ok=True)\n', '', case='to_vectors-v.npy')
 def test_a_disk_that_is_full_names_what_it_has_no_room_for(tmp_path, write, name):
   room = contextlib.nullcontext() if write is to_a_picture else no_room()
   with pytest.raises(OSError) as caught, room:
