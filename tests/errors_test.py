@@ -97,7 +97,9 @@ def to_a_picture(path):
   file='bertjax/machine/durable.py',
 )
 @mutation("with writing('the curves', output):", 'if True:', case='to_a_picture-a.png')
-@mutation('      stack.callback(self._partial.unlink, missing_ok=True)\n', '', case='to_vectors-v.npy')
+@mutation(
+  '      stack.callback(self._partial.unlink, missing_ok=True)\n', '', case='to_vectors-v.npy'
+)
 def test_a_disk_that_is_full_names_what_it_has_no_room_for(tmp_path, write, name):
   room = contextlib.nullcontext() if write is to_a_picture else no_room()
   with pytest.raises(OSError) as caught, room:
