@@ -83,8 +83,7 @@ def cross_entropy(
   """-log p of the targets of some texts W among themselves and the text's candidates, float32
   [W, B, P].
 
-  All texts share one look-up: the gradient of each is as large as the table, and a mesh would sum
-  it over its devices, where here they exchange rows alone.
+  All texts share one look-up, since the gradient of each is as large as the table.
 
   Args:
     hidden_WBPD: what the words are scored by.
