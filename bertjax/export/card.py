@@ -1,13 +1,14 @@
-"""README.md of an exported model, from the run's own facts."""
+"""README.md and .eval_results of an exported model, from the run's own facts."""
 
 import json
 import math
+import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from bertjax import models
-from bertjax.errors import amount
+from bertjax.errors import amount, writing
 from bertjax.sources import foreign, init_from, runs
 from bertjax.sources.runs import Run
 
@@ -42,11 +43,33 @@ _TASKS = dict(
 )  # fmt: skip
 
 
+# A file of `.eval_results`. A data set with several leaderboards names them in its eval.yaml, and
+# no run knows which of them its files are.
+RESULTS = '.eval_results'
+RESULT = """- dataset:
+    id: {dataset}
+    task_id: default
+  value: {value}
+  notes: {metric} of {part}, by bertjax
+"""
+
 # Our name of a score -> the hub's.
 METRICS = dict(
   accuracy='accuracy', f1='f1', mcc='matthews_correlation', exact='exact_match',
   pearson='pearsonr', spearman='spearmanr', perplexity='perplexity',
 )  # fmt: skip
+
+
+def write(
+  folder: pathlib.Path, run: Run, model: Any, said: Mapping[str, Any], original: str = '',
+  onnx: bool = False,
+) -> None:  # fmt: skip
+  """Writes README.md, as `card` has it, and the hub's files of results."""
+  with writing('the model card', folder):
+    (folder / 'README.md').write_text(card(run, model, said, original, onnx))
+    for name, text in eval_results(run).items():
+      (folder / RESULTS).mkdir(exist_ok=True)
+      (folder / RESULTS / name).write_text(text)
 
 
 def card(
@@ -121,23 +144,40 @@ def _facts(run: Run, task: str) -> dict[str, Any]:
   }
 
 
+def eval_results(run: Run) -> dict[str, str]:
+  """Returns the files that the hub fills its leaderboards from (huggingface_hub.EvalResultEntry),
+  name -> YAML: one of each set of examples that is of a data set of the hub, with the score that
+  the task is known by, `config.best.metric`."""
+  metric = METRICS.get(run.config.best.metric.rpartition('/')[2])
+  return {
+    f'{part}.yaml': RESULT.format(dataset=dataset, value=scores[metric], metric=metric, part=part)
+    for part, (dataset, scores) in _scored(run).items()
+    if dataset and metric in scores
+  }
+
+
 def _index(run: Run, task: str) -> list[dict[str, Any]]:
-  """Returns the scores that the hub has names for, by the set that they are of. Its `.eval_results`
-  are for data sets that it keeps a leaderboard of, which no run says of its files."""
-  sets: dict[str, list[dict[str, Any]]] = {}
+  """Returns the scores that the hub has names for, by the set that they are of."""
+  title, results = run.config.name or run.config.model.family, []
+  for part, (dataset, scores) in _scored(run).items():
+    of = dict(type=dataset or title, name=f'{title}: {part}')
+    metrics = [dict(type=name, value=value) for name, value in scores.items()]
+    results.append(dict(task=dict(type=task), dataset=of, metrics=metrics))
+  return [dict(name=title, results=results)] if task and results else []
+
+
+def _scored(run: Run) -> dict[str, tuple[str, dict[str, float]]]:
+  """Returns, by set of evaluation, the hub's name of its data set, '' where it has none, and the
+  scores that the hub has names for."""
+  sets: dict[str, tuple[str, dict[str, float]]] = {}
   for name, value in sorted(run.scores.items()):
     *_, part, metric = name.split('/')
     of_task = part == 'eval' or run.config.data.task  # a probe is of no task
     if metric in METRICS and of_task and math.isfinite(value):
-      sets.setdefault(part, []).append(dict(type=METRICS[metric], value=round(value, 4)))
-  title, results = run.config.name or run.config.model.family, []
-  for part, metrics in sets.items():
-    file = run.config.evals.get(part, {}).get('file') or run.config.data.dev
-    kind = ''.join(_hub('datasets', file)[:1]) or title
-    results.append(
-      dict(task=dict(type=task), dataset=dict(type=kind, name=f'{title}: {part}'), metrics=metrics)
-    )
-  return [dict(name=title, results=results)] if task and results else []
+      file = run.config.evals.get(part, {}).get('file') or run.config.data.dev
+      _, scores = sets.setdefault(part, (''.join(_hub('datasets', file)[:1]), {}))
+      scores[METRICS[metric]] = round(value, 4)
+  return sets
 
 
 def _task(name: str, causal: bool) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bertjax import dotted, models
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError
 from bertjax.export import card, onnx_model, parity, receipt
 from bertjax.export.originals import ORIGINALS
 from bertjax.formats import config_json, directory, sentence_modules, tables
@@ -141,8 +141,7 @@ def export(
       params = part.select(whole)
       said = _write_part(folder, run, part.model, params, form)
       receipts[part.folder] = said
-      with writing('the model card', folder / 'README.md'):
-        (folder / 'README.md').write_text(card.card(run, part.model, said, onnx=form.onnx))
+      card.write(folder, run, part.model, said, onnx=form.onnx)
     del whole, params, leaves
     for part in parts:
       said, folder = receipts[part.folder], partial / part.folder

@@ -63,7 +63,7 @@ def export(
       outputs=dict(skipped='no class of transformers has this model: outputs were not compared'),
       tokenizer=dict(skipped='no tokenizer of transformers is there: ids were not compared'),
     )  # fmt: skip
-    (partial / 'README.md').write_text(card.card(run, model, said, name))
+    card.write(partial, run, model, said, name)
     said['sha256'] = dict(theirs=receipt.files(partial))
     said['resources'] = receipt.resources(started, sum(x.nbytes for _, x in found.values()))
     receipt.write(partial / receipt.NAME, said)

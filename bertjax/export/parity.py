@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from bertjax import models
 from bertjax.errors import UserError, amount
@@ -66,8 +67,8 @@ def rounded(params: Any, dtype: str) -> Any:
 
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
-  """Runs our model on the inputs."""
-  module = models.build(model)
+  """Runs our model on the inputs, in float32 as the other side, whatever the run computes in."""
+  module = models.build(ConfigDict({**model, 'dtype': 'float32'}))
   batch = _batch(module, inputs)
   real_BT = inputs.example_BT > 0
 

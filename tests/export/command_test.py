@@ -104,37 +104,50 @@ def test_a_card_names_the_model_that_a_run_began_from(source, base):
 
 
 @mutation("of_task = part == 'eval' or run.config.data.task", 'of_task = True', case='of a probe')
+@mutation('if dataset and metric in scores', 'if metric in scores', case='of a language model')
+@mutation('    if dataset and metric in scores', '    if False', case='of a task')
 @mutation('of_task and math.isfinite(value)', 'of_task', case='of a language model')
 @pytest.mark.parametrize(
-  ('task', 'scores', 'metrics'),
+  ('task', 'dev', 'best', 'scores', 'metrics'),
   [
-    (dict(name='text'), {'eval/dev/mcc': 0.93456, 'eval/dev/cut': 8.0},
-     [('matthews_correlation', 0.9346)]),
-    ({}, {'eval/perplexity': 9.5, 'eval/mlm': 2.25, 'eval/f1': np.nan}, [('perplexity', 9.5)]),
-    ({}, {'eval/linear_probe/accuracy': 0.5}, None),
+    (dict(name='text'), '/c/datasets--stanfordnlp--sst2/snapshots/1/dev.tsv', 'eval/dev/mcc',
+     {'eval/dev/f1': 0.5, 'eval/dev/mcc': 0.93456, 'eval/dev/cut': 8.0},
+     [('f1', 0.5), ('matthews_correlation', 0.9346)]),
+    ({}, '', 'eval/perplexity', {'eval/perplexity': 9.5, 'eval/mlm': 2.25, 'eval/f1': np.nan},
+     [('perplexity', 9.5)]),
+    ({}, '', 'eval/mlm', {'eval/linear_probe/accuracy': 0.5}, None),
   ],
   ids=['of a task', 'of a language model', 'of a probe'],
 )  # fmt: skip
-def test_the_hub_reads_the_scores_and_datasets_of_a_card(task, scores, metrics, tmp_path):
-  """By the hub's own reader of cards; the metadata names what paths and URLs tell."""
+def test_the_hub_reads_scores_and_datasets(task, dev, best, scores, metrics, tmp_path, monkeypatch):
+  """By the hub's own readers of cards and results; the metadata names what paths and URLs tell."""
+  import yaml
+  from huggingface_hub import parse_eval_result_entries
   from huggingface_hub.repocard_data import model_index_to_eval_results
   from ml_collections import ConfigDict
 
   data = dict(
     input='https://huggingface.co/datasets/wiki/small/resolve/main/a.txt', mixture='', store='',
-    languages=('en',), task=task, train='hf://datasets/me/set@main/a.tsv',
-    dev='/c/datasets--stanfordnlp--sst2/snapshots/1/dev.tsv',
+    languages=('en',), task=task, train='hf://datasets/me/set@main/a.tsv', dev=dev,
   )  # fmt: skip
-  config = ConfigDict(dict(name='mine', data=data, evals=dict(dev=dict(file=''))))
+  config = ConfigDict(
+    dict(name='mine', data=data, evals=dict(dev=dict(file='')), best=dict(metric=best))
+  )
   run = types.SimpleNamespace(workdir=tmp_path, config=config, scores=scores)
   facts = card_lib._facts(run, 'text-classification')
   assert facts['language'] == ('en',) and facts['datasets'] == ['me/set', 'wiki/small']
+  monkeypatch.setattr(card_lib, 'card', lambda *_: '')
+  card_lib.write(tmp_path, run, None, {})
+  written = {path.name: yaml.safe_load(path.read_text()) for path in tmp_path.glob('.eval*/*')}
+  assert written.keys() == ({'dev.yaml'} if dev else set())
+  for (entry,) in map(parse_eval_result_entries, written.values()):
+    assert (entry.dataset_id, entry.value) == ('stanfordnlp/sst2', 0.9346)
   if metrics is None:
     assert not facts['model-index']
     return
   name, found = model_index_to_eval_results(facts['model-index'])
   assert name == 'mine' and [(x.metric_type, x.metric_value) for x in found] == metrics
-  assert found[0].dataset_type == 'stanfordnlp/sst2'
+  assert found[0].dataset_type == ('stanfordnlp/sst2' if dev else 'mine')
 
 
 @mutation("if name.endswith('ForMultipleChoice') else ''", "if False else ''")

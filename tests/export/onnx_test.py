@@ -87,6 +87,21 @@ def test_onnxruntime_says_what_the_run_says(made):
     np.testing.assert_allclose([each.probability for each in found], chance_V[ids], 1e-4)
 
 
+@mutation("{**model, 'dtype': 'float32'}", 'model', file='bertjax/export/parity.py')
+def test_numbers_of_a_large_model_lie_beside_its_graph(
+  libraries, rich_store, tmp_path, monkeypatch
+):
+  """A file of ONNX holds 2 GB. A run that computes in bfloat16 is written in float32."""
+  from torch.onnx._internal.exporter import _onnx_program
+
+  monkeypatch.setattr(_onnx_program, '_LARGE_MODEL_THRESHOLD', 1000)
+  c = cases.config('bert', layers=1, dtype='bfloat16')
+  said = export(mlm.make(c), c, rich_store, tmp_path)
+  assert (tmp_path / 'out' / 'model.onnx.data').stat().st_size > 1000
+  assert {'model.onnx', 'model.onnx.data'} <= said['sha256']['theirs'].keys()
+  assert run_card(tmp_path / 'out')[0].dtype == np.float32
+
+
 @mutation('compared = onnx_model.compared if', 'compared = receipt.compared if')
 def test_a_graph_that_says_something_else_is_refused(made, tmp_path, monkeypatch):
   root, _ = made
