@@ -13,6 +13,9 @@ Other arms of the paper, the table of words (gradient-disentangled by default):
   shared by both nets    --config.model.disentangled=False
   one for each net       --config.model.tied_embeddings=False
 
+The generator ends in version 1's decoder of masked words; --config.model.decoder=False ends it in
+its last layer. A published model goes on with --config.init_from=hf:DIR (docs/convert.md).
+
 The original steps the generator first and judges with its table of after that; here both nets step
 at once. Their gradients are clipped apart, as there.
 """

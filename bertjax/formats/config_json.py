@@ -90,6 +90,11 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   an option that our model does not compute."""
   given = _by_our_names(given)
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
+  for each in _all().values():
+    if kind in each.unlike:
+      raise family_lib.uncomputed(
+        f'model_type={kind!r}: {each.unlike[kind]}', f'one with model_type={each.model_type!r}'
+      )
   of_kind = {each: f for each, f in _all().items() if f.model_type == kind}
   twin = lambda f: given.get('attn_type', 'bi') in f.theirs.get('attn_type', ('bi',))
   found = [each for each, f in of_kind.items() if name in f.classes and twin(f)]

@@ -20,6 +20,10 @@ from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
 
 CONFIG = 'config.json'
 SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
+# The generator of DeBERTa-v3 beside its discriminator, as the hub has it or as a directory, and the
+# table of its decoder, which no class has.
+GENERATOR, APART = 'pytorch_model.generator.bin', 'generator'
+PLACES = 'deberta.embeddings.position_embeddings.weight'
 
 
 _KINDS = dict(
@@ -41,7 +45,32 @@ def open_directory(path: pathlib.Path) -> Opening:
   json_files.check(path / CONFIG, given, _KINDS)
   if 'model_type' not in given and {'format', 'config'} <= given.keys():
     raise UserError(f'{path} is a run and no directory of transformers: leave hf: out')
-  state = weights.read(path)
+  return _opened(path, given, weights.read(path))
+
+
+def generator_beside(path: pathlib.Path, recipe: Any) -> dict[str, Any]:
+  """Returns the parameters of the generator beside a discriminator: those of a directory of its own
+  in this one, or of the hub's file, whose config.json is the discriminator's but for the layers; {}
+  where there is none. `recipe` is a `config.model` of the single net."""
+  state: Mapping[str, Any] = {}
+  if (path / APART / CONFIG).is_file():
+    opened = open_directory(path / APART)
+  elif (path / GENERATOR).is_file():
+    state = weights.of_torch([path / GENERATOR])
+    layers = {name.partition('.layer.')[2].partition('.')[0] for name in state} - {''}
+    given = json_files.read(path / CONFIG) | dict(num_hidden_layers=len(layers), architectures=[])
+    opened = _opened(path, given, state)
+  else:
+    return {}
+  model = whole_model(opened, recipe)
+  params = opened.take(model, huggingface.fresh_heads(model)).params
+  if PLACES in state:
+    params['encoder']['absolute'] = state[PLACES]
+  return params
+
+
+def _opened(path: pathlib.Path, given: dict[str, Any], state: Mapping[str, Any]) -> Opening:
+  """Returns the model of a config.json and of tensors."""
   family, model = config_json.read(given, set(state))
   _check_sizes(path, model, state)
   left_out = config_json.left_out(given, family, model)

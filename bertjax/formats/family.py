@@ -89,6 +89,8 @@ class Family(NamedTuple):
   takes: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = lambda module, batch: {}
   # model_type of classes that compute the same -> how their names begin, and how ours do
   alike: Mapping[str, tuple[str, str]] = {}
+  # model_type of classes that are named alike and compute something else -> what
+  unlike: Mapping[str, str] = {}
   read_as: str = ''  # the family that a directory of these classes is read as; '': this one
   # config.json -> further fields of `config.model`; refuses what our model does not compute
   read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}

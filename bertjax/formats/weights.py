@@ -124,16 +124,19 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
       if not (directory / f'{name}.index.json').is_file():
         continue
       files = _shards(directory / f'{name}.index.json')
-    if name == NAME:
-      return unwrapped(Tensors(files))
-    state: dict[str, np.ndarray] = {}
-    for file in files:
-      state |= torch_files.arrays(torch_files.inner(torch_files.load(file)), str(file), True)
-    return unwrapped(state)
+    return unwrapped(Tensors(files)) if name == NAME else of_torch(files)
   raise UserError(
     f'{directory} holds no tensors: expected {NAME} or {TORCH}, or a {INDEX} or {TORCH}.index.json '
     f'that names such, got {", ".join(sorted(p.name for p in directory.iterdir())[:20]) or "none"}'
   )
+
+
+def of_torch(files: Sequence[pathlib.Path]) -> Mapping[str, np.ndarray]:
+  """Returns the tensors of files of `torch.save`, `unwrapped`; raises as `torch_files.load`."""
+  state: dict[str, np.ndarray] = {}
+  for file in files:
+    state |= torch_files.arrays(torch_files.inner(torch_files.load(file)), str(file), True)
+  return unwrapped(state)
 
 
 def _shards(index: pathlib.Path) -> list[pathlib.Path]:

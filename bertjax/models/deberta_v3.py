@@ -3,7 +3,8 @@
 He et al. 2021 (DeBERTaV3, arXiv 2111.09543); microsoft/DeBERTa, DeBERTa/apps. Both have the same
 width and each its own layers and table of distances (`deberta.Net`); the generator ends in the
 enhanced mask decoder. The discriminator's word table is the generator's plus a difference of its
-own, so that its gradient does not reach the generator.
+own, so that its gradient does not reach the generator. A run may begin with a discriminator of
+transformers, and with the generator beside it.
 """
 
 from collections.abc import Mapping
@@ -34,17 +35,18 @@ from bertjax.types import Array, Batch, Factory, Part
 class DebertaV3(Base, electra.Electra, kw_only=True):
   """The generator and the discriminator of DeBERTa-v3: the model of `objectives/rtd.py`.
 
-  The generator has the discriminator's width and ends in the enhanced mask decoder. Of ELECTRA's
-  fields `generator` is 'own'.
+  The generator has the discriminator's width. Of ELECTRA's fields `generator` is 'own'.
 
   Attributes:
     positions: as in `deberta.Base`; the decoder has as many absolute positions.
     tied_embeddings: off, each net has a word table of its own (NES in the paper).
     disentangled: of a tied table; the discriminator's is the generator's, which gets no gradient
       from it, plus a difference of its own that starts at zero (GDES); off: the same table (ES).
+    decoder: the generator ends in the enhanced mask decoder; off: in its last layer.
   """
 
   disentangled: bool = True
+  decoder: bool = True
 
   def setup(self):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
@@ -58,8 +60,8 @@ class DebertaV3(Base, electra.Electra, kw_only=True):
     self.embeddings, self.generator_embeddings = Embeddings(**tables), Embeddings(**tables)
     net = self.net_fields()
     self.discriminator = Net(**net)
-    net |= dict(layers=electra.generator_size(self)['layers'], positions=self.positions)
-    self.generator_net = Net(**net)
+    net |= dict(layers=electra.generator_size(self)['layers'])
+    self.generator_net = Net(**net, positions=self.positions if self.decoder else 0)
     self.mlm = WordHead(self.vocab_size, True, self.activation, self.norm_eps, init, dtype)
     self.rtd = Judge(self.activation, self.norm_eps, init, dtype)
 
@@ -87,7 +89,7 @@ class DebertaV3(Base, electra.Electra, kw_only=True):
   @nn.nowrap
   def generator_flops(self, batch: Batch) -> float:
     """FLOPs of forward and backward through the generator, its decoder and its head."""
-    size = dict(layers=PASSES - 1, width=self.width, ffn=self.ffn)
+    size = dict(layers=(PASSES - 1) * self.decoder, width=self.width, ffn=self.ffn)
     return super().generator_flops(batch) + self.net_flops(batch, self.width, **size)
 
 
@@ -132,7 +134,7 @@ def make(config) -> DebertaV3:
 
 
 def _encoder(model: Mapping[str, Any]) -> dict[str, Any]:
-  of_two_nets = (*electra.OF_TWO_NETS, 'disentangled')
+  of_two_nets = (*electra.OF_TWO_NETS, 'disentangled', 'decoder')
   fields = {key: value for key, value in dict(model).items() if key not in of_two_nets}
   return fields | dict(name='deberta', family='deberta_v2', words=False)
 
@@ -145,4 +147,31 @@ def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
   return dict(embeddings=embeddings, encoder=params['discriminator'])
 
 
-MODEL = Factory(options_of(DebertaV3), make, Part(_encoder, _discriminator))
+def _begun(model: Any, other: Mapping[str, Any]) -> Part:
+  """Returns the way from a single net, the discriminator, to a run's pair. Where 'generator' is not
+  among its parameters, the generator is made anew, with the word table of the discriminator."""
+
+  def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    own_VE, norm = params['embeddings']['word'], params['embeddings']['norm']
+    found = dict(word=own_VE, embeddings=dict(norm=norm), discriminator=params['encoder'])
+    if made := params.get('generator'):
+      if ('absolute' in made['encoder']) != model.decoder:
+        raise UserError(
+          'config.init_from: its generator ends in '
+          + ('its last layer' if model.decoder else 'the enhanced mask decoder')
+          + f': expected config.model.decoder={not model.decoder}'
+        )
+      found |= dict(word=made['embeddings']['word'], generator_net=made['encoder'], mlm=made['mlm'])
+      found['generator_embeddings'] = dict(norm=made['embeddings']['norm'])
+    if not model.tied_embeddings:
+      return dict(found, own_word=own_VE)
+    if model.disentangled:
+      return dict(found, difference=own_VE - found['word'])
+    return dict(found, word=own_VE)
+
+  return Part(lambda given: {**given, 'name': 'deberta_v3'}, select)
+
+
+MODEL = Factory(
+  options_of(DebertaV3), make, Part(_encoder, _discriminator), begins=dict(deberta=_begun)
+)

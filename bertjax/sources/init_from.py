@@ -53,6 +53,8 @@ class Source(NamedTuple):
   # head -> those that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   foreign: bool = False  # whether these are the names of somebody else
+  # () -> parameters of a net that lies beside it, by name: the generator of DeBERTa-v3
+  beside: Callable[[], Mapping[str, Any]] = dict
 
   def part(self, way: Part) -> 'Source':
     """Returns a part of the model, as its module of models/ takes it from the whole: a run of
@@ -79,7 +81,8 @@ def open_source(name: str, key: str = KEY) -> Source:
     model = dict(run.config.model)
     return Source(name, model, run.vocabulary, run.params, languages, classes, bool(imported))
   opened = sources.open_source(name, key)
-  model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
+  recipe = runs.recipe_of(opened.recipe).model
+  model = directory.whole_model(opened, recipe)
 
   def params() -> Any:
     taken = opened.take(model, huggingface.fresh_heads(model))
@@ -87,8 +90,13 @@ def open_source(name: str, key: str = KEY) -> Source:
     return {k: v for k, v in taken.params.items() if k not in made}
 
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
+
+  def beside() -> dict[str, Any]:
+    generator = directory.generator_beside(opened.path, recipe)
+    return dict(generator=generator) if generator else {}
+
   return Source(
-    name, dict(model), vocabulary, params, opened.languages, opened.classes, foreign=True
+    name, dict(model), vocabulary, params, opened.languages, opened.classes, True, beside
   )
 
 
@@ -162,7 +170,8 @@ def _for_run(name: str, config: Any) -> Source:
   way = models.factory(config.model).begins.get(source.model['name'])
   if not way:
     return source
-  found = source.part(way(config.model, source.model))
+  both = source._replace(params=lambda: {**source.params(), **source.beside()})
+  found = both.part(way(config.model, source.model))
   try:
     family.find(found.model['family']).write(ConfigDict(found.model))
   except UserError as error:

@@ -1,6 +1,8 @@
 """DeBERTa against PyTorch `transformers` (float32): the encoder by its classes, the generator's
 decoder by its layers, and the discriminator's head and word table by their formulas."""
 
+import json
+
 import cases
 import jax
 import jax.numpy as jnp
@@ -16,9 +18,12 @@ from slow_imports import torch
 from torch_models import state_of
 
 from bertjax import models
+from bertjax.errors import UserError
+from bertjax.formats import directory
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models import deberta_v3
 from bertjax.objectives import rtd
+from bertjax.sources import init_from
 
 # Heads of 12; rows are longer than the 8 buckets of one distance each.
 ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
@@ -154,6 +159,59 @@ def test_both_nets_are_those_of_the_original():
   np.testing.assert_allclose(
     np.asarray(found['rtd_BT'])[real_BT], there[real_BT], atol=parity.LOGITS
   )
+
+
+@pytest.mark.parametrize('of_hub', [False, True], ids=['a directory', 'the file of the hub'])
+@mutation('difference=own_VE - found', 'difference=0 * found', case='a directory')
+@mutation("params['encoder']['absolute'] = state[PLACES]", 'pass',
+          file='bertjax/formats/directory.py', case='the file of the hub')  # fmt: skip
+def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
+  """The generator lies in a directory of its own, or in the hub's file, which has the decoder."""
+  c = pair(decoder=of_hub)
+  judge = torch_models.like(encoder(words=False).model, 'DebertaV2Model', seed=3)
+  made = torch_models.like(encoder(layers=2).model, 'DebertaV2ForMaskedLM')
+  judge.save_pretrained(tmp_path / 'hf')
+  place_TE = torch.randn(c.model.positions, c.model.width)
+  if of_hub:
+    state = {**made.state_dict(), directory.PLACES: place_TE}
+    torch.save(state, tmp_path / 'hf' / directory.GENERATOR)
+  else:
+    made.save_pretrained(tmp_path / 'hf' / directory.APART)
+  c.init_from = f'hf:{tmp_path / "hf"}'
+  batch, model = cases.batch([[17], [32]], 32, types=1), models.build(c.model)
+  variables = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
+  new, said = init_from.loader(c, None)(variables)
+  assert any('has none of them: rtd' in line for line in said), said
+  params, word = new['params'], lambda net: net.get_input_embeddings().weight.detach().numpy()
+  vocab = slice(cases.VOCAB)
+  np.testing.assert_array_equal(params['word'][vocab], word(made))
+  own_VE = params['word'] + params['difference']
+  np.testing.assert_allclose(own_VE[vocab], word(judge), rtol=1e-6, atol=1e-7)
+  tokens, real = torch.tensor(batch['token_BT']).long(), batch['example_BT'] > 0
+  wanted = judge(tokens, attention_mask=torch.tensor(real))[0].detach().numpy()
+  found = model.apply(new, batch, None, method='discriminate')['last_BTD']
+  np.testing.assert_allclose(found[real], wanted[real], atol=parity.HIDDEN)
+  if of_hub:
+    np.testing.assert_array_equal(params['generator_net']['absolute'], place_TE)
+    c.model.decoder = False
+    with pytest.raises(UserError, match='in the enhanced mask decoder: expected .*decoder=True'):
+      init_from.loader(c, None)(variables)
+    return
+  there = made(tokens, attention_mask=torch.tensor(real))[0].detach().numpy()
+  here = np.asarray(logits(model.apply(new, batch, None, method='generate')))
+  used_BP = batch['weight_BP'] > 0
+  row_BP = np.broadcast_to(np.arange(2)[:, None], used_BP.shape)
+  np.testing.assert_allclose(
+    here[used_BP][:, vocab], there[row_BP, batch['target_pos_BP']][used_BP], atol=parity.LOGITS
+  )
+
+
+@mutation('if kind in each.unlike', 'if False', file='bertjax/formats/config_json.py')
+def test_version_1_is_refused_by_name(tmp_path):
+  (tmp_path / 'config.json').write_text(json.dumps(dict(model_type='deberta')))
+  torch.save(dict(x=torch.zeros(1)), tmp_path / 'pytorch_model.bin')
+  with pytest.raises(UserError, match="'deberta': version 1, .* expected one with .*'deberta-v2'"):
+    directory.open_directory(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -82,4 +82,5 @@ FAMILY = Family(
   write=lambda model: dict(legacy=False, pooler_hidden_size=model.width),
   vocab_size=128_100,
   read=read,
+  unlike=dict(deberta='version 1, which projects its positions apart, and has no buckets of them'),
 )
