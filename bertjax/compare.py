@@ -59,6 +59,7 @@ _DRY_RUN = flags.DEFINE_bool(
 
 def main() -> int:
   """Makes the plan of the comparison, trains it and writes its page; 1 if a run failed."""
+  from bertjax.comparison import arms as arms_lib
   from bertjax.comparison import page, plan, results, runs, tasks
   from bertjax.train import opening
 
@@ -69,8 +70,9 @@ def main() -> int:
     named = [path for given in _PAGE.value for path in sorted(glob.glob(given)) or [given]]
     page.write([results.read(path) for path in named], workdir, command)
     return 0
-  judged = tasks.make(_FINETUNE.value, _FINETUNE_SET.value, _PAIRS.value)
   asked = _asked()
+  text = _HELDOUT.value if arms_lib.in_files(asked.arms, _HELDOUT.value) else ''
+  judged = tasks.make(_FINETUNE.value, _FINETUNE_SET.value, _PAIRS.value, text)
   planned = plan.make(asked, workdir, not _DRY_RUN.value)
   counted = 'made-up text where there is no store' if _DRY_RUN.value else 'the stores'
   Console(width=None if sys.stdout.isatty() else 160).print(plan.table(asked, planned, counted))

@@ -126,6 +126,23 @@ def test_a_tie_of_a_minimal_pair_is_wrong():
   assert found == dict(minimal_pairs=0.5, minimal_pairs_ties=0.25)
 
 
+@mutation('own_n > cosine_nn.max(1)', 'own_n >= cosine_nn.max(1)')
+@mutation('vectors.normalized(behind_nD)', 'behind_nD')
+def test_a_sentence_finds_the_next_one_if_no_other_is_as_near():
+  first = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+  behind = np.array([[3.0, 0.1], [0.0, 1.0], [9.0, 9.1]])
+  assert tasks.retrieved(first, behind) == 1.0
+  assert tasks.retrieved(first, np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])) == 1 / 3  # two ties
+
+
+@mutation('said[::2], said[1::2]', 'said[:-1], said[1:]')
+def test_neighbours_are_of_one_line_and_none_is_there_twice(tmp_path):
+  said = [f'The {word} book was not so very bad.' for word in 'old new red odd big'.split()]
+  (tmp_path / 'text.txt').write_text(f'{" ".join(said)}\nToo short. {said[0]}\n{said[4]}\n')
+  made = tasks.make('', (), '', str(tmp_path / 'text.txt'))
+  assert made.neighbours == [(said[0], said[1]), (said[2], said[3])]
+
+
 def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
   write = lambda name, rows: (tmp_path / name).write_text(
     ''.join(json.dumps(r) + '\n' for r in rows)
@@ -143,10 +160,10 @@ def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
   write('dev.jsonl', [dict(text='a', label='x')])
   made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   text = arms.Text('text.txt', '', 'wordpiece:600')
-  bert, gpt, xlnet = arms.parse('bert,gpt,xlnet', 'test', text, [])
+  bert, gpt, t5 = arms.parse('bert,gpt,t5', 'test', text, [])
   flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'
   assert made.probed and flag in made.flags(bert) and flag in made.flags(gpt)
-  assert not made.flags(xlnet)  # its states need an order
+  assert not made.flags(t5)  # its vocabulary may have no [CLS]
 
 
 def test_ticks_are_few_and_round():

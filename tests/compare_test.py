@@ -95,6 +95,7 @@ def test_steps_are_what_the_budget_buys_by_the_count_of_the_model():
   flops = [own_step.flops(p.config, checking.batch_of(p.config)) for p in (first, second)]
   share = first.steps / (first.steps + second.steps)
   assert share == pytest.approx(0.9) and first.config.length * 4 == second.config.length
+  assert found.step_bytes is None  # nothing is compiled before there is a store
   assert found.flops == pytest.approx(share * flops[0] + (1 - share) * flops[1], rel=0.15)
   assert budget.Budget('flops', 25.5 * found.flops).steps(found) == 25
   assert budget.Budget('tokens', 12.5 * found.tokens).steps(found) == 12

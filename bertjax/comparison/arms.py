@@ -138,9 +138,15 @@ def refusals(arms: Sequence[Arm], text: Text) -> dict[str, str]:
 
 def check_files(arms: Sequence[Arm], text: Text) -> None:
   """Raises UserError if no file matches, of text that is in files."""
-  for name in filter(None, (text.input, text.heldout)):
-    if not any(unread_text.by_task(arm.config.data) for arm in arms) and name != PYTHON_DOCS:
+  for name in (text.input, text.heldout):
+    if in_files(arms, name):
       find_sources(name)
+
+
+def in_files(arms: Sequence[Arm], name: str) -> bool:
+  """Returns whether a text of the arms, '': none, is in files."""
+  by_task = any(unread_text.by_task(arm.config.data) for arm in arms)
+  return name not in ('', PYTHON_DOCS) and not by_task
 
 
 def check_vocabulary(arms: Sequence[Arm], text: Text) -> None:

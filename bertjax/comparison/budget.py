@@ -49,11 +49,13 @@ class Cost(NamedTuple):
   flops: float  # of a step, see `types.Objective.flops`
   tokens: float  # real ones that a step reads
   seconds: float | None  # of a step on this machine; None if it was not timed
+  step_bytes: int | None = None  # of the compiled step on this machine; None if it was not compiled
 
 
 def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
-  """Counts an arm on the first batches of its store, None: on made-up text, whose rows are as full;
-  `plans` is where plans go if the store cannot take them."""
+  """Counts an arm on the first batches of its store, and compiles its longest phase; None: counts
+  on made-up text, whose rows are as full. `plans` is where plans go if the store cannot take
+  them."""
   found: list[tuple[float, float, float]] = []
   phases = _phases(arm, ids)
   for phase in phases:
@@ -62,10 +64,12 @@ def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
     found.append((float(phase.steps or 1), *map(sum, zip(*each, strict=True))))  # pyright: ignore
   steps_n, flops_n, tokens_n = np.array(found).T
   longest = phases[int(np.argmax(steps_n))].config
-  sizes = own_step.footprint(longest, checking.batch_of(longest))
+  batch = checking.batch_of(longest)
+  sizes = own_step.footprint(longest, batch)
   flops = float(np.average(flops_n, weights=steps_n))
   tokens = float(np.average(tokens_n, weights=steps_n))
-  return Cost(arm.name, sizes['parameters'], sizes['state_bytes'], flops, tokens, None)
+  memory = own_step.memory(longest, batch) if store else None
+  return Cost(arm.name, sizes['parameters'], sizes['state_bytes'], flops, tokens, None, memory)
 
 
 def timed(arm: Arm, ids: int, cost: Cost) -> Cost:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import json_files
-from bertjax.comparison import plan
+from bertjax.comparison import plan, tasks
 from bertjax.comparison.results import Result, chosen, grouped
 from bertjax.machine import locks
 
@@ -15,6 +15,7 @@ UNEQUAL = (
   'model.name', 'model.layers', 'model.width', 'model.dropout', 'model.init_std', 'objective.',
   'optimizer.', 'phases',
 )  # fmt: skip
+BYTES = ('state_bytes', 'step_bytes')  # of a `budget.Cost`
 
 
 class Table(NamedTuple):
@@ -37,7 +38,7 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
   rows = []
   for arm, runs in best.items():
     if not runs:
-      rows.append([arm, *'-' * 7])
+      rows.append([arm, *'-' * 8])
       continue
     measured = [r.measured[0] for r in runs]
     of = lambda name, found=measured: _spread([each.get(name) for each in found])
@@ -46,19 +47,20 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
       arm, str(len(runs)), f'{name} {_spread([r.last(r.metric) for r in runs])}',
       _spread([r.last(perplexity[0]) or r.last(perplexity[1]) for r in runs]),
       _spread([r.tuned and r.tuned[1] for r in runs]),
-      _by_layer([each['probe'] for each in measured if 'probe' in each]),
+      *(_by_layer([m[key] for m in measured if key in m]) for key in ('probe', 'neighbours')),
       of('minimal_pairs'), of('minimal_pairs_ties'),
     ])  # fmt: skip
   names = sorted({r.tuned[0] for runs in best.values() for r in runs if r.tuned})
   head = (
     'arm', 'seeds', 'own held-out score', '(pseudo-)perplexity', ' '.join(['fine-tuned', *names]),
-    'linear probe, by layer', 'minimal pairs', 'ties',
+    'linear probe, by layer', 'next sentence found, by layer', 'minimal pairs', 'ties',
   )  # fmt: skip
   note = (
     'Median over the seeds of the best rate, least and largest in brackets. Own scores are of '
     'different tasks and do not compare; pseudo-perplexity (each token from all others) and '
-    'perplexity (from those before) do not compare with each other. A tie of a minimal pair is '
-    'wrong.'
+    'perplexity (from those before) do not compare with each other. A sentence of the held-out '
+    f'text finds the next one, of {tasks.NEIGHBOURS:,} at most, by the cosine of mean vectors. '
+    'A tie is wrong.'
   )
   return Table('Scores', note, head, rows)
 
@@ -74,13 +76,14 @@ def _costs(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Res
       arm, f'{cost["parameters"]:,}' if cost else '-', f'{cost["flops"]:.4g}' if cost else '-',
       f'{some[0].config.get("total_steps", 0):,}', f'{of("flops"):.4g}', f'{of("tokens"):,.0f}',
       f'{of("seconds"):,.0f}', f'{of("value"):,.0f}',
-      f'{cost["state_bytes"] / 1e6:,.1f}' if cost else '-',
+      *(f'{n / 1e6:,.1f}' if (n := cost.get(key)) else '-' for key in BYTES),
     ])  # fmt: skip
   head = ('arm', 'parameters', 'FLOPs a step, planned', 'steps', 'FLOPs spent', 'real tokens',
-          'seconds of training', 'tokens/s', 'MB of state')  # fmt: skip
+          'seconds of training', 'tokens/s', 'MB of state', 'MB of a step')  # fmt: skip
   note = (
     "FLOPs are the model's own count of forward and backward over real tokens, with generator, "
-    'second stream, decoder and head. Seconds and tokens/s are of this machine.'
+    'second stream, decoder and head. Seconds and tokens/s are of this machine. MB of a step are '
+    'what its compiler says that it holds at once, state and batch in it, not the process around.'
   )
   return Table('What each arm spent', note, head, rows)
 

@@ -1,5 +1,5 @@
-"""Judges trained arms alike: by a task that each is fine-tuned on, by a linear probe on its texts,
-and by minimal pairs."""
+"""Judges trained arms alike: by a task that each is fine-tuned on, a linear probe on its texts,
+minimal pairs, and whether a sentence is nearest to the one behind it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,13 +15,18 @@ from bertjax.evals import linear_probe
 from bertjax.examples.labelled.common import from_config, records
 from bertjax.launch import grid
 from bertjax.machine import durable
+from bertjax.text import sentence_split
+from bertjax.text.corpus import open_files
 from bertjax.tools.bench.parts import own_step
 from bertjax.train import resolve
+from bertjax.use import vectors
 from bertjax.use.model import Model
 
 PAIR = ('sentence_good', 'sentence_bad')  # columns of BLiMP (Warstadt et al. 2020)
 NAME = 'scores.json'
 TUNED = 'tuned'  # in a run's directory, the run that is fine-tuned from it
+NEIGHBOURS = 1000  # pairs of sentences at most
+WORDS = 5  # of such a sentence at least
 
 
 class Tasks(NamedTuple):
@@ -31,6 +36,7 @@ class Tasks(NamedTuple):
   point: Mapping[str, str] = {}  # keys that it changes
   config: Any = None
   pairs: Sequence[tuple[str, str]] = ()  # a good and a bad sentence each
+  neighbours: Sequence[tuple[str, str]] = ()  # a sentence and the one behind it
 
   @property
   def probed(self) -> bool:
@@ -64,15 +70,16 @@ class Tasks(NamedTuple):
     return Run(f'{run.name}, fine-tuned', run.directory / TUNED, flags, run.seed, run.arm)
 
 
-def make(file: str, changes: Sequence[str], pairs: str) -> Tasks:
-  """Reads the files of --finetune and --pairs. Raises UserError: no such file, columns or classes,
-  or a config that cannot be."""
+def make(file: str, changes: Sequence[str], pairs: str, heldout: str = '') -> Tasks:
+  """Reads the files of --finetune, --pairs and --heldout, where that names files. Raises UserError:
+  no such file, columns or classes, or a config that cannot be."""
   both = lambda row: (records.string(row, PAIR[0]), records.string(row, PAIR[1]))
   found = [both(row) for row in records.read(pairs, PAIR)] if pairs else []
   if pairs and not found:
     raise UserError(f'--pairs={pairs} has no pairs: expected lines with {" and ".join(PAIR)}')
+  beside = _neighbours(heldout) if heldout else []
   if not file:
-    return Tasks(pairs=found)
+    return Tasks(pairs=found, neighbours=beside)
   point = arms.keys(changes, '--finetune_set')
   config = grid.changed_by(command_line.load(file), point, '--finetune_set')
   config = resolve.counted(resolve.resolve(config)).config
@@ -94,19 +101,33 @@ def make(file: str, changes: Sequence[str], pairs: str) -> Tasks:
           f'--finetune={file}: config.data.{key}={data[key]} has the class {min(unknown)!r}: '
           f'expected one of config.data.task.classes={data.task.classes}'
         )
-  return Tasks(file, point, config, found)
+  return Tasks(file, point, config, found, beside)
+
+
+def _neighbours(heldout: str) -> list[tuple[str, str]]:
+  """Returns sentences of a text, each with the one behind it in its line and none of them twice,
+  evenly from all of the text."""
+  found: list[tuple[str, str]] = []
+  for batch in open_files(heldout).texts():
+    lines = (line for text in batch for line in text.decode().split('\n'))
+    for line in lines:
+      said = sentence_split.split_sentences(line)
+      both = zip(said[::2], said[1::2], strict=False)
+      found += [pair for pair in both if min(len(each.split()) for each in pair) >= WORDS]
+  return found[:: -(-len(found) // NEIGHBOURS) or 1]
 
 
 def measure(run: Run, tasks: Tasks) -> None:
-  """Writes RUN/scores.json: what a finished run says of minimal pairs, and its linear probe by
-  layer; of what its kind cannot do the reason."""
+  """Writes RUN/scores.json: what a finished run says of minimal pairs, its linear probe and the
+  neighbours that it finds by layer; of what its kind cannot do the reason."""
   path = run.directory / NAME
-  if path.exists() or not (tasks.pairs or tasks.probed):
+  if path.exists() or not (tasks.pairs or tasks.probed or tasks.neighbours):
     return
   print(f'Scoring {run.name}', flush=True)
   model, found, refused = Model.load(run.directory), {}, {}
   asked = dict(minimal_pairs=_minimal_pairs) if tasks.pairs else {}
   asked |= dict(probe=_probe) if tasks.probed else {}
+  asked |= dict(neighbours=_nearest) if tasks.neighbours else {}
   for name, judge in asked.items():
     try:
       found |= judge(model, tasks)
@@ -132,12 +153,32 @@ def judged(likelihoods: Sequence[tuple[float, float]]) -> dict[str, float]:
 def _probe(model: Model, tasks: Tasks) -> dict[str, Any]:
   """Accuracy of a linear classifier on the mean vectors of each layer."""
   data, sides = tasks.config.data, []
-  layers = range(1, model.net.layers + 1)
+  layers = _layers(model)
   for key, most in (('train', tasks.examples), ('dev', 0)):
     rows = from_config.read_records(tasks.config, data[key], f'config.data.{key}', most)
     texts = [' '.join(records.string(row, name) for name in data.task.text) for row in rows]
     labels = [data.task.classes.index(records.string(row, data.task.label)) for row in rows]
-    sides.append((model.embed(texts, 'mean', [*layers], cut=True), np.array(labels)))
+    sides.append((model.embed(texts, 'mean', layers, cut=True), np.array(labels)))
   (train, train_n), (dev, dev_n) = sides
   fits = [linear_probe.fitted(train[:, i], train_n, dev[:, i]) for i in range(len(layers))]
   return dict(probe=[float(np.mean(found_n == dev_n)) for found_n in fits])
+
+
+def _nearest(model: Model, tasks: Tasks) -> dict[str, Any]:
+  """Share of sentences that are nearest to the one behind them, by the mean vectors of a layer."""
+  layers, sides = _layers(model), zip(*tasks.neighbours, strict=True)
+  first, behind = (model.embed(each, 'mean', layers, cut=True) for each in sides)
+  return dict(neighbours=[retrieved(first[:, i], behind[:, i]) for i in range(len(layers))])
+
+
+def retrieved(first_nD: np.ndarray, behind_nD: np.ndarray) -> float:
+  """Returns the share of rows that are nearer to the same row of the other array, by the cosine,
+  than to any other row; a tie is wrong."""
+  cosine_nn = vectors.normalized(first_nD) @ vectors.normalized(behind_nD).T
+  own_n = np.diag(cosine_nn).copy()
+  np.fill_diagonal(cosine_nn, -np.inf)
+  return float(np.mean(own_n > cosine_nn.max(1)))
+
+
+def _layers(model: Model) -> list[int]:
+  return [*range(1, model.net.layers + 1)]

@@ -1,10 +1,10 @@
 """Accuracy of a linear classifier on a model that is being pretrained: Alain and Bengio 2016.
 
 The features are frozen: the means of the last states over all tokens of a row, [CLS] and [SEP]
-among them (Reimers and Gurevych 2019), one for the two texts of a pair. Texts are in the language
-that the evaluation says, and in role 0, where a model knows any. A logistic regression is fitted to
-those of one file and judged on another. Models of all objectives have this score in common; nothing
-of it reaches the model.
+among them (Reimers and Gurevych 2019), one for the two texts of a pair; each row is read by itself,
+without memory. Texts are in the language that the evaluation says, and in role 0, where a model
+knows any. A logistic regression is fitted to those of one file and judged on another. Models of
+most objectives have this score in common; nothing of it reaches the model.
 """
 
 import itertools
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax import models
 from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
 from bertjax.examples.labelled import classify
 from bertjax.examples.labelled.common import extra_ids, from_config
-from bertjax.examples.labelled.common.rows import Rows
+from bertjax.examples.labelled.common.rows import Rows, is_cls_last, with_cls_last
 from bertjax.field_types import Count, Natural
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
@@ -70,7 +71,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
     found = list(itertools.islice(classify.read(path, task), examples or None))
     if not found:
       raise UserError(f'config.evals: {key}={path} has no examples')
-    return classify.encode(found, task, vocabulary, subject.config.length)
+    made = classify.encode(found, task, vocabulary, subject.config.length)
+    return with_cls_last(made) if is_cls_last(subject.config.model) else made
 
   train, dev = rows('train', options.train, options.examples), rows('dev', options.dev, 0)
   if len(np.unique(train.label[LABEL])) < 2:
@@ -97,9 +99,11 @@ def means(
   """Variables -> float32 [rows, D], computed in batches on the devices of the run. Raises
   UserError: a model with a table of languages, and none is said."""
 
+  model = models.build(subject.config.model).alone()
+
   def function(variables: Variables, batch: Batch):
-    carry, whole = subject.objective.carry(batch), _whole(batch, subject.template)
-    out = subject.objective.predict(variables, carry, whole)
+    whole = {**_slots(len(batch['token_BT']), subject.template), **batch}
+    out: Any = model.apply(variables, whole, False, method='read')
     return masked_mean(out['last_BTD'], batch['example_BT'])
 
   ids = extra_ids.ids(subject.config, language, subject.store.languages)
@@ -114,12 +118,10 @@ def masked_mean(last_BTD: Any, example_BT: Any) -> Any:
   return (last_BTD.astype(jnp.float32) * weight_BT1).sum(1) / jnp.maximum(weight_BT1.sum(1), 1)
 
 
-def _whole(batch: Batch, template: Batch) -> Batch:
-  """Returns the batch with zeros for all else that the objective knows in training."""
-  rows, length = batch['token_BT'].shape
-  shape = lambda k, x: (rows, length) if k.endswith('_BT') else (rows, *x.shape[1:])
-  zeros = {k: jnp.zeros(shape(k, x), x.dtype) for k, x in template.items() if k not in batch}
-  return {**zeros, **batch}
+def _slots(rows: int, template: Batch) -> Batch:
+  """Returns zeros for the slots of a batch: a model with a head for words reads these there."""
+  zeros = lambda x: jnp.zeros((rows, *x.shape[1:]), x.dtype)
+  return {name: zeros(x) for name, x in template.items() if name.endswith('_BP')}
 
 
 def fitted(train_nD: np.ndarray, label_n: np.ndarray, dev_mD: np.ndarray) -> np.ndarray:

@@ -35,7 +35,10 @@ def make(config) -> Objective:
     return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
 
   carry = lambda batch: model.carry(len(batch['token_BT']), start)
-  return Objective(model.init, lm.mean_loss(model, 'plm', start), predict, carry, model.flops)
+  return Objective(
+    model.init, lm.mean_loss(model, 'plm', start), predict, carry, model.flops,
+    evals=('loss', 'linear_probe'),
+  )  # fmt: skip
 
 
 OBJECTIVE = Factory(Options, make, targets=lambda config: ('permuted',))

@@ -47,10 +47,11 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
     return [Phase('+'.join(own), own_step.side_by_side(own, whole.factors), line.total)]
   lengths = (1,) * len(own) if whole else line.lengths
   for (name, sized), lasts in zip(own.items(), lengths, strict=True):
-    # What a step is compiled from: of the data the rows alone, and the rate is an argument.
+    # What a step is compiled from: of the data what a row holds, and the rate is an argument.
     known = sized.to_dict()
     known['optimizer'].pop('schedule')
-    key = json.dumps([known[name] for name in COMPILED], default=str)
+    row = [known['data'].get(name) for name in ('plan', 'mask')]
+    key = json.dumps([row, *(known[name] for name in COMPILED)], default=str)
     name, sized, before = found.get(key, Phase(name, sized, 0))
     found[key] = Phase(name, sized, before + line.total * lasts // sum(lengths))
   weight = lambda phase: phase.config.batch_size * phase.config.length

@@ -26,6 +26,14 @@ def test_phases_that_differ_in_their_rate_alone_are_compiled_once():
   )
 
 
+@mutation("('plan', 'mask')]", "('plan',)]")
+def test_phases_that_hide_more_are_compiled_and_counted_by_themselves():
+  rates = {f'p{i}': dict(share=1.0, data=dict(mask=dict(rate=r))) for i, r in enumerate((0.4, 0.1))}
+  found = checking.phases(tiny('roberta', phases=rates), None, None)
+  more, less = (checking.batch_of(phase.config)['target_BP'].shape[1] for phase in found)
+  assert more > less and {phase.steps for phase in found} == {found[0].steps}
+
+
 @mutation('sizes, where.hosts)', 'sizes, 1)')
 def test_a_batch_that_the_hosts_do_not_divide_is_refused():
   """The chips divide it: each group of eight has the same rows."""

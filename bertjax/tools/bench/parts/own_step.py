@@ -16,6 +16,7 @@ from bertjax.models.layers import pad_id
 from bertjax.objectives import combine
 from bertjax.optim import optimizer, schedules
 from bertjax.tools.bench.parts.synthetic import LANGUAGES
+from bertjax.tools.preflight import topology
 from bertjax.train import step as step_lib
 from bertjax.types import Batch, Objective
 
@@ -139,6 +140,13 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
     arguments = jax.tree.map(placed, state, places), given, *numbers
     jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
     return jitted.lower(*arguments), init, layout
+
+
+def memory(config: Any, batch: Batch) -> int:
+  """Returns the bytes that our train step takes on the devices here, by its compiler's account:
+  state, batch, what it keeps between the two passes, and its code."""
+  lowered, _, _ = lower(config, batch, sharding.make_mesh(config.mesh))
+  return topology.memory(lowered.compile())['all_bytes']
 
 
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:
