@@ -208,17 +208,20 @@ def test_a_comparison_is_killed_resumed_and_shared(tmp_path):
   command, runs = _command(tmp_path), tmp_path / 'runs'
   dry = subprocess.run([*command, '--dry_run'], cwd=ROOT, env=environment(), capture_output=True)
   assert dry.returncode == 0 and b'roberta' in dry.stdout and not runs.exists(), dry.stderr
-  first = _start(command)
-  log = runs / 'runs' / 'roberta' / 'peak=0.0006,seed=0' / 'metrics.jsonl'
-  while not log.exists() and first.poll() is None:
-    time.sleep(0.2)
-  first.send_signal(signal.SIGKILL)
-  first.communicate()
+  of = lambda arm: runs / 'runs' / arm / 'peak=0.0006,seed=0'
+  # The text is encoded; a run is trained; that is finished, and the next one begins.
+  for moment in (runs / 'stores', of('roberta') / 'metrics.jsonl', of('gpt') / 'config.json'):
+    first = _start(command)
+    while not moment.exists():
+      assert first.poll() is None, first.communicate()[0]
+      time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
   both = [_start(command), _start(command)]
   said = [process.communicate()[0] for process in both]
   assert any('failed: roberta, peak=6e+26,seed=0' in each for each in said), said
-  for arm in ('roberta/peak=0.0006', 'gpt/peak=0.0006'):
-    log = runs / 'runs' / f'{arm},seed=0.log'
+  for arm in ('roberta', 'gpt'):
+    log = of(arm).with_name('peak=0.0006,seed=0.log')
     assert log.read_text().count('Held out,') == 1  # the end of a run, once
   rows = (runs / 'report.md').read_text().splitlines()
   ends = [
