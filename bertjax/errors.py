@@ -244,10 +244,11 @@ def is_foreign(error: BaseException) -> bool:
 @contextlib.contextmanager
 def writing(what: str, path: object) -> Iterator[None]:
   """Names what was being written, as in 'while writing WHAT', and where, in an OSError: a full disk
-  says neither. A file that the error itself names is kept. Raises OSError of the same number, with
-  both."""
+  says neither. A file that the error itself names is kept; '' is what its path says. Raises OSError
+  of the same number, with both."""
   try:
     yield
   except OSError as error:
     said, where = error.strerror or str(error), error.filename or path
-    raise OSError(error.errno or 0, f'{said}, while writing {what}', str(where)) from error
+    said += f', while writing {what}' if what else ''
+    raise OSError(error.errno or 0, said, str(where)) from error

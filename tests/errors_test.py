@@ -89,9 +89,11 @@ def to_a_picture(path):
   'write, name',
   [(to_json, 'a.json'), (to_a_directory, 'run'), (to_vectors, 'v.npy'), (to_a_picture, 'a.png')],
 )
-@mutation('error.filename = error.filename or str(path)', 'pass', case='to_json-a.json')
 @mutation(
-  '    with named(partial):',
+  "  with writing('', path):", '  if True:', case='to_json-a.json', file='bertjax/machine/durable.py'
+)
+@mutation(
+  "    with writing('', partial):",
   '    if True:',
   case='to_a_directory-run',
   file='bertjax/machine/durable.py',

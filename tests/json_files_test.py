@@ -40,3 +40,20 @@ def test_a_field_of_another_kind_is_refused_by_name(tmp_path, name, text, said):
   (tmp_path / name).write_text(text)
   with pytest.raises(UserError, match=f'{name}: {said}'):
     sentence_modules.read(tmp_path, 'bert')
+
+
+@mutation(
+  """  usual = _json(path / 'tokenizer_config.json').get('model_max_length')
+  if not modules:
+    return MEAN
+""",
+  """  if not modules:
+    return MEAN
+  usual = None
+""",
+  file='bertjax/formats/sentence_modules.py',
+)
+def test_a_file_of_a_model_without_modules_or_vocabulary_is_looked_at(tmp_path):
+  (tmp_path / 'tokenizer_config.json').write_text('[[]]')
+  with pytest.raises(UserError, match='tokenizer_config.json: expected a JSON object, got list'):
+    sentence_modules.read(tmp_path, 'bert')

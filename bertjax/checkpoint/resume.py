@@ -65,7 +65,8 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
       f'hf:{workdir} (config.init_from), and one is made of it by `python -m bertjax.convert '
       f'--from=hf --input={workdir} --output=RUN`'
     )
-  version = found['format'] if isinstance(found.get('format'), int) else 1
+  json_files.check(path, found, dict(format=int))
+  version = found.get('format') or 1
   if version not in READS:
     raise UserError(
       f'{workdir} holds a run of format {version}, this bertjax reads format {FORMAT}: finish it '

@@ -40,6 +40,7 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   above = path.name.startswith('0_') and not (path / NAME).is_file()
   root = path.parent if above else path
   modules = _json(root / NAME, list)
+  usual = _json(path / 'tokenizer_config.json').get('model_max_length')
   if not modules:
     return MEAN
   if not all(isinstance(each, dict) and {'type', 'path'} <= {*each} for each in modules):
@@ -67,7 +68,6 @@ def read(path: pathlib.Path, model: str) -> Sentences:
     f'the prompt {prompt!r}': prompt not in (None, *prompts),
     'a prompt that is not pooled': bool(prompt) and not pooling.get('include_prompt', True),
   }
-  usual = _json(path / 'tokenizer_config.json').get('model_max_length')
   return Sentences(
     pool, 'Normalize' in names, min(int(net.get('max_seq_length') or usual or ANY), ANY),
     str(prompts.get(prompt, '')), bool(net.get('do_lower_case')),

@@ -8,21 +8,13 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-
-@contextlib.contextmanager
-def named(path: pathlib.Path | str) -> Iterator[None]:
-  """Names a path in an OSError that names none, as that of a disk which is full."""
-  try:
-    yield
-  except OSError as error:
-    error.filename = error.filename or str(path)
-    raise
+from bertjax.errors import writing
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
   """Replaces a JSON file in one durable step."""
   temporary = path.with_name(path.name + '.tmp')
-  with named(path):
+  with writing('', path):
     # Half a surrogate pair, which names of files may hold, becomes JSON's own escape for it.
     with open(temporary, 'w', encoding='utf-8', errors='backslashreplace') as file:
       json.dump(value, file, indent=1, ensure_ascii=False)
@@ -40,7 +32,7 @@ def directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)
   try:
-    with named(partial):
+    with writing('', partial):
       yield partial
     if path.exists():
       path.rmdir()

@@ -25,6 +25,7 @@ _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
 _EPOCH = 'Thu, 01 Jan 1970 00:00:00 GMT'
 SAY_S, GIVE_UP_S = 30.0, 300.0  # without an answer
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a local disk
 _BLOCK = 2**20  # bytes that a reader of text asks for
 _REMEDY = (
   'pip install -r requirements-storage.txt brings gs:// and s3://, others have their own package'
@@ -78,7 +79,7 @@ class RemotePath(pathlib.PurePosixPath):
 
   def exists(self) -> bool:
     """Returns whether there is a file, or a folder with files."""
-    return self._ask('exists')
+    return bool(_info(str(self)))
 
   def receive(self, file: pathlib.Path) -> None:
     """Copies a local file here, where it appears whole or not at all."""
@@ -88,7 +89,7 @@ class RemotePath(pathlib.PurePosixPath):
 
   def is_file(self) -> bool:
     """Returns whether there is a file."""
-    return self._ask('isfile')
+    return _info(str(self)).get('type') == 'file'
 
   def resolve(self) -> 'RemotePath':
     """Itself: a URL is absolute."""
@@ -126,7 +127,17 @@ def find(pattern: str) -> list[RemotePath]:
     names = file_system.glob(there) if re.search(r'[*?\[]', there) else [there]
     files = [name for name in names if file_system.isfile(name)]
     found = files or [file for name in names for file in file_system.find(name)]
+  if not found:
+    _info(pattern)  # the others take a web server that refuses for one without the file
   return sorted(RemotePath(file_system.unstrip_protocol(name)) for name in found)
+
+
+def _info(url: str) -> dict[str, Any]:
+  """Returns what a server says of a file or a folder; {} where there is none."""
+  file_system, there = at(url)
+  with contextlib.suppress(_Nothing), explained(url):
+    return file_system.info(there)
+  return {}
 
 
 def names(text: str | os.PathLike[str]) -> set[str]:
@@ -134,7 +145,7 @@ def names(text: str | os.PathLike[str]) -> set[str]:
   if not is_remote(text):
     return set(os.listdir(text)) if os.path.isdir(text) else set()
   file_system, there = at(os.fspath(text))
-  with explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
+  with contextlib.suppress(_Nothing), explained(os.fspath(text)):
     file_system.invalidate_cache()
     return {found.rpartition('/')[2] for found in file_system.ls(there, detail=False)}
   return set()
@@ -146,7 +157,7 @@ def remove(text: str | os.PathLike[str]) -> None:
     pathlib.Path(text).unlink() if os.path.isfile(text) else shutil.rmtree(text, True)
     return
   file_system, there = at(os.fspath(text))
-  with explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
+  with contextlib.suppress(_Nothing), explained(os.fspath(text)):
     file_system.rm(there, recursive=True)
 
 
@@ -163,6 +174,10 @@ def at(url: str) -> tuple[Any, str]:
   for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
     logging.getLogger(package).setLevel(logging.WARNING)
   return found, there.rstrip('/')
+
+
+class _Nothing(UserError):
+  """There is no such file or folder."""
 
 
 class _NoAnswer(BaseException):
@@ -217,13 +232,14 @@ def explained(url: str) -> Iterator[Any]:
     ) from None
   except UserError:
     raise
-  except FileNotFoundError as error:
-    raise UserError(f'there is nothing at {url}: expected a file, or files below it') from error
-  except OSError as error:
-    if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-      raise  # of a local disk
-    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
   except Exception as error:
-    if not is_foreign(error):
+    refused = error
+    if isinstance(error, FileNotFoundError):  # of https:// whatever else went wrong is its cause
+      refused = error.__cause__ or error
+    if isinstance(refused, FileNotFoundError) or getattr(refused, 'status', None) == 404:
+      raise _Nothing(f'there is nothing at {url}: expected a file, or files below it') from error
+    on_disk = isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL)
+    if on_disk or not (isinstance(error, OSError) or is_foreign(error)):
       raise
-    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
+    said = f'{type(refused).__name__}: {refused}'
+    raise UserError(f'{url}: {said}; see that it exists and that you may use it') from error

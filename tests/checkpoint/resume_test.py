@@ -124,6 +124,13 @@ def test_a_torn_config_is_named(tmp_path, text):
       call()
 
 
+@mutation('json_files.check(path, found, dict(format=int))', 'pass')
+def test_a_format_that_is_no_number_is_named(tmp_path):
+  (tmp_path / 'config.json').write_text('{"format": "x", "config": {}}')
+  with pytest.raises(ValueError, match="config.json: format: expected int, got 'x'"):
+    resume.stored(tmp_path)
+
+
 @mutation('if gone or saved and not steps:', 'if False:')
 def test_checkpoints_that_vanished_are_missed(workdir):
   directory = workdir / 'checkpoints'

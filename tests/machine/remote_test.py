@@ -39,19 +39,19 @@ def test_a_scheme_without_its_package_is_refused_with_the_remedy(monkeypatch, tm
 
 
 @pytest.mark.parametrize('kind', [ValueError, RuntimeError, type('HttpError', (Exception,), {})])
-@mutation('if not is_foreign(error):', 'if True:', file='bertjax/machine/remote.py')
+@mutation('OSError) or is_foreign(error)):', 'OSError)):', case='ValueError')
 def test_what_a_service_refuses_names_the_url(there, monkeypatch, kind):
   """Packages have classes of their own, and gcsfs raises ValueError for 'Bad Request'."""
 
   def refuse(self, path):
     raise kind('Bad Request')
 
-  monkeypatch.setattr(type(there), 'exists', refuse)
+  monkeypatch.setattr(type(there), 'info', refuse)
   with pytest.raises(UserError, match=f'memory://b/a: {kind.__name__}.*Bad Request'):
     remote.path('memory://b/a').exists()
 
 
-@mutation('if not is_foreign(error):', 'if False:', file='bertjax/machine/remote.py')
+@mutation('if on_disk or not (isinstance(error, OSError) or is_foreign(error)):', 'if on_disk:')
 def test_an_error_of_ours_keeps_its_type(there, monkeypatch):
   there.pipe_file('/b/a', b'1')
   monkeypatch.setattr(type(there), 'modified', lambda self, path: None)
@@ -84,6 +84,36 @@ def test_text_of_a_web_server_is_text(tmp_path):
     server.shutdown()
   stat = (tmp_path / 'a.txt.gz').stat()
   assert said == [stat.st_size, int(stat.st_mtime) * 10**9]
+
+
+class _Refuses(http.server.BaseHTTPRequestHandler):
+  """Answers with the number that begins the path."""
+
+  log_message = lambda self, *said: None
+
+  def do_GET(self):
+    self.send_error(int(self.path[1:4]))
+
+
+@mutation('refused = error.__cause__ or error', 'refused = error')
+@mutation("or getattr(refused, 'status', None) == 404:", ':')
+@mutation('    _info(pattern)  #', '    pass  #')
+def test_a_web_server_that_refuses_is_not_one_without_the_file():
+  pytest.importorskip('aiohttp')
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Refuses) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f'http://127.0.0.1:{server.server_port}'
+    assert not remote.path(f'{url}/404/a').exists()
+    with pytest.raises(UserError, match='no file matches .*/404/a.txt'):
+      corpus.open_files(f'{url}/404/a.txt')
+    with pytest.raises(UserError, match='/403/a.txt: ClientResponseError: 403, .*you may use it'):
+      corpus.open_files(f'{url}/403/a.txt')
+    server.shutdown()
+  for asked in ('exists', 'is_file', 'stat', 'read_bytes'):
+    with pytest.raises(UserError, match=f'{url}/a: ClientConnectorError: Cannot connect'):
+      getattr(remote.path(f'{url}/a'), asked)()
+  with pytest.raises(UserError, match=f'{url}/a: ClientConnectorError: Cannot connect'):
+    remote.find(f'{url}/a')
 
 
 @mutation('if waited >= SAY_S:', 'if False:')

@@ -29,6 +29,7 @@ class Verification(Watcher):
     """Begins, on the first process of each host, after the step `start`; `stop` makes all processes
     stop after the same step."""
     self._start, self._stop, self._say, self._asked = start, stop, say, False
+    self._done = start  # the last step that was taken
     self._path = run.store.path if readers.of(run.config.data).text else None
     plans = [getattr(phase.examples, 'plan', None) for phase in run.parts]
     self._plans = list(dict.fromkeys(plan for plan in plans if plan is not None))
@@ -41,9 +42,10 @@ class Verification(Watcher):
   def before(self, done: int) -> None:
     """Ends a run of one process where damage was found; has several agree on a step to end at.
     Raises Damaged if a file is not what was written; it is named."""
-    if self._found and hosts.count() == 1:
-      raise Damaged(self._found)
-    if self._found and not self._asked:
+    self._done = done - 1
+    if hosts.count() == 1:
+      self._raise(done)
+    elif self._found and not self._asked:
       self._asked = True
       self._stop.ask('damage')
 
@@ -52,6 +54,7 @@ class Verification(Watcher):
     as `before`, on all of them. A file that was moved or removed is read on as it was."""
     if self._path and not self._found and (said := next(verify.other_sizes(self._path), '')):
       self._damaged(said)
+    self._done = done
     self._raise(done)
     return {}
 
@@ -66,8 +69,11 @@ class Verification(Watcher):
 
   def _raise(self, where: Any) -> None:
     found = [said for said in hosts.gather(f'damage/{where}', self._found) if said]
-    if found:
+    if found and self._done == self._start:
       raise Damaged(found[0])
+    if found:
+      what = f'the checkpoints after step {self._start}' if self._start else 'the workdir'
+      raise Damaged(f'{found[0]}. The run may have read it since step {self._start}: remove {what}')
 
   def _verify(self) -> None:
     """Reads the files once, as the body of the thread."""
@@ -91,7 +97,5 @@ class Verification(Watcher):
       self._damaged(str(error))
 
   def _damaged(self, said: str) -> None:
-    what = f'the checkpoints after step {self._start}' if self._start else 'the workdir'
     where = f'{hosts.named(hosts.index())}: ' if hosts.count() > 1 else ''
-    since = f'This process was fed from it since step {self._start}'
-    self._found = f'{where}damaged: {said}. {since}: remove {what}'
+    self._found = f'{where}damaged: {said}'
