@@ -81,10 +81,7 @@ def require_file(path: pathlib.Path, expected: str, once: bool = False) -> None:
   """Raises UserError where there is no file to be read more than once, or with `once` nothing to be
   read at all; `expected` is what it should hold."""
   if not path.exists():
-    if path.is_symlink():
-      led = os.readlink(path)
-      raise UserError(f'{path} is a link to {led}, which leads to no file: mend it or remove it')
-    raise UserError(f'there is no file {path}: expected {expected}')
+    raise absent(path, expected)
   if path.is_dir():
     raise UserError(f'{path} is a folder: expected {expected}')
   if not (once or path.is_file()):
@@ -93,6 +90,15 @@ def require_file(path: pathlib.Path, expected: str, once: bool = False) -> None:
       f'{path} is {kind}, which gives its content once, and that is read more than once: write it '
       f'to a file, cat {path} > FILE, and name that'
     )
+
+
+def absent(path: os.PathLike[str], expected: str) -> UserError:
+  """Returns the error for a path where nothing is: a link on its way may lead nowhere."""
+  for link in (pathlib.Path(path), *pathlib.Path(path).parents):
+    if link.is_symlink() and not link.exists():
+      led = os.readlink(link)
+      return UserError(f'{link} is a link to {led}, which leads to no file: mend it or remove it')
+  return UserError(f'there is no file {path}: expected {expected}')
 
 
 def amount(number: float, things: str) -> str:

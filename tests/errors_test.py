@@ -90,7 +90,10 @@ def to_a_picture(path):
   [(to_json, 'a.json'), (to_a_directory, 'run'), (to_vectors, 'v.npy'), (to_a_picture, 'a.png')],
 )
 @mutation(
-  "  with writing('', path):", '  if True:', case='to_json-a.json', file='bertjax/machine/durable.py'
+  "  with writing('', path):",
+  '  if True:',
+  case='to_json-a.json',
+  file='bertjax/machine/durable.py',
 )
 @mutation(
   "    with writing('', partial):",
@@ -257,6 +260,7 @@ def test_a_file_that_the_error_names_is_kept(tmp_path):
   [
     ('none', 'there is no file none: expected text'),
     ('link', 'link is a link to none, which leads to no file: mend it or remove it'),
+    ('link/a', 'link is a link to none, which leads to no file: mend it or remove it'),
     ('folder', 'folder is a folder: expected text'),
     (
       'pipe',
@@ -265,16 +269,19 @@ def test_a_file_that_the_error_names_is_kept(tmp_path):
     ('file', ''),
   ],
 )
-@mutation('if path.is_symlink():', 'if False:')
+@mutation(
+  '(pathlib.Path(path), *pathlib.Path(path).parents)', '(pathlib.Path(path),)', case='link/a'
+)
+@mutation('if link.is_symlink() and not link.exists():', 'if False:')
 @mutation('if not (once or path.is_file()):', 'if False:')
 def test_what_is_no_file_is_said(name, said, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   path = pathlib.Path(name)
   make = dict(
-    link=lambda: path.symlink_to('none'), folder=path.mkdir, pipe=lambda: os.mkfifo(name),
-    file=path.touch, none=lambda: None,
+    link=lambda: pathlib.Path('link').symlink_to('none'), folder=path.mkdir,
+    pipe=lambda: os.mkfifo(name), file=path.touch, none=lambda: None,
   )  # fmt: skip
-  make[name]()
+  make[path.parts[0]]()
   found = {once: '' for once in (False, True)}
   for once in found:
     try:

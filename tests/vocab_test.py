@@ -202,6 +202,7 @@ def test_a_mixture_is_sampled_at_its_rates():
   assert abs(read['little'] / 2100 - 1 / (1 + 20**0.7)) < 0.02
 
 
+@mutation('if os.path.lexists(path) and', 'if path.exists() and', file='bertjax/machine/durable.py')
 def test_command_line(tmp_path):
   (tmp_path / 'a.txt').write_text('\n'.join(sentences()))
   command = ['bertjax.vocab', f'--input={tmp_path}/a.txt', '--size=400']
@@ -215,8 +216,13 @@ def test_command_line(tmp_path):
     'tokenizer_config.json',
     'vocab.txt',
   ]
-  again = forks.run(*command, cwd=ROOT)
-  assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
+  (tmp_path / 'link').symlink_to('none')
+  taken = 'exists and is no empty directory: remove it, or name another --output'
+  refused = {f'{tmp_path}/v': taken, f'{tmp_path}/link': taken, '/dev/null/v': 'Not a directory'}
+  for output, said in refused.items():
+    again = forks.run(*command, f'--output={output}', cwd=ROOT)
+    assert again.returncode and said in again.stderr
+    assert 'training on' not in again.stdout
 
 
 @mutation('dict(keep_accents=_KEEP_ACCENTS.value)', 'dict(keep_accents=False)')

@@ -21,7 +21,7 @@ from bertjax import dotted, json_files, registry, removed
 from bertjax.checkpoint import history, reading
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
 from bertjax.config import sections
-from bertjax.errors import UserError, nearest, writing
+from bertjax.errors import UserError, absent, nearest, writing
 from bertjax.machine import durable, locks, remote
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
@@ -143,7 +143,7 @@ def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
   format."""
   found = stored(workdir)
   if found is None:
-    raise UserError(f'expected the workdir of a run, got {workdir}: {NAME} is missing there')
+    raise absent(remote.path(workdir) / NAME, 'the config of a run, in its workdir')
   return as_config(found['config'])
 
 

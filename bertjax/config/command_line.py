@@ -84,7 +84,14 @@ def for_people() -> None:
   """Shows warnings alone, and not what orbax tells of each file, unless --verbosity is given."""
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
-    warnings.formatwarning = lambda message, *_: f'WARNING: {message}\n'  # jax has such, too
+    kinds: set[str] = set()
+
+    def first(message: Warning | str, *_: Any) -> str:
+      kind = str(message).partition("'")[0]  # jax quotes each function that it cannot keep
+      known = kind in kinds or kinds.add(kind)
+      return '' if known else f'WARNING: {message}\n'
+
+    warnings.formatwarning = first
     # Times, threads and lines of code are for who asks for more than warnings.
     logging.get_absl_handler().setFormatter(Formatter('%(levelname)s: %(message)s'))
     # It raises what it logs: an error would be shown once for each of its threads and tasks.

@@ -109,7 +109,7 @@ def export(
   express, and nothing is written; or the two sides say something else, and what was written is at
   OUTPUT.failed."""
   started = time.perf_counter()
-  target = runs.require_free(output)
+  target = durable.free(output)
   run = runs.open_run(workdir, step, task)
   if run.tasks:
     raise UserError(

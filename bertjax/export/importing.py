@@ -23,7 +23,7 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
   FORMAT:PATH, and its receipt. Returns the receipt. Raises UserError: what cannot be read or
   computed, or outputs that differ; nothing is left at `output`."""
   started = time.perf_counter()
-  target = runs.require_free(output)
+  target = durable.free(output)
   with tempfile.TemporaryDirectory() as made:
     opened = open_source(source, '--input', pathlib.Path(made))
     return _import(source, target, opened, started)

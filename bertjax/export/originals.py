@@ -27,7 +27,7 @@ def export(
 ) -> dict[str, Any]:
   """Writes a run's model, as `runs.open_run` finds it, in float32. Returns the receipt. UserError:
   no run, heads without names there, or a model that transformers has; then nothing is written."""
-  started, target = time.perf_counter(), runs.require_free(output)
+  started, target = time.perf_counter(), durable.free(output)
   run = runs.open_run(workdir, step)
   model = run.config.model
   choose(model.name, ORIGINALS, 'the models of --to=original (config.model.name)')

@@ -9,7 +9,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bertjax import json_files, models, options
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, require_file, writing
 from bertjax.formats import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.formats import family as family_lib
 from bertjax.formats.originals.original import Opening
@@ -35,12 +35,9 @@ _KINDS = dict(
 def open_directory(path: pathlib.Path) -> Opening:
   """Reads config.json and finds tensors and tokenizer. Raises UserError for no such directory, a
   class that we have not, or options that we do not compute."""
-  if not (path / CONFIG).is_file():
-    inside = ', '.join(str(each.parent) for each in sorted(path.glob(f'snapshots/*/{CONFIG}')))
-    raise UserError(
-      f'expected a directory of transformers with {CONFIG}, got {path}: '
-      + (f'it holds {inside}' if inside else 'save the model with save_pretrained(DIR)')
-    )
+  inside = ', '.join(str(each.parent) for each in sorted(path.glob(f'snapshots/*/{CONFIG}')))
+  made = f'as {inside} has it' if inside else 'as save_pretrained(DIR) writes it'
+  require_file(path / CONFIG, f'that of a model of transformers, {made}')
   given = json_files.read(path / CONFIG)
   json_files.check(path / CONFIG, given, _KINDS)
   if 'model_type' not in given and {'format', 'config'} <= given.keys():

@@ -16,7 +16,7 @@ import numpy as np
 import safetensors
 
 from bertjax import json_files
-from bertjax.errors import UserError
+from bertjax.errors import UserError, require_file
 from bertjax.formats.originals import torch_files
 
 NAME = 'model.safetensors'
@@ -118,16 +118,18 @@ class Tensors(Lazy):
 def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
   """Returns the tensors of a directory of transformers, `unwrapped`. Raises UserError if there are
   none, a file is missing or damaged, or torch is needed and not there."""
+  there = {path.name for path in directory.iterdir()}  # links that lead nowhere, too
   for name in (NAME, TORCH):  # transformers' order
-    files = [directory / name]
-    if not files[0].is_file():
-      if not (directory / f'{name}.index.json').is_file():
-        continue
-      files = _shards(directory / f'{name}.index.json')
+    index = directory / f'{name}.index.json'
+    if not there & {name, index.name}:
+      continue
+    files = [directory / name] if name in there else _shards(index)
+    for file in files:
+      require_file(file, f'tensors, as its name or {index.name} says')
     return unwrapped(Tensors(files)) if name == NAME else of_torch(files)
   raise UserError(
     f'{directory} holds no tensors: expected {NAME} or {TORCH}, or a {INDEX} or {TORCH}.index.json '
-    f'that names such, got {", ".join(sorted(p.name for p in directory.iterdir())[:20]) or "none"}'
+    f'that names such, got {", ".join(sorted(there)[:20]) or "none"}'
   )
 
 
@@ -141,13 +143,12 @@ def of_torch(files: Sequence[pathlib.Path]) -> Mapping[str, np.ndarray]:
 
 def _shards(index: pathlib.Path) -> list[pathlib.Path]:
   """Returns the files that an index names."""
+  require_file(index, 'names of files of tensors')
   found = json_files.read(index)
   json_files.check(index, found, dict(weight_map=dict))
   names = sorted(set(map(str, (found.get('weight_map') or {}).values())))
-  outside = [name for name in names if pathlib.Path(name).name != name]
-  missing = [name for name in names if name not in outside and not (index.parent / name).is_file()]
-  if outside or missing:
-    raise UserError(f'{index} names {", ".join([*outside, *missing])}: expected files beside it')
+  if outside := [name for name in names if pathlib.Path(name).name != name]:
+    raise UserError(f'{index} names {", ".join(outside)}: expected files beside it')
   return [index.parent / name for name in names]
 
 

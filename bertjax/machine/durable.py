@@ -8,7 +8,18 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from bertjax.errors import writing
+from bertjax.errors import UserError, writing
+
+
+def free(path: pathlib.Path | str, name: str = '') -> pathlib.Path:
+  """Returns an absolute path, for `directory` to make. UserError, which calls it by the `name` that
+  a user gave: something is there, and no empty directory; a link that leads nowhere, too."""
+  path = pathlib.Path(path).absolute()
+  if os.path.lexists(path) and (not path.is_dir() or any(path.iterdir())):
+    raise UserError(
+      f'{name or path} exists and is no empty directory: remove it, or name another --output'
+    )
+  return path
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

@@ -5,6 +5,7 @@ learning rate, speed.
 """
 
 import argparse
+import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -39,6 +40,8 @@ def plot(
 ) -> pathlib.Path:
   """Draws runs over each other, named after their directories, to a picture: by default curves.png
   in the run, or here if there are several or it is elsewhere. UserError: a run without metrics."""
+  # It keeps its list of fonts in the home directory, or says at length that it may not.
+  logging.getLogger('matplotlib').setLevel(logging.ERROR)
   from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import: not at start-up
   from matplotlib.figure import Figure
 

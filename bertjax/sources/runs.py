@@ -180,11 +180,3 @@ def write_run(
     with writing('the vocabulary of the run', output / resume.VOCAB):
       vocabulary.save(output / resume.VOCAB)
   resume.claim_workdir(output, config, {})
-
-
-def require_free(path: pathlib.Path | str) -> pathlib.Path:
-  """Returns an absolute path. UserError: there is something, and no empty directory."""
-  path = pathlib.Path(path).absolute()
-  if path.exists() and (not path.is_dir() or any(path.iterdir())):
-    raise UserError(f'{path} exists and is not empty: give another --output, or remove it')
-  return path

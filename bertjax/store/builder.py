@@ -62,8 +62,7 @@ class Partial:
     self._kind, self.languages = kind, list(kind.languages)
     self.stats, self._begun = Stats(), set()  # and the languages of which there is a document
     parts: dict[str, list] = dict(train=[], held_out=[])
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-      raise UserError(f'{output} exists and is not a token store: name another --output')
+    durable.free(output)
     if progress := unfinished.read_progress(self._path, self._identity):
       self.stats, parts = Stats(**progress['stats']), progress['parts']
       self.languages, self._begun = progress['languages'], set(progress.get('begun', []))

@@ -154,16 +154,14 @@ def _base() -> Vocabulary | None:
 
 def _train(output: pathlib.Path) -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
-  if output.exists() and (not output.is_dir() or any(output.iterdir())):
-    raise UserError(f'{text_flags.OUTPUT.value} exists: remove it, or name another --output')
   base = _base()
-  train, shown, which = _text()
-  if not train:
-    raise UserError(f'{text_flags.INPUT.value} has no text')
   keep = {}
   if _TYPE.value == 'wordpiece' and not base:
     keep = dict(keep_accents=_KEEP_ACCENTS.value)
-  with durable.directory(output) as partial:
+  with durable.directory(output) as partial:  # first: it may be refused
+    train, shown, which = _text()
+    if not train:
+      raise UserError(f'{text_flags.INPUT.value} has no text')
     if base:
       extend_wordpiece(train, _SIZE.value, base, partial)
     else:
@@ -211,6 +209,7 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str, count) 
 def main() -> None:
   """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
   with copies.output(text_flags.OUTPUT.value, '') as output:
+    durable.free(output, str(text_flags.OUTPUT.value))
     _train(output)
 
 

@@ -43,7 +43,8 @@ class Found(NamedTuple):
 
 def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
   """Lists the files of NAMES in a directory, of the first of these kinds that is there."""
-  found = [sorted(directory.glob(name)) for name in NAMES]
+  there = sorted(directory.glob('*'))  # links that lead nowhere, too
+  found = [[file for file in there if file.match(name)] for name in NAMES]
   return next((files for files in found if files), [])
 
 
@@ -57,7 +58,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
         f'{path}: expected one of {", ".join(NAMES)}, got {[f.name for f in found] or "none"}. '
         'Name the file, or train a vocabulary with `python -m bertjax.vocab`'
       )
-    return found[0]
+    path = found[0]
   require_file(path, 'a vocabulary. Train one with `python -m bertjax.vocab`')
   if path.suffix not in ('.txt', '.json', '.model') and not path.name.startswith(CODES):
     raise UserError(

@@ -124,6 +124,12 @@ def test_a_torn_config_is_named(tmp_path, text):
       call()
 
 
+def test_a_workdir_that_is_a_link_that_leads_nowhere_is_named(tmp_path):
+  (tmp_path / 'run').symlink_to('old/run')
+  with pytest.raises(UserError, match='run is a link to old/run, which leads to no file: mend'):
+    resume.stored_config(tmp_path / 'run')
+
+
 @mutation('json_files.check(path, found, dict(format=int))', 'pass')
 def test_a_format_that_is_no_number_is_named(tmp_path):
   (tmp_path / 'config.json').write_text('{"format": "x", "config": {}}')

@@ -283,6 +283,8 @@ def main():
   logging.info('of a file')
   logging.warning('this is slower')
   warnings.warn('of a package')
+  for function in ('jit_a', 'jit_b'):
+    warnings.warn(f"no room for '{function}'")
 command_line.run(main, 'prog')
 """
 
@@ -300,11 +302,14 @@ def test_so_are_those_of_prepare(tmp_path):
 
 
 @mutation("Formatter('%(levelname)s: %(message)s')", 'Formatter()')
-@mutation("lambda message, *_: f'WARNING: {message}\\n'", 'warnings.formatwarning')
+@mutation('    warnings.formatwarning = first\n', '')
+@mutation('known = kind in kinds or kinds.add(kind)', 'known = False')
 def test_warnings_are_for_people():
   shown = lambda *more: subprocess.run(
     [sys.executable, '-c', LOUD, *more], cwd=command_line.FOLDER.parent, text=True,
     capture_output=True, check=True,
   ).stderr  # fmt: skip
-  assert shown() == 'WARNING: this is slower\nWARNING: of a package\n'
+  assert shown() == (
+    "WARNING: this is slower\nWARNING: of a package\nWARNING: no room for 'jit_a'\n"
+  )
   assert 'of a file' in shown('--verbosity=0') and '<string>:7]' in shown('--verbosity=0')

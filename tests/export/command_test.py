@@ -233,9 +233,9 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
   full = tmp_path / 'full'
   full.mkdir()
   (full / 'x').touch()
-  with pytest.raises(UserError, match='full exists and is not empty'):
+  with pytest.raises(UserError, match='full exists and is no empty directory'):
     exporting.export(run, full)
-  with pytest.raises(UserError, match='full exists and is not empty'):
+  with pytest.raises(UserError, match='full exists and is no empty directory'):
     importing.import_model(f'hf:{theirs}', full)
   with pytest.raises(UserError, match='there is nothing at .*; expected the workdir of a run'):
     exporting.export(tmp_path / 'nothing', tmp_path / 'out')

@@ -75,7 +75,19 @@ def test_damage_and_absence_are_named(tmp_path):
     weights.read(tmp_path)
   (tmp_path / weights.NAME).unlink()
   (tmp_path / weights.INDEX).write_text(json.dumps(dict(weight_map=dict(a='../x', b='gone'))))
-  with pytest.raises(UserError, match=r'names ../x, gone: expected files beside it'):
+  with pytest.raises(UserError, match=r'names ../x: expected files beside it'):
+    weights.read(tmp_path)
+  (tmp_path / weights.INDEX).write_text(json.dumps(dict(weight_map=dict(b='gone'))))
+  with pytest.raises(UserError, match=r'there is no file .*/gone: expected tensors'):
+    weights.read(tmp_path)
+
+
+@mutation('      require_file(file, ', '      str(file, ', case='model.safetensors')
+@mutation('  require_file(index, ', '  str(index, ', case='model.safetensors.index.json')
+@pytest.mark.parametrize('name', [weights.NAME, weights.TORCH, weights.INDEX])
+def test_a_link_of_the_hub_whose_file_was_not_copied_is_named(tmp_path, name):
+  (tmp_path / name).symlink_to('../../blobs/1')
+  with pytest.raises(UserError, match=f'{name} is a link to ../../blobs/1, which leads to no file'):
     weights.read(tmp_path)
 
 

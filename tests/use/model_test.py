@@ -288,7 +288,9 @@ def test_what_cannot_work_is_refused(bert, made, tmp_path):
     load(bert, language='klingon')
   with pytest.raises(UserError, match='no checkpoint of step 7'):
     load(bert, step=7)
-  with pytest.raises(UserError, match='config.json is missing'):
+  with pytest.raises(
+    UserError, match='there is no file .*config.json: expected the config of a run'
+  ):
     bertjax.Model.load(tmp_path)
   languages = made('languages', 'xlm', extra=(('language', 3),))
   with pytest.raises(UserError, match='table of languages: expected language, one of 0 to 2'):

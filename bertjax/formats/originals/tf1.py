@@ -9,13 +9,14 @@ imported when a checkpoint is read, and nowhere else in the conversion.
 
 import collections
 import glob
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, require_file
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import bert, bilm, electra, xlnet
 from bertjax.formats.originals.original import Absent, Kind, Opening, cut, even, naming, take
@@ -40,6 +41,9 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors. Raises UserError
   for no checkpoint, an unreadable one, or tensors that do not fit, which are listed."""
   prefix = find(pathlib.Path(path))
+  files = tuple(sorted(prefix.parent.glob(f'{glob.escape(prefix.name)}.[id][na]*')))
+  for file in files:
+    require_file(file, 'a file of a checkpoint of TensorFlow')
   with naming(prefix):
     checkpoint = Checkpoint(prefix)
     slots, state = sort(checkpoint)
@@ -61,7 +65,7 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
 
   return Opening(
     path=pathlib.Path(path),
-    files=tuple(sorted(prefix.parent.glob(f'{glob.escape(prefix.name)}.[id][na]*'))),
+    files=files,
     model=fields,
     recipe=kind.family,
     vocabulary=words,
@@ -82,7 +86,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
   else:
     name = path.name.partition('.data-')[0].removesuffix('.index').removesuffix('.meta')
     prefix = path.with_name(name)
-    if prefix.with_name(f'{name}.index').is_file():
+    if os.path.lexists(prefix.with_name(f'{name}.index')):
       return prefix
     found = []
   if len(found) != 1:

@@ -1,5 +1,7 @@
 """Checkpoints of TensorFlow 1: heads, what is left out, and what is refused."""
 
+import os
+
 import numpy as np
 import original_reading
 import pytest
@@ -120,6 +122,21 @@ def test_a_file_that_is_cut_off_is_named(tiny, tmp_path, ending):
   file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
   with pytest.raises(ValueError, match=r'model\.ckpt: the checkpoint cannot be read'):
     original_reading.read(tf1, tmp_path)
+
+
+@mutation('os.path.lexists(prefix.with_name', 'os.path.isfile(prefix.with_name')
+@mutation("    require_file(file, 'a file of a checkpoint of TensorFlow')", '    pass')
+@pytest.mark.parametrize('named', ['model.ckpt', ''])
+def test_a_file_that_is_none_is_named(tmp_path, named):
+  index, data = tmp_path / 'model.ckpt.index', tmp_path / 'model.ckpt.data-00000-of-00001'
+  index.symlink_to('none')
+  with pytest.raises(ValueError, match='index is a link to none, which leads to no file'):
+    original_reading.read(tf1, tmp_path / named)
+  index.unlink()
+  index.touch()
+  os.mkfifo(data)
+  with pytest.raises(ValueError, match='of-00001 is a pipe'):
+    original_reading.read(tf1, tmp_path / named)
 
 
 @pytest.mark.parametrize(
