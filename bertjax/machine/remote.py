@@ -63,14 +63,11 @@ class RemotePath(pathlib.PurePosixPath):
   def __fspath__(self) -> str:
     return str(self)
 
-  def _ask(self, method: str, *given: Any) -> Any:
-    file_system, there = at(str(self))
-    with explained(str(self)):
-      return getattr(file_system, method)(there, *given)
-
   def open(self, mode: str = 'rb') -> IO[bytes]:
     """Opens it for reading; what is passed over is not fetched."""
-    return io.BufferedReader(self._ask('open', mode), _BLOCK)
+    file_system, there = at(str(self))
+    with explained(str(self)):
+      return io.BufferedReader(file_system.open(there, mode), _BLOCK)
 
   def read_bytes(self) -> bytes:
     """Returns all of it."""
@@ -233,9 +230,8 @@ def explained(url: str) -> Iterator[Any]:
   except UserError:
     raise
   except Exception as error:
-    refused = error
-    if isinstance(error, FileNotFoundError):  # of https:// whatever else went wrong is its cause
-      refused = error.__cause__ or error
+    # Of https:// a file that is not found has whatever else went wrong as its cause.
+    refused = isinstance(error, FileNotFoundError) and error.__cause__ or error
     if isinstance(refused, FileNotFoundError) or getattr(refused, 'status', None) == 404:
       raise _Nothing(f'there is nothing at {url}: expected a file, or files below it') from error
     on_disk = isinstance(error, OSError) and (error.filename is not None or error.errno in _FULL)

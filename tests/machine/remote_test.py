@@ -95,7 +95,9 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
     self.send_error(int(self.path[1:4]))
 
 
-@mutation('refused = error.__cause__ or error', 'refused = error')
+@mutation(
+  'refused = isinstance(error, FileNotFoundError) and error.__cause__ or error', 'refused = error'
+)
 @mutation("or getattr(refused, 'status', None) == 404:", ':')
 @mutation('    _info(pattern)  #', '    pass  #')
 def test_a_web_server_that_refuses_is_not_one_without_the_file():

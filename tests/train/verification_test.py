@@ -32,7 +32,7 @@ def store(rich_store, tmp_path):
   return tmp_path / 'store'
 
 
-@mutation('    self._raise(done)\n', '')
+@mutation('    self._raise(done)\n    return {}', '    return {}')
 @mutation('isinstance(error, Damaged | finite.NotFinite)', 'isinstance(error, finite.NotFinite)')
 def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   flip(store / 'tokens-00000.npy')
