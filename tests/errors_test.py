@@ -269,9 +269,7 @@ def test_a_file_that_the_error_names_is_kept(tmp_path):
     ('file', ''),
   ],
 )
-@mutation(
-  '(pathlib.Path(path), *pathlib.Path(path).parents)', '(pathlib.Path(path),)', case='link/a'
-)
+@mutation('(pathlib.Path(path), *pathlib.Path(path).parents)', '(pathlib.Path(path),)')
 @mutation('if link.is_symlink() and not link.exists():', 'if False:')
 @mutation('if not (once or path.is_file()):', 'if False:')
 def test_what_is_no_file_is_said(name, said, tmp_path, monkeypatch):
