@@ -162,6 +162,7 @@ class Context(NamedTuple):
   # static; False switches dropout off. An objective that samples also does so in evaluation, with a
   # fixed key.
   train: bool
+  touched: Mapping[str, Array] = MappingProxyType({})  # see `Objective.touched`
 
 
 class Out(NamedTuple):
@@ -199,6 +200,10 @@ class Objective(NamedTuple):
   # part from another); or None
   enter: Callable[[Variables], Variables] | None = None
   evals: Sequence[str] = ('loss',)  # the modules of bertjax/evals that can judge it
+  # (global batch, ctx) -> path of a parameter -> int32 ids [n] of all its rows that a training
+  # step's loss reads, sorted; ids that fill up are beyond the table. Where the optimizer leaves
+  # other rows as they are, the loss is given these rows alone, with their ids as `ctx.touched`
+  touched: Callable[[Batch, Context], Mapping[str, Array]] = lambda batch, ctx: {}
 
 
 class Subject(NamedTuple):

@@ -35,7 +35,7 @@ ARROWS: dict[str, str] = {
   'formats': 'models vocab',
   'sources': 'machine sharding models objectives vocab examples config checkpoint formats',
   'export': 'machine kernels models vocab formats sources',
-  'train': """machine sharding models objectives optim metrics vocab store examples config
+  'train': """machine sharding kernels models objectives optim metrics vocab store examples config
     checkpoint formats sources""",
   'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",

@@ -1,6 +1,8 @@
 """Look-up by index in arrays that a mesh divides along more than one axis."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +50,50 @@ def look_up(table_VE: Array, id_BT: Array) -> Array:
     of_device, in_specs=(words, places), out_specs=places, axis_names=set(mesh.sizes()),
     check_vma=False,
   )(table_VE, id_BT)  # fmt: skip
+
+
+def rows(table: Array, id_n: Array) -> Array:
+  """Returns table[id_n] of a table [V, E] or [V], the last row of ids beyond it. Its columns stay
+  divided as the table's are."""
+  id_n = jnp.minimum(id_n, len(table) - 1)
+
+  def find(own: Array, at_n: Array) -> Array:
+    return jax.lax.psum(own.at[at_n].get(mode='fill', fill_value=0), WORDS)
+
+  divided, specs = _division(table)
+  if not divided:
+    return table[id_n]
+  return _at_own(find, (specs, PartitionSpec()), PartitionSpec(None, *specs[1:]))(table, id_n)
+
+
+def put_rows(table: Array, id_n: Array, row_n: Array) -> Array:
+  """Returns the table, [V, E] or [V], with `row_n` at `id_n`, which differ from each other but for
+  those beyond it: they are left out."""
+  divided, specs = _division(table)
+  if not divided:
+    return table.at[id_n].set(row_n, mode='drop')
+  put = lambda own, at_n, row_n: own.at[at_n].set(row_n, mode='drop')
+  given = specs, PartitionSpec(), PartitionSpec(None, *specs[1:])
+  return _at_own(put, given, specs)(table, id_n, row_n)
+
+
+def _division(table: Array) -> tuple[bool, PartitionSpec]:
+  """Returns whether a mesh divides a table, and how."""
+  axes = (WORDS, COLUMNS)[: table.ndim]
+  return mesh.ways(axes) > 1, PartitionSpec(*(mesh.left([axis]) for axis in axes))
+
+
+def _at_own(function: Callable[..., Array], given: Any, found: Any) -> Callable[..., Array]:
+  """Returns a function of a table, ids and more, which runs on each device's share of the table,
+  with the places of the ids in it: beyond its end where another device has them."""
+
+  def of_device(own: Array, id_n: Array, *more: Array) -> Array:
+    at_n = id_n - jax.lax.axis_index(WORDS) * len(own)
+    here_n = (at_n >= 0) & (at_n < len(own))
+    return function(own, jnp.where(here_n, at_n, len(own)), *more)
+
+  axes = set(mesh.sizes())
+  return jax.shard_map(of_device, in_specs=given, out_specs=found, axis_names=axes, check_vma=False)
 
 
 @functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=2)

@@ -15,12 +15,15 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.field_types import Natural
 from bertjax.kernels import sampled_softmax
-from bertjax.kernels.cross_entropy import Scores, cross_entropy
+from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.elmo import ELMo
+from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.memory import Start
 from bertjax.objectives import lm, model_of, require_words
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+
+SCORING = 'softmax', 'head/bias'  # of the words that are scored
 
 
 class Options(NamedTuple):
@@ -46,9 +49,27 @@ def make(config) -> Objective:
   scale = float(config.length if config.objective.times_length else 1)
   start = config.objective.memory
 
+  def candidates(ctx: Context) -> sampled_softmax.Candidates:
+    """Returns those of each direction, [2, K] and [2]."""
+    keys = (jax.random.fold_in(ctx.key, way) for way in (0, 1))
+    drawn = [sampled_softmax.draw(key, sampled, model.scored) for key in keys]
+    return jax.tree.map(lambda *each: jnp.stack(each), *drawn)
+
+  def touched(batch: Batch, ctx: Context) -> dict[str, Array]:
+    if not sampled:
+      return {}
+    read = batch['target_BT'], batch['target_BU'], candidates(ctx).id_K
+    id_n = jnp.concatenate([ids.ravel() for ids in read])
+    rows, every = padded_rows(len(id_n)), padded_rows(model.scored)
+    if rows >= every:
+      return {}
+    return dict.fromkeys(SCORING, jnp.unique(id_n, size=rows, fill_value=every))
+
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    row_n = ctx.touched.get(SCORING[0])
+    net = model if row_n is None else model.clone(outputs=len(row_n))
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, lm.before(model, carry, batch, start), noise)
+    out = net.apply(variables, batch, lm.before(model, carry, batch, start), noise)
     scores = out['word'], out['out_word']
     targets = batch['target_BT'], batch['target_BU']
     weights = batch['weight_BT'], batch['weight_BU']
@@ -57,7 +78,11 @@ def make(config) -> Objective:
     ]
     rights = ()
     if ctx.train and sampled:
-      nlls = _sampled(scores, targets, ctx.key, sampled)
+      hidden_WBPD, target_WBP = jnp.stack([each.hidden_BPE for each in scores]), jnp.stack(targets)
+      table_VD, bias_V = scores[0].table_VE, scores[0].bias_V
+      nlls = sampled_softmax.cross_entropy(
+        hidden_WBPD, table_VD, bias_V, target_WBP, candidates(ctx), model.scored, row_n
+      )
     else:
       nlls, rights, _ = zip(*map(cross_entropy, scores, targets), strict=True)
     forwards, backwards = means(nlls)
@@ -74,18 +99,7 @@ def make(config) -> Objective:
   carry = lambda batch: model.carry(len(batch['token_BT']))
   # In training the softmax costs what its candidates do.
   flops = (model.clone(outputs=sampled) if sampled else model).flops
-  return Objective(model.init, loss, predict, carry, flops, finish)
-
-
-def _sampled(scores: tuple[Scores, ...], targets: tuple[Array, ...], key: Array, count: int):
-  """-log p of the targets of each direction among as many candidates of its own."""
-  _, table_VD, bias_V, words = scores[0]
-  keys = [jax.random.fold_in(key, way) for way in range(len(scores))]
-  drawn = [sampled_softmax.draw(key, count, words) for key in keys]
-  stack = lambda *each: jnp.stack(each)
-  hidden_WBPD, target_WBP = stack(*(each.hidden_BPE for each in scores)), stack(*targets)
-  drawn = jax.tree.map(stack, *drawn)
-  return sampled_softmax.cross_entropy(hidden_WBPD, table_VD, bias_V, target_WBP, drawn, words)
+  return Objective(model.init, loss, predict, carry, flops, finish, touched=touched)
 
 
 def _sum(one: Term, two: Term) -> Term:

@@ -2,7 +2,8 @@
 
 A module of `directions/` exports DIRECTION, a function of `Leaves` whose keyword arguments are its
 fields of `config.optimizer`; it returns an optax transformation from gradients to what the learning
-rate is multiplied by, weight decay included.
+rate is multiplied by, weight decay included. SPARSE = True beside it says that without weight decay
+an entry whose gradient is 0 stays as it is, and its state too.
 """
 
 from collections.abc import Callable

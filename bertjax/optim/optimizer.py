@@ -52,6 +52,14 @@ class Common(NamedTuple):
   average: Natural = 0
 
 
+def sparse(given: Mapping[str, Any]) -> bool:
+  """Returns whether a `config.optimizer` leaves entries whose gradient is 0 as they are, and its
+  state of them."""
+  module = registry.find(DIRECTIONS, given['name'], f'{WHAT}.name')
+  moved = given.get('weight_decay', 0.0) or given.get('average', 0)
+  return getattr(module, 'SPARSE', False) and not moved
+
+
 def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransformation]:
   """Returns the direction that a `config.optimizer` names: of `Leaves` and its own fields as
   keywords. Raises UserError: no name, or none of the modules of `directions/`."""

@@ -15,6 +15,7 @@ from bertjax.config.timeline import Combined
 from bertjax.data_contracts import PREFIX
 from bertjax.examples import loader, readers
 from bertjax.objectives import combine
+from bertjax.optim import optimizer
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet
@@ -134,6 +135,7 @@ class Phase:
       self.config.skip_nonfinite > 0,
       self.config.reduce_dtype,
       layer_norms.of(self.axes) if watched else None,
+      optimizer.sparse(self.config.optimizer),
     )
 
   def leave_out(self, state: step_lib.State) -> step_lib.State:

@@ -9,6 +9,7 @@ import optax
 
 from bertjax import sharding
 from bertjax.checkpoint import finite
+from bertjax.train import touched
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, Variables
 
 
@@ -79,16 +80,17 @@ def reduce_once(
   everywhere = lambda tree: jax.lax.psum(tree, sharding.REPLICAS)
 
   def own(given, rows):
-    variables, key, step = given
+    variables, numbers = given
     carry, batch = rows
     grads, loss, sums, out = accumulate(
-      objective, variables, carry, batch, Context(key, step, ctx.train), count, everywhere
+      objective, variables, carry, batch, ctx._replace(**numbers), count, everywhere
     )
     low = everywhere(jax.tree.map(lambda grad: grad.astype(dtype), grads))
     grads = jax.tree.map(lambda total, grad: total.astype(grad.dtype), low, grads)
     return (grads, *everywhere((loss, sums, out.updates))), out.carry
 
-  total, carry = sharding.by_replica(own)((variables, ctx.key, ctx.step), (carry, batch))
+  numbers = dict(key=ctx.key, step=ctx.step, touched=dict(ctx.touched))
+  total, carry = sharding.by_replica(own)((variables, numbers), (carry, batch))
   *total, updates = total
   return *total, Out({}, carry, updates)
 
@@ -173,6 +175,7 @@ def make_train_step(
   skip_nonfinite: bool = False,
   reduce_dtype: str = 'float32',
   norms: Callable[..., Any] | None = None,
+  sparse: bool = False,
 ) -> Callable[[State, Batch, Any, Any], tuple[State, dict[str, Any]]]:
   """Builds the step function of a phase; jit it with shardings pinned: (state, batch, seed, rate)
   -> (state, metrics). The seed is that of the draws, uint32, the rate a float32, which `tx.update`
@@ -182,13 +185,17 @@ def make_train_step(
   metrics holds loss, grad_norm, lr and sums (name -> total and weight); with skip_nonfinite
   `skipped`, a bool: a step whose loss, gradients or update are not finite trains nothing; and
   `norms` of parameters, gradients and updates, where asked for, see `layer_norms.of`. Gradients of
-  replicas are added up in reduce_dtype.
+  replicas are added up in reduce_dtype. `sparse`: `tx` leaves entries without a gradient as they
+  are, and its state of them, so that it is given those rows alone that the batch touches.
   """
 
   def train_step(state: State, batch: Batch, seed: Any, rate: Any) -> tuple[State, dict[str, Any]]:
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     ctx = Context(key, state.step, train=True)
     rows = with_rows(batch)
+    if sparse:
+      ctx = ctx._replace(touched=touched.rows_of(objective, rows, ctx))
+    whole, state = state, touched.taken(state, ctx.touched)
     grads, loss, sums, out = reduce_once(
       objective, state.variables, state.carry[phase], rows, ctx, microbatches, reduce_dtype
     )
@@ -205,13 +212,15 @@ def make_train_step(
     carry = dict(state.carry, **{phase: out.carry})
     new = State(state.step + 1, variables, opt_state, carry)
     if norms is not None:
-      metrics['norms'] = norms(parameters=params, gradients=grads, updates=updates)
+      metrics['norms'] = norms(
+        parameters=whole.variables['params'], gradients=grads, updates=updates
+      )
     if skip_nonfinite:
       judged = jnp.stack([loss, metrics['grad_norm'], finite.size(variables['params'])])
       fine = jnp.isfinite(judged).all()
       metrics['skipped'] = ~fine
       new = jax.tree.map(lambda x, y: jnp.where(fine, x, y), new, passed_over(state))
-    return new, metrics
+    return touched.put_back(whole, new, ctx.touched), metrics
 
   return train_step
 

@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from mutation import mutation
 
 from bertjax import sharding
-from bertjax.kernels.look_up import look_up, one_of
+from bertjax.kernels.look_up import look_up, one_of, put_rows, rows
 
 WORDS, WIDTH, ROWS, COLUMNS = 24, 6, 8, 10
 
@@ -54,6 +54,25 @@ def test_vectors_and_gradients_are_those_of_numpy(sizes, rows):
   expected_VE = np.zeros_like(table_VE)
   np.add.at(expected_VE, id_BT, scale_BTE)
   np.testing.assert_allclose(grad_VE, expected_VE, rtol=1e-5, atol=1e-6)
+
+
+@mutation('here_n = (at_n >= 0) & (at_n < len(own))', 'here_n = at_n < len(own)', case='all')
+@mutation('jax.lax.axis_index(WORDS) * len(own)', '0', case='all')
+@pytest.mark.parametrize(
+  'sizes', [{}, dict(fsdp=2), dict(data=2, fsdp=2, tensor=2)], ids=['one', 'columns', 'all']
+)
+def test_some_rows_are_taken_and_put_back_and_ids_beyond_the_table_change_nothing(sizes):
+  table_VE, id_n = case()[0], np.array([0, 5, 11, 12, 23, WORDS, WORDS], np.int32)
+  mesh = sharding.make_mesh(sizes, jax.devices()[: math.prod(sizes.values())])
+  for table, axes in ((table_VE, ('tensor', 'fsdp')), (table_VE[:, 0], ('tensor',))):
+    placed = jax.device_put(table, NamedSharding(mesh, PartitionSpec(*axes)))
+    with jax.set_mesh(mesh):
+      found = jax.jit(rows)(placed, id_n)
+      put = jax.jit(put_rows)(placed, id_n, 2 * found)
+    np.testing.assert_array_equal(found, table[np.minimum(id_n, WORDS - 1)])
+    expected = table.copy()
+    expected[id_n[:5]] *= 2
+    np.testing.assert_array_equal(put, expected)
 
 
 @mutation('return jnp.sum(jnp.where(', 'return jnp.max(jnp.where(')

@@ -9,6 +9,7 @@ from flax.core import meta
 from mutation import mutation
 from toy_store import random_store, recipe
 
+from bertjax import sharding
 from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
@@ -18,6 +19,7 @@ from bertjax.examples.seqio_tasks import row_stream
 from bertjax.kernels import sampled_softmax
 from bertjax.models import elmo
 from bertjax.objectives import bilm
+from bertjax.optim import optimizer
 from bertjax.tools.bench.parts import own_step, synthetic
 from bertjax.types import Context
 from bertjax.vocab import whole_words
@@ -60,7 +62,7 @@ def test_a_direction_sees_what_comes_before_it_alone():
 
 
 @pytest.mark.full
-@mutation('jax.random.fold_in(key, way)', 'key')
+@mutation('jax.random.fold_in(ctx.key, way)', 'ctx.key')
 def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_words(monkeypatch):
   _, objective, variables, batch = made(**{'model.vocab_size': 300, 'objective.sampled': 100})
   keys, draw = [], sampled_softmax.draw
@@ -72,6 +74,41 @@ def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_wor
   assert len(keys) == 6 and 'bilm_accuracy' in whole
   mean = whole['bilm'].total / whole['bilm'].weight
   np.testing.assert_allclose(mean, np.log(300), rtol=0.1)  # nothing is learned yet
+
+
+@mutation('net = model if row_n is None else', 'net = model if True else')
+@mutation(
+  'look_up.put_rows, touched', 'lambda x, i, y: x, touched', file='bertjax/train/touched.py'
+)
+@mutation('jnp.searchsorted(row_n, id_Wn)', 'id_Wn', file='bertjax/kernels/sampled_softmax.py')
+@pytest.mark.parametrize(
+  'changed',
+  [{}, {'microbatches': 2}, {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}],
+  ids=['one', 'microbatches', 'mesh'],
+)
+def test_a_step_over_touched_rows_is_the_step_over_the_table(changed, monkeypatch):
+  fields = {'model.vocab_size': 1000, 'objective.sampled': 64}
+
+  def trained(**changed):
+    config, _, _, batch = made(**fields, **changed)
+    batch.pop('row_B')
+    mesh = sharding.make_mesh(config.mesh, jax.devices()[: 8 if 'mesh.data' in changed else 1])
+    lowered, init, layout = own_step.lower(config, batch, mesh)
+    first = jax.jit(init)(jax.random.key(1))
+    with jax.set_mesh(mesh):
+      state = jax.jit(lambda tree: tree, out_shardings=layout)(jax.tree.map(np.asarray, first))
+    step = lowered.compile()
+    for _ in range(3):
+      state, metrics = step(state, sharding.put_batch(batch, mesh), np.uint32(0), np.float32(0.2))
+    return first, (state, metrics['loss'], metrics['grad_norm'])
+
+  _, apart = trained(**changed)
+  monkeypatch.setattr(optimizer, 'sparse', lambda given: False)
+  first, whole = trained()
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), apart, whole)
+  table_VD = first.variables['params']['softmax']
+  moved_V = np.any(apart[0].variables['params']['softmax'] != table_VD, 1)
+  assert 100 < moved_V.sum() < 600
 
 
 @mutation("target_m = np.where(target_m < options.words, target_m, store.special['unk'])", 'pass')

@@ -35,3 +35,4 @@ def adagrad(
 
 
 DIRECTION = adagrad
+SPARSE = True

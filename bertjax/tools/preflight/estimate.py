@@ -29,6 +29,7 @@ from bertjax.models.layers.basic import padded_rows
 from bertjax.optim import optimizer
 from bertjax.tools.bench.parts import own_step
 from bertjax.train import step as step_lib
+from bertjax.train import touched
 from bertjax.types import Batch, Context
 
 CLASSES = ('parameters', 'optimizer', 'batch', 'gradients', 'residuals', 'low', 'logits', 'working')
@@ -80,13 +81,14 @@ def estimate(
   held = lambda tree, specs: _held(tree, specs, sizes)
   parameters = held(shapes, specs)
   state = held(jax.eval_shape(tx.init, shapes), optimizer.state_specs(tx, shapes, specs))
-  kernels = _kernels(config, shapes, axes, specs, sizes)
+  few = _trained(config, system, batch)
+  kernels, grads = _kernels(config, few, axes, specs, sizes), held(few, specs)
   row = sum(x[:1].nbytes for x in batch.values())
   ways, words = sizes['sequence'] * sizes['tensor'], sizes['tensor']
   of_rows = lambda each: round(rows * each) // ways
   logits, low = round(rows * traced.logits) // words, kernels.low + kernels.low_words
   residuals = of_rows(traced.kept)
-  summed = parameters if config.microbatches > 1 else 0
+  summed = grads if config.microbatches > 1 else 0
   working = of_rows(traced.turn + traced.wide) + kernels.layer
   at_loss = dict(
     gradients=0,
@@ -97,16 +99,29 @@ def estimate(
   )
   late = kernels.words if logits else 0
   in_turn = dict(
-    gradients=parameters - late, residuals=residuals, low=kernels.low, logits=logits,
+    gradients=grads - late, residuals=residuals, low=kernels.low, logits=logits,
     working=working,
   )  # fmt: skip
-  at_end = dict(gradients=parameters, residuals=0, low=low, logits=logits, working=0)
+  at_end = dict(gradients=grads, residuals=0, low=low, logits=logits, working=0)
   fullest = max((in_turn, at_loss, at_end), key=lambda held: sum(held.values()))
   fullest['gradients'] += summed
   found = dict(
     fullest, parameters=parameters, optimizer=state, batch=rows * config.microbatches * row
   )
   return {name: found[name] for name in CLASSES}
+
+
+def _trained(config: Any, system: own_step.System, batch: Batch) -> Any:
+  """Returns the shapes of what a step trains: of a table the rows that its batch touches, where the
+  optimizer lets the others be."""
+
+  def few(params: Any, batch: Batch) -> Any:
+    ctx = Context(jax.random.key(0), jax.numpy.int32(0), train=True)
+    return touched.taken(dict(params=params), touched.rows_of(system.objective, batch, ctx))
+
+  params = system.variables['params']
+  sparse = optimizer.sparse(config.optimizer)
+  return jax.eval_shape(few, params, batch)['params'] if sparse else params
 
 
 def with_remat(config: Any, remat: str) -> Any:

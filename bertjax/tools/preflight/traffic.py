@@ -144,8 +144,8 @@ def _called(computations: dict[str, Computation], x: Instruction) -> tuple[list[
 
 
 def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
-  """Returns the turns of a scan, which a GPU's compiler says, or `counter < constant` from 0 by 1;
-  None for another condition."""
+  """Returns the turns of a scan, which a GPU's compiler says, or `counter < constant` of a counter
+  that each turn adds to, as scans do from 0 by 1; None for another condition."""
   if said := re.search(r'"known_trip_count":\{"n":"(\d+)"', x.rest):
     return int(said[1])
   condition = computations[callee(x, 'condition')]
@@ -153,7 +153,10 @@ def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
   values = [int(condition[o].rest) for o in root.operands if condition[o].opcode == 'constant']
   if root.opcode != 'compare' or 'direction=LT' not in root.rest or len(values) != 1:
     return None
-  return values[0]
+  place = next(m for o in root.operands if (m := re.search(r'\bindex=(\d+)', condition[o].rest)))
+  body = computations[callee(x, 'body')]
+  after = next(line for line in body.values() if line.root)
+  return values[0] if body[after.operands[int(place[1])]].opcode == 'add' else None
 
 
 _ESTIMATE = re.compile(r'("cost_estimate":\{[^}]*"bytes_accessed":")(\d+)"')

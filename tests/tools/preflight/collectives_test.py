@@ -26,7 +26,9 @@ PROGRAM = """HloModule test
   %part = f32[32] reduce-scatter(%x), replica_groups=[4,2]<=[4,2], dimensions={0}, to_apply=%sum
   %start = (f32[32], f32[64]) all-gather-start(%part), replica_groups=[4,2]<=[4,2], dimensions={0}
   %whole = f32[64] all-gather-done(%start)
-  ROOT %out = (s32[], f32[64]) tuple(%i, %whole)
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  ROOT %out = (s32[], f32[64]) tuple(%next, %whole)
 }
 
 %condition (t: (s32[], f32[64])) -> pred[] {

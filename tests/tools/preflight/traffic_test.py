@@ -33,7 +33,9 @@ PROGRAM = """HloModule test
   %row = f32[1,1024]{1,0:T(8,128)S(1)} fusion(%stack, %i), kind=kLoop, calls=%pick
   %call = f32[1,1024]{1,0:T(8,128)S(1)} custom-call(%row), custom_call_target="tpu_custom_call", backend_config={"custom_call_config":{"body":"","cost_estimate":{"flops":"7","bytes_accessed":"100"}}}
   %new = f32[3,1024]{1,0:T(8,128)} fusion(%stack, %call, %i), kind=kLoop, calls=%store
-  ROOT %out = (s32[]{:T(128)}, f32[3,1024]{1,0:T(8,128)}) tuple(%i, %new)
+  %one = s32[]{:T(128)S(6)} constant(1)
+  %next = s32[]{:T(128)S(6)} add(%i, %one)
+  ROOT %out = (s32[]{:T(128)}, f32[3,1024]{1,0:T(8,128)}) tuple(%next, %new)
 }
 
 %condition (t: (s32[], f32[3,1024])) -> pred[] {
@@ -223,8 +225,12 @@ def test_the_shape_that_is_stored(shape, expected):
   assert hlo.stored(shape) == expected
 
 
-def test_a_loop_that_ends_by_the_data_counts_once_and_is_named():
-  found = traffic.account(PROGRAM.replace('direction=LT', 'direction=NE'))
+@mutation("opcode == 'add' else None", "opcode != 'no' else None", case='counter')
+@pytest.mark.parametrize(
+  'edit', [('direction=LT', 'direction=NE'), ('add(%i', 'minimum(%i')], ids=['condition', 'counter']
+)
+def test_a_loop_that_ends_by_the_data_counts_once_and_is_named(edit):
+  found = traffic.account(PROGRAM.replace(*edit))
   whole = traffic.account(PROGRAM)
   assert found.open_loops == 1 and found.pallas_bytes * 3 == whole.pallas_bytes
   assert found.bytes < whole.bytes

@@ -126,7 +126,12 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
   layout = sharding.named(mesh, layout)
   function = step_lib.make_train_step(
-    objective, tx, phase, config.microbatches, reduce_dtype=config.reduce_dtype
+    objective,
+    tx,
+    phase,
+    config.microbatches,
+    reduce_dtype=config.reduce_dtype,
+    sparse=optimizer.sparse(config.optimizer),
   )
   # Outside of the mesh: a key is made on a device.
   state = jax.eval_shape(init, jax.random.key(0))
