@@ -154,6 +154,15 @@ TEACHER = 'teacher'  # the collection of variables that nobody trains and no che
 FIT = 'fit'  # parameters that training alone has: who reads a run's model gets none of them
 
 
+class Touched(NamedTuple):
+  """The rows of tables that a training step reads, see `Objective.touched`."""
+
+  # path of a parameter -> int32 ids [n], different from each other and sorted; those that fill up
+  # are beyond the table
+  rows: Mapping[str, Array] = {}
+  drawn: Any = ()  # what was drawn to find them, for the loss
+
+
 class Context(NamedTuple):
   """The inputs of a step besides variables and batch."""
 
@@ -162,7 +171,7 @@ class Context(NamedTuple):
   # static; False switches dropout off. An objective that samples also does so in evaluation, with a
   # fixed key.
   train: bool
-  touched: Mapping[str, Array] = MappingProxyType({})  # see `Objective.touched`
+  touched: Touched = Touched()  # what the tables of the variables have alone
 
 
 class Out(NamedTuple):
@@ -200,10 +209,10 @@ class Objective(NamedTuple):
   # part from another); or None
   enter: Callable[[Variables], Variables] | None = None
   evals: Sequence[str] = ('loss',)  # the modules of bertjax/evals that can judge it
-  # (global batch, ctx) -> path of a parameter -> int32 ids [n] of all its rows that a training
-  # step's loss reads, sorted; ids that fill up are beyond the table. Where the optimizer leaves
-  # other rows as they are, the loss is given these rows alone, with their ids as `ctx.touched`
-  touched: Callable[[Batch, Context], Mapping[str, Array]] = lambda batch, ctx: {}
+  # (global batch, ctx) -> all rows of tables that a training step's loss reads. Where the optimizer
+  # leaves other rows as they are, the loss is given tables of these alone, and `ctx.touched`.
+  # Objectives that are combined give whole tables.
+  touched: Callable[[Batch, Context], Touched] = lambda batch, ctx: Touched()
 
 
 class Subject(NamedTuple):

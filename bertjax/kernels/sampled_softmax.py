@@ -92,15 +92,20 @@ def cross_entropy(
     target_WBP: int32.
     drawn: of each text, [W, K] and [W]; see `draw`.
     words: V, without rows that pad the table.
-    row_n: the ids of the table's rows, sorted, where it has some rows alone; None: it has all.
+    row_n: the ids of the table's rows, sorted, where it has some rows alone; None: it has all. The
+      loss is NaN where one lacks.
   """
   target_Wm = target_WBP.reshape(len(target_WBP), -1)
   id_Wn = jnp.concatenate([target_Wm, drawn.id_K], 1)
-  at_Wn = id_Wn if row_n is None else jnp.searchsorted(row_n, id_Wn).astype(jnp.int32)
+  at_Wn, lacks = id_Wn, False
+  if row_n is not None:
+    at_Wn = jnp.searchsorted(row_n, id_Wn).astype(jnp.int32)
+    lacks = jnp.any(row_n[jnp.minimum(at_Wn, len(row_n) - 1)] != id_Wn)
   row_WnD = look_up(table_VD, at_Wn.reshape(1, -1)).reshape(*id_Wn.shape, -1)
   row_WnD = row_WnD.astype(hidden_WBPD.dtype)
   of_text = functools.partial(_of_text, words=words)
-  return jax.vmap(of_text)(hidden_WBPD, target_WBP, drawn, id_Wn, row_WnD, bias_V[at_Wn])
+  found = jax.vmap(of_text)(hidden_WBPD, target_WBP, drawn, id_Wn, row_WnD, bias_V[at_Wn])
+  return jnp.where(lacks, jnp.nan, found)
 
 
 def _of_text(hidden_BPD, target_BP, drawn: Candidates, id_n, row_nD, bias_n, words: int) -> Array:

@@ -21,7 +21,7 @@ from bertjax.models.elmo import ELMo
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.memory import Start
 from bertjax.objectives import lm, model_of, require_words
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, Touched
 
 SCORING = 'softmax', 'head/bias'  # of the words that are scored
 
@@ -55,18 +55,20 @@ def make(config) -> Objective:
     drawn = [sampled_softmax.draw(key, sampled, model.scored) for key in keys]
     return jax.tree.map(lambda *each: jnp.stack(each), *drawn)
 
-  def touched(batch: Batch, ctx: Context) -> dict[str, Array]:
+  def touched(batch: Batch, ctx: Context) -> Touched:
     if not sampled:
-      return {}
-    read = batch['target_BT'], batch['target_BU'], candidates(ctx).id_K
+      return Touched()
+    drawn = candidates(ctx)
+    read = batch['target_BT'], batch['target_BU'], drawn.id_K
     id_n = jnp.concatenate([ids.ravel() for ids in read])
     rows, every = padded_rows(len(id_n)), padded_rows(model.scored)
     if rows >= every:
-      return {}
-    return dict.fromkeys(SCORING, jnp.unique(id_n, size=rows, fill_value=every))
+      return Touched()
+    row_n = jnp.unique(id_n, size=rows, fill_value=every)
+    return Touched(dict.fromkeys(SCORING, row_n), drawn)
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    row_n = ctx.touched.get(SCORING[0])
+    row_n = ctx.touched.rows.get(SCORING[0])
     net = model if row_n is None else model.clone(outputs=len(row_n))
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     out = net.apply(variables, batch, lm.before(model, carry, batch, start), noise)
@@ -80,8 +82,9 @@ def make(config) -> Objective:
     if ctx.train and sampled:
       hidden_WBPD, target_WBP = jnp.stack([each.hidden_BPE for each in scores]), jnp.stack(targets)
       table_VD, bias_V = scores[0].table_VE, scores[0].bias_V
+      drawn = candidates(ctx) if row_n is None else ctx.touched.drawn
       nlls = sampled_softmax.cross_entropy(
-        hidden_WBPD, table_VD, bias_V, target_WBP, candidates(ctx), model.scored, row_n
+        hidden_WBPD, table_VD, bias_V, target_WBP, drawn, model.scored, row_n
       )
     else:
       nlls, rights, _ = zip(*map(cross_entropy, scores, targets), strict=True)

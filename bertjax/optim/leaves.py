@@ -3,7 +3,7 @@
 A module of `directions/` exports DIRECTION, a function of `Leaves` whose keyword arguments are its
 fields of `config.optimizer`; it returns an optax transformation from gradients to what the learning
 rate is multiplied by, weight decay included. SPARSE = True beside it says that without weight decay
-an entry whose gradient is 0 stays as it is, and its state too.
+an entry whose gradient is 0 stays as it is, and its state too, and that no entry looks at others.
 """
 
 from collections.abc import Callable

@@ -55,9 +55,9 @@ class Common(NamedTuple):
 def sparse(given: Mapping[str, Any]) -> bool:
   """Returns whether a `config.optimizer` leaves entries whose gradient is 0 as they are, and its
   state of them."""
+  fields = _read(given)
   module = registry.find(DIRECTIONS, given['name'], f'{WHAT}.name')
-  moved = given.get('weight_decay', 0.0) or given.get('average', 0)
-  return getattr(module, 'SPARSE', False) and not moved
+  return getattr(module, 'SPARSE', False) and not fields['weight_decay'] and not fields['average']
 
 
 def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransformation]:

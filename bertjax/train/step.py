@@ -89,7 +89,7 @@ def reduce_once(
     grads = jax.tree.map(lambda total, grad: total.astype(grad.dtype), low, grads)
     return (grads, *everywhere((loss, sums, out.updates))), out.carry
 
-  numbers = dict(key=ctx.key, step=ctx.step, touched=dict(ctx.touched))
+  numbers = dict(key=ctx.key, step=ctx.step, touched=ctx.touched)
   total, carry = sharding.by_replica(own)((variables, numbers), (carry, batch))
   *total, updates = total
   return *total, Out({}, carry, updates)
@@ -186,7 +186,8 @@ def make_train_step(
   `skipped`, a bool: a step whose loss, gradients or update are not finite trains nothing; and
   `norms` of parameters, gradients and updates, where asked for, see `layer_norms.of`. Gradients of
   replicas are added up in reduce_dtype. `sparse`: `tx` leaves entries without a gradient as they
-  are, and its state of them, so that it is given those rows alone that the batch touches.
+  are, and its state of them, so that it is given those rows alone that the batch touches, and they
+  alone are judged to be finite.
   """
 
   def train_step(state: State, batch: Batch, seed: Any, rate: Any) -> tuple[State, dict[str, Any]]:

@@ -5,7 +5,7 @@ others are 0, and an optimizer that leaves an entry without a gradient as it is 
 TensorFlow's IndexedSlices, of which the original's step is made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,9 +13,7 @@ from jax.sharding import PartitionSpec
 
 from bertjax import sharding
 from bertjax.kernels import look_up
-from bertjax.types import Array, Batch, Context, Objective
-
-Touched = Mapping[str, Array]  # see `Objective.touched`
+from bertjax.types import Array, Batch, Context, Objective, Touched
 
 
 def rows_of(objective: Objective, batch: Batch, ctx: Context) -> Touched:
@@ -48,7 +46,7 @@ def _map(function: Callable[..., Array], touched: Touched, *states: Any) -> Any:
 
   def of_leaf(path: Any, *leaves: Array) -> Array:
     found = sharding.leaf_path(path)
-    ids = [id_n for name, id_n in touched.items() if found.endswith(f'/{name}')]
+    ids = [id_n for name, id_n in touched.rows.items() if found.endswith(f'/{name}')]
     return function(leaves[0], ids[0], *leaves[1:]) if ids else leaves[-1]
 
   return jax.tree_util.tree_map_with_path(of_leaf, *states)

@@ -21,6 +21,7 @@ from bertjax.models import elmo
 from bertjax.objectives import bilm
 from bertjax.optim import optimizer
 from bertjax.tools.bench.parts import own_step, synthetic
+from bertjax.train import touched
 from bertjax.types import Context
 from bertjax.vocab import whole_words
 from configs.finetune import elmo as finetune
@@ -102,6 +103,11 @@ def test_a_step_over_touched_rows_is_the_step_over_the_table(changed, monkeypatc
       state, metrics = step(state, sharding.put_batch(batch, mesh), np.uint32(0), np.float32(0.2))
     return first, (state, metrics['loss'], metrics['grad_norm'])
 
+  ctx = Context(jax.random.key(0), jnp.int32(0), True)
+  _, objective, _, batch = made(**fields)
+  assert {k: len(v) for k, v in objective.touched(batch, ctx).rows.items()} == dict.fromkeys(
+    bilm.SCORING, 256
+  )
   _, apart = trained(**changed)
   monkeypatch.setattr(optimizer, 'sparse', lambda given: False)
   first, whole = trained()
@@ -109,6 +115,20 @@ def test_a_step_over_touched_rows_is_the_step_over_the_table(changed, monkeypatc
   table_VD = first.variables['params']['softmax']
   moved_V = np.any(apart[0].variables['params']['softmax'] != table_VD, 1)
   assert 100 < moved_V.sum() < 600
+
+
+@mutation('jnp.where(lacks, jnp.nan, found)', 'found', file='bertjax/kernels/sampled_softmax.py')
+def test_a_row_that_is_not_among_the_touched_ones_is_not_passed_over():
+  _, objective, variables, batch = made(**{'model.vocab_size': 1000, 'objective.sampled': 64})
+  ctx = Context(jax.random.key(0), jnp.int32(0), True)
+  found = objective.touched(batch, ctx)
+  row_n = found.rows[bilm.SCORING[0]].at[5].add(1)
+  rows = dict.fromkeys(bilm.SCORING, jnp.unique(row_n, size=256, fill_value=1024))
+  for each, right in ((found.rows, True), (rows, False)):
+    context = ctx._replace(touched=found._replace(rows=each))
+    few = touched.taken(variables, context.touched)
+    out = objective.loss(few, objective.carry(batch), batch, context)
+    assert np.isfinite(out.terms['bilm'].total) == right
 
 
 @mutation("target_m = np.where(target_m < options.words, target_m, store.special['unk'])", 'pass')

@@ -21,7 +21,7 @@ import jax
 
 from bertjax.errors import UserError
 from bertjax.objectives.combine import task_heads
-from bertjax.types import Batch, Context, Objective, Out, Variables
+from bertjax.types import Batch, Context, Objective, Out, Touched, Variables
 
 
 def join(batches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -97,6 +97,7 @@ def over_all(
       init=lambda key, batch: _init(objectives, heads, key, batch),
       loss=lambda variables, carry, batch, ctx: own.loss(of_task(variables), carry, batch, ctx),
       predict=lambda variables, carry, batch: own.predict(of_task(variables), carry, batch),
+      touched=lambda batch, ctx: Touched(),
     )
 
   return {name: view(name, own) for name, own in objectives.items()}

@@ -153,10 +153,15 @@ def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
   values = [int(condition[o].rest) for o in root.operands if condition[o].opcode == 'constant']
   if root.opcode != 'compare' or 'direction=LT' not in root.rest or len(values) != 1:
     return None
-  place = next(m for o in root.operands if (m := re.search(r'\bindex=(\d+)', condition[o].rest)))
+  places = [m for o in root.operands if (m := re.search(r'\bindex=(\d+)', condition[o].rest))]
   body = computations[callee(x, 'body')]
   after = next(line for line in body.values() if line.root)
-  return values[0] if body[after.operands[int(place[1])]].opcode == 'add' else None
+  if not places or after.opcode != 'tuple':
+    return None
+  counter = body[after.operands[int(places[0][1])]]
+  if counter.opcode == 'fusion':
+    counter = next(line for line in computations[callee(counter, 'calls')].values() if line.root)
+  return values[0] if counter.opcode == 'add' else None
 
 
 _ESTIMATE = re.compile(r'("cost_estimate":\{[^}]*"bytes_accessed":")(\d+)"')

@@ -225,7 +225,7 @@ def test_the_shape_that_is_stored(shape, expected):
   assert hlo.stored(shape) == expected
 
 
-@mutation("opcode == 'add' else None", "opcode != 'no' else None", case='counter')
+@mutation("counter.opcode == 'add' else None", 'counter.opcode else None', case='counter')
 @pytest.mark.parametrize(
   'edit', [('direction=LT', 'direction=NE'), ('add(%i', 'minimum(%i')], ids=['condition', 'counter']
 )
