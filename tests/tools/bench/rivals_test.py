@@ -134,8 +134,11 @@ def test_awd_lstms_rival_has_our_model_and_our_loss_where_nothing_is_dropped():
 @pytest.mark.full
 @pytest.mark.filterwarnings('ignore:LSTM with projections is not supported:UserWarning')
 @mutation('x = y + dropped if number else y', 'x = y')
-def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
-  c = cases.config('elmo', dropout=0.0, cell_clip=0.0, projection_clip=0.0)
+@mutation('c = c.clamp(-of_cell, of_cell)', 'c = c', case='0.2')
+@mutation('.clamp(-of_output, of_output)', '', case='0.2')
+@pytest.mark.parametrize('clip', [0.0, 0.2])
+def test_elmos_rival_has_our_model_and_our_loss(clip):
+  c = cases.config('elmo', dropout=0.0, cell_clip=clip, projection_clip=clip)
   c.objective.sampled = 0
   c = own_step.sized(c, 4, 8)
   batch, objective = synthetic_batch(c), own_step.objective_of(c)
@@ -146,6 +149,12 @@ def test_elmos_rival_has_our_model_and_our_loss_where_nothing_is_clipped():
   for number, lstm in enumerate(model.layers):
     own = params[f'{("forwards", "backwards")[number // 2]}_{number % 2}']
     bias = np.asarray(own['bias'])[[0, 2, 1, 3]] + np.eye(4)[1][:, None]
+    if clip:
+      both = np.concatenate([gates(own['input']), gates(own['state'])], 1)
+      put(lstm.gates.weight, both.reshape(4, -1, both.shape[1])[[0, 2, 1, 3]].reshape(both.shape))
+      put(lstm.gates.bias, np.asarray(own['bias']).reshape(-1))
+      put(lstm.project.weight, np.asarray(own['projection']).T)
+      continue
     put(lstm.weight_ih_l0, gates(own['input']))
     put(lstm.weight_hh_l0, gates(own['state']))
     put(lstm.weight_hr_l0, np.asarray(own['projection']).T)

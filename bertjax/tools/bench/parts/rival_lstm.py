@@ -7,9 +7,32 @@ from typing import Any
 import torch
 
 
+class Cells(torch.nn.Module):
+  """A layer of torch.nn.LSTM with projections and clips, as a loop over cells."""
+
+  def __init__(self, width: int, cell: int, clips: tuple[float, float]):
+    super().__init__()
+    self.gates = torch.nn.Linear(2 * width, 4 * cell)
+    self.project = torch.nn.Linear(cell, width, bias=False)
+    self.sizes, self.clips = (cell, width), [clip or float('inf') for clip in clips]
+
+  def forward(self, x: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+    """Returns what each column gives, [B, T, width], and the state behind the last one."""
+    c, h = state or [x.new_zeros(len(x), size) for size in self.sizes]
+    of_cell, of_output = self.clips
+    found = []
+    for column in x.unbind(1):
+      write, new, keep, read = self.gates(torch.cat([column, h], 1)).chunk(4, 1)
+      c = (keep + 1).sigmoid() * c + write.sigmoid() * new.tanh()
+      c = c.clamp(-of_cell, of_cell)
+      h = self.project(read.sigmoid() * c.tanh()).clamp(-of_output, of_output)
+      found.append(h)
+    return torch.stack(found, 1), (c, h)
+
+
 class ELMo(torch.nn.Module):
-  """ELMo of torch.nn.LSTM, which has no clips, whose softmax has some words that are drawn alike;
-  filters are of F.conv1d."""
+  """ELMo of a loop over cells, or without clips of torch.nn.LSTM, which has none; its softmax has
+  some words that are drawn alike; filters are of F.conv1d."""
 
   def __init__(self, config: Any):
     super().__init__()
@@ -24,7 +47,9 @@ class ELMo(torch.nn.Module):
       self.words = nn.Linear(size, m.width)
     else:
       self.words = nn.Embedding(m.vocab_size, m.width)
-    layer = lambda: nn.LSTM(m.width, m.cell, proj_size=m.width, batch_first=True)
+    clips = m.cell_clip, m.projection_clip
+    plain = lambda: nn.LSTM(m.width, m.cell, proj_size=m.width, batch_first=True)
+    layer = (lambda: Cells(m.width, m.cell, clips)) if any(clips) else plain
     self.layers = nn.ModuleList([layer() for _ in range(2 * m.layers)])
     self.softmax = nn.Embedding(m.outputs or m.vocab_size, m.width)
     self.bias = nn.Parameter(torch.zeros(len(self.softmax.weight)))
