@@ -66,7 +66,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
       f'--from=hf --input={workdir} --output=RUN`'
     )
   json_files.check(path, found, dict(format=int))
-  version = found.get('format') or 1
+  version = 1 if found.get('format') is None else found['format']
   if version not in READS:
     raise UserError(
       f'{workdir} holds a run of format {version}, this bertjax reads format {FORMAT}: finish it '

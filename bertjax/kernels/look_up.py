@@ -69,10 +69,10 @@ def rows(table: Array, id_n: Array) -> Array:
 def put_rows(table: Array, id_n: Array, row_n: Array) -> Array:
   """Returns the table, [V, E] or [V], with `row_n` at `id_n`, which differ from each other but for
   those beyond it: they are left out."""
+  put = lambda own, at_n, row_n: own.at[at_n].set(row_n, mode='drop')
   divided, specs = _division(table)
   if not divided:
-    return table.at[id_n].set(row_n, mode='drop')
-  put = lambda own, at_n, row_n: own.at[at_n].set(row_n, mode='drop')
+    return put(table, id_n, row_n)
   given = specs, PartitionSpec(), PartitionSpec(None, *specs[1:])
   return _at_own(put, given, specs)(table, id_n, row_n)
 
