@@ -107,6 +107,9 @@ class Factory(NamedTuple):
   begins: Mapping[str, Callable[[Any, Mapping[str, Any]], Part]] = MappingProxyType({})
   # of a model: (`config.model`, `config.data.task`) -> fields that it leaves to the task
   of_task: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = lambda model, task: {}
+  # of a model: `config.model` -> nets beside it that classes of transformers hold by themselves, by
+  # the name of the folder that they go to
+  beside: Callable[[Any], Mapping[str, Part]] = lambda model: {}
   # of an objective: (the run's config) -> the kinds of targets that it can learn from, one of which
   # its rows must have; (): it reads none; None: it does not say so, and all rows are taken
   targets: Callable[[Any], Sequence[Targets]] | None = None

@@ -16,9 +16,9 @@ from bertjax.export import card, onnx_model, parity, receipt
 from bertjax.export.originals import ORIGINALS
 from bertjax.formats import config_json, directory, sentence_modules, tables
 from bertjax.formats import family as family_lib
-from bertjax.formats.families import electra_net
 from bertjax.machine import durable
 from bertjax.sources import head_classes, runs
+from bertjax.types import Part
 
 
 class Form(NamedTuple):
@@ -44,23 +44,22 @@ class Net(NamedTuple):
 
 
 def parts_of(model: Any) -> list[Net]:
-  """Splits a model into those to write: ELECTRA into discriminator and generator, others not. Of
-  one that its classes do not compute it is the encoder, of DeBERTa-v3 the discriminator's."""
+  """Splits a model into those to write: itself, or its encoder where its classes do not compute
+  it, and the generator beside a discriminator."""
   if model.family == 'none':
     raise UserError(
       f'no class of transformers has a model of config.model.name={model.name!r}: expected another '
       f'one, or of {", ".join(ORIGINALS)} --to=original'
     )
-  if family_lib.find(model.family).model != model.name:
-    way = models.factory(model).encoder
-    heads = [head.name for head in models.heads_of(model)]
-    left_out = (f'what serves pretraining alone, with the heads {", ".join(heads)}',)
-    return [Net('', ConfigDict(way.model(model)), way.select, left_out)]
-  whole = Net('', model, lambda params: params)
-  if 'generator' not in model or model.generator not in ('own', 'shared'):
-    return [whole]
-  generator = electra_net.model_of(model)
-  return [whole, Net('generator', generator, lambda params: electra_net.select(params, model))]
+  factory, whole = models.factory(model), family_lib.find(model.family).model == model.name
+  parts = {'': Part() if whole else factory.encoder, **factory.beside(model)}
+  nets = [Net(at, ConfigDict(part.model(model)), part.select) for at, part in parts.items()]
+  if not whole:
+    written = {head.name for net in nets for head in models.heads_of(net.model)}
+    lost = [head.name for head in models.heads_of(model) if head.name not in written]
+    left_out = f'what serves pretraining alone, with the heads {", ".join(lost)}'
+    nets[0] = nets[0]._replace(left_out=(left_out,))
+  return nets
 
 
 def behind_pad(part: Net, pad: int | None) -> Net:

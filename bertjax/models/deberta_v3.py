@@ -139,6 +139,19 @@ def _encoder(model: Mapping[str, Any]) -> dict[str, Any]:
   return fields | dict(name='deberta', family='deberta_v2', words=False)
 
 
+def _beside(model: Any) -> dict[str, Part]:
+  """Returns the generator; {} where it ends in the decoder, which is of no class."""
+  if model.decoder:
+    return {}
+  size = dict(layers=electra.generator_size(model)['layers'], words=True)
+
+  def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    tables = dict(params['generator_embeddings'], word=params['word'])
+    return dict(embeddings=tables, encoder=params['generator_net'], mlm=params['mlm'])
+
+  return dict(generator=Part(lambda whole: _encoder(whole) | size, select))
+
+
 def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
   word_VE = params.get('own_word', params['word'])
   if 'difference' in params:
@@ -173,5 +186,6 @@ def _begun(model: Any, other: Mapping[str, Any]) -> Part:
 
 
 MODEL = Factory(
-  options_of(DebertaV3), make, Part(_encoder, _discriminator), begins=dict(deberta=_begun)
-)
+  options_of(DebertaV3), make, Part(_encoder, _discriminator), begins=dict(deberta=_begun),
+  beside=_beside,
+)  # fmt: skip

@@ -262,11 +262,30 @@ def encoder_of(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, A
   return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
 
 
+def beside(model: Any) -> dict[str, Part]:
+  """Returns the generator of an ELECTRA model as a BERT with words; {} if it is no single net."""
+  if model.generator not in ('own', 'shared'):
+    return {}
+  own, size = model.generator == 'own', {}
+  if own:
+    size = generator_size(model)
+    width = model.embedding_width or model.width
+    size['embedding_width'] = width if model.tied_embeddings else min(width, size['width'])
+
+  def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    tables = params.get('generator_embeddings', params['embeddings'])
+    net = params['generator_net' if own else 'discriminator']
+    return dict(encoder_of(tables, net), mlm=params['mlm'])
+
+  return dict(generator=Part(lambda whole: as_bert(whole, **size), select))
+
+
 def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
   others = {key: tree for key, tree in params.items() if key != 'discriminator'}
   return others | encoder_of(params['embeddings'], params['discriminator'])
 
 
 MODEL = Factory(
-  options_of(Electra), make, Part(lambda model: as_bert(model, words=False), _discriminator)
-)
+  options_of(Electra), make, Part(lambda model: as_bert(model, words=False), _discriminator),
+  beside=beside,
+)  # fmt: skip

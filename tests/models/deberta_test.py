@@ -19,6 +19,7 @@ from torch_models import state_of
 
 from bertjax import models
 from bertjax.errors import UserError
+from bertjax.export import exporting
 from bertjax.formats import directory
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models import deberta_v3
@@ -163,6 +164,7 @@ def test_both_nets_are_those_of_the_original():
 
 @pytest.mark.parametrize('of_hub', [False, True], ids=['a directory', 'the file of the hub'])
 @mutation('difference=own_VE - found', 'difference=0 * found', case='a directory')
+@mutation("tables = dict(params['generator_emb", "tables = dict(params['emb", case='a directory')
 @mutation("params['encoder']['absolute'] = state[PLACES]", 'pass',
           file='bertjax/formats/directory.py', case='the file of the hub')  # fmt: skip
 def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
@@ -204,6 +206,13 @@ def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
   np.testing.assert_allclose(
     here[used_BP][:, vocab], there[row_BP, batch['target_pos_BP']][used_BP], atol=parity.LOGITS
   )
+  written = {part.folder: part for part in exporting.parts_of(c.model)}
+  assert written[''].left_out[0].endswith('with the heads replaced')
+  for folder, net in {'': judge, directory.APART: made}.items():
+    part = written[folder]
+    found = state_dicts.to_huggingface(part.select(params), part.model)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    jax.tree.map(close, found, state_of(net))
 
 
 @mutation('if kind in each.unlike', 'if False', file='bertjax/formats/config_json.py')

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import state_dicts
 import torch_models
+from ml_collections import ConfigDict
 from mutation import mutation
 from parity import HIDDEN, LENGTH, LENGTHS, LOGITS, LOSS, close, close_gradients
 from slow_imports import rivals, torch
@@ -27,11 +28,17 @@ mutation(
 )
 
 
+def small_net(c):
+  """`config.model` of the generator by itself, and what takes its parameters."""
+  part = electra.beside(c.model)['generator']
+  return ConfigDict(part.model(c.model)), part.select
+
+
 def torch_pair(c):
   """(generator, discriminator) with random weights; one embedding module if tied."""
   own = dict(hidden_act='gelu', pad_token_id=0)
   judge = torch_models.like(c.model, 'ElectraForPreTraining', **own)
-  made = electra_net.model_of(c.model)
+  made, _ = small_net(c)
   generator = torch_models.like(made, 'ElectraForMaskedLM', seed=1, **own)
   if c.model.tied_embeddings:
     generator.electra.embeddings = judge.electra.embeddings
@@ -42,7 +49,7 @@ def torch_pair(c):
 def ours_of(generator, judge, c) -> dict:
   """State dicts of the two, of weights or of gradients, as our parameters."""
   judged = state_dicts.from_huggingface(judge, c.model)
-  generated = state_dicts.from_huggingface(generator, electra_net.model_of(c.model))
+  generated = state_dicts.from_huggingface(generator, small_net(c)[0])
   return electra_net.join(judged, generated, c.model)
 
 
@@ -155,9 +162,9 @@ def test_the_joint_step_equals_transformers(fields):
 def test_generator_and_discriminator_are_written_for_their_classes():
   c, *pair, _ = make_case()
   wanted = [torch_models.state_of(model) for model in pair]
-  params, made = ours_of(*wanted, c), electra_net.model_of(c.model)
+  params, (made, select) = ours_of(*wanted, c), small_net(c)
   found = [
-    state_dicts.to_huggingface(electra_net.select(params, c.model), made),
+    state_dicts.to_huggingface(select(params), made),
     state_dicts.to_huggingface(params, c.model),
   ]
   jax.tree.map(np.testing.assert_array_equal, found, wanted)

@@ -7,9 +7,12 @@ and the activation is the erf GELU.
 from collections.abc import Mapping
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from bertjax.formats.families import bert, electra, electra_net
 from bertjax.formats.originals.bert import table_fields, word_head
 from bertjax.formats.originals.original import HEAD, Kind, Part, count, renamed, shape
+from bertjax.models.electra import beside
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -47,7 +50,7 @@ def parts(model: Any) -> tuple[Part, ...]:
   words = word_head('generator_predictions', 'generator_predictions')
   if model.generator != 'own':
     return (Part(rows + (words if model.generator == 'shared' else ()), model),)
-  small = electra_net.model_of(model)
+  small = ConfigDict(beside(model)['generator'].model(model))
   net = [row for row in electra_net.layout(small).rows if not row.head]
   tables = lambda row: model.tied_embeddings and '.embeddings.' in row.theirs
   generator = renamed(filter(tables, net))

@@ -7,10 +7,12 @@ import original_reading
 import pytest
 import state_dicts
 import tensorflow_cases as originals
+from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.formats.families import electra_net
 from bertjax.formats.originals import tf1
+from bertjax.models.electra import beside
 
 pytestmark = pytest.mark.full
 
@@ -92,7 +94,6 @@ def test_electra(tmp_path):
   assert original.assumed == ['no file says the heads: 2, of 64 each']
   c = cases.config('electra')
   c.model.update(m)
-  want = electra_net.join(
-    as_ours(judge, c.model), as_ours(maker, electra_net.model_of(c.model)), c.model
-  )
+  small = ConfigDict(beside(c.model)['generator'].model(c.model))
+  want = electra_net.join(as_ours(judge, c.model), as_ours(maker, small), c.model)
   jax.tree.map(np.testing.assert_array_equal, original.params, want)

@@ -19,13 +19,12 @@ import torch
 import transformers
 from ml_collections import ConfigDict
 
+from bertjax import models
 from bertjax.errors import UserError
 from bertjax.examples.examples import Examples
 from bertjax.examples.noise import causal
 from bertjax.formats import config_json
-from bertjax.formats.families import electra_net
 from bertjax.models import deberta_v3
-from bertjax.models.electra import generator_size
 from bertjax.options import NoOptions
 from bertjax.tools.bench.parts.rival_lstm import AWDLSTM, ELMo
 from bertjax.types import Batch
@@ -40,6 +39,13 @@ def net_of(model: Any, **more: Any) -> torch.nn.Module:
   fields = config_json.write(model, {}, 'float32') | more
   kind = getattr(transformers, fields['architectures'][0])
   return kind(kind.config_class(**fields))
+
+
+def generator_of(model: Any) -> Any:
+  """Builds the generator of a pair of nets, without DeBERTa's decoder of masked words, which no
+  class has."""
+  bare = ConfigDict({**model, 'decoder': False})
+  return net_of(ConfigDict(models.factory(model).beside(bare)['generator'].model(model)))
 
 
 class Electra(torch.nn.Module):
@@ -58,7 +64,7 @@ class Electra(torch.nn.Module):
 
   def nets(self, model: Any) -> tuple[Any, Any]:
     """Builds the generator and the discriminator, which share their embeddings."""
-    generator: Any = net_of(electra_net.model_of(model))
+    generator = generator_of(model)
     judge: Any = net_of(model)
     generator.electra.embeddings = judge.electra.embeddings
     generator.generator_lm_head.weight = judge.electra.embeddings.word_embeddings.weight
@@ -84,10 +90,8 @@ class DebertaV3(Electra):
 
   def nets(self, model: Any) -> tuple[Any, Any]:
     """Builds the generator and the discriminator."""
-    whole = ConfigDict(deberta_v3.MODEL.encoder.model(model))
-    less = dict(layers=generator_size(model)['layers'], words=True)
-    generator: Any = net_of(ConfigDict(whole.to_dict() | less))
-    judge = Judge(net_of(whole), model.width)
+    generator = generator_of(model)
+    judge = Judge(net_of(ConfigDict(deberta_v3.MODEL.encoder.model(model))), model.width)
     words = judge.net.embeddings.word_embeddings
     generator.deberta.embeddings.word_embeddings = words
     return generator, judge
