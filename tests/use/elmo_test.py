@@ -90,7 +90,6 @@ def test_a_bilm_neither_fills_blanks_nor_scores(made):
 
 @pytest.mark.full
 @mutation("batch['character_BTW'] = self.spell(batch['token_BT'])", 'pass')
-@mutation("begin = 'eos' if vocabulary.special['cls'] is None else 'cls'", "begin = 'eos'")
 def test_features_label_words_that_no_vocabulary_has(made, tmp_path):
   """Names are in capitals; those that are asked for are others than those that are learned."""
   run = runs.open_run(made[0].workdir)

@@ -89,3 +89,23 @@ def test_rows_with_gpts_three_tokens_are_those_of_the_original(golden, tmp_path)
   assert (frame.before, frame.after) == ((start,), (classify,))
   (row,) = texts.word_rows([['w1', 'w2']], vocabulary, 8)
   assert row.id_n.tolist() == [start, 1, 2, classify]
+
+
+@pytest.mark.parametrize(
+  'marks, wanted',
+  [(['<eos>'], '<eos> a b <eos> c <eos>'), (['<S>', '</S>'], '<S> a b </S> c </S>')],
+  ids=['words', 'marked words'],
+)
+@mutation(
+  "begin = 'eos' if vocabulary.special['cls'] is None else 'cls'",
+  "begin = 'eos'",
+  case='marked words',
+)
+def test_rows_of_words_begin_with_their_mark_or_with_an_end(marks, wanted, tmp_path):
+  pieces = ['<unk>', *marks, 'a', 'b', 'c']
+  model = tokenizers.models.WordLevel({piece: i for i, piece in enumerate(pieces)}, '<unk>')
+  tokenizer = tokenizers.Tokenizer(model)
+  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+  tokenizer.save(str(tmp_path / 'tokenizer.json'))
+  (row,) = texts.rows([['a b'], ['c']], load_vocabulary(tmp_path), 8, 1)
+  assert ' '.join(pieces[i] for i in row.id_n) == wanted
