@@ -54,6 +54,10 @@ def test_albert_switches_dropout_off_by_phase_or_by_version():
 LAMB = {'phases.phase1.length': 128, 'length': 512, 'model.init_std': 0.02}
 # What a recipe has from its original, or its command.
 FACTS = {
+  'bert:base': {
+    'phases.phase1.share': 0.9, 'phases.phase1.length': 128, 'phases.phase2.share': 0.1,
+    'length': 512,
+  },
   'bert_lamb:tiny': LAMB,
   'bert_lamb:large': LAMB | {
     'model.activation': 'gelu_erf', 'model.initializer': 'normal', 'data.plan.dupe_factor': 5,

@@ -88,7 +88,7 @@ def pytest_make_collect_report(collector):
 
 
 TUNING = """
-  answers choice datasets distill families finetune glue labelled patience probe
+  answers choice datasets distill families finetune labelled patience probe
   segments spans_ tagging tasks taught_layers teachers transfer
 """
 # The parts of the slow tier, each under 45 minutes on 2 cores, the mutations apart: how the paths

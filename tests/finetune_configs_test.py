@@ -1,5 +1,6 @@
 """The recipes of fine-tuning and distillation: whole, with sources, scored by what a task has."""
 
+import dataclasses
 import importlib
 
 import pytest
@@ -31,32 +32,15 @@ def sourced(folder, recipe):
   return config
 
 
+OTHERS = """
+  text:classes text:number text:several ulmfit:classes elmo:ner elmo:pos elmo:classes write:t5
+  write:bart tagging:ner tagging:pos chinese:chnsenticorp chinese:msra_ner chinese:xnli probe:ner
+  probe:pos choice:dream choice:race choice:swag squad:v1 squad:v2 squad:v1,de,zh
+  squad:v2,electra,de xnli:de,zh
+"""
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
-  'text:classes',
-  'text:number',
-  'text:several',
-  'ulmfit:classes',
-  'elmo:ner',
-  'elmo:pos',
-  'elmo:classes',
-  'write:t5',
-  'write:bart',
-  'tagging:ner',
-  'tagging:pos',
-  'chinese:chnsenticorp',
-  'chinese:msra_ner',
-  'chinese:xnli',
-  'probe:ner',
-  'probe:pos',
-  'choice:dream',
-  'choice:race',
-  'choice:swag',
-  'squad:v1',
-  'squad:v2',
-  'squad:v1,de,zh',
-  'squad:v2,electra,de',
-  'xnli:de,zh',
+  *OTHERS.split(),
   *(f'tfds:glue/{task}' for task in tfds.GLUE),
   *(f'tfds:{name}' for name in tfds.OTHERS),
   *(f'glue:{t},{f}' for t in glue.TASKS for f in families.having(t) if f != 'bert'),
@@ -153,6 +137,20 @@ def test_questions_are_judged_in_other_languages_at_the_end():
   ):  # fmt: skip
     with pytest.raises(UserError, match=said):
       squad.get_config(wrong)
+
+
+@mutation("file='dev_mismatched.tsv'", "file=''")
+def test_glue_is_read_from_its_files(tmp_path):
+  """CoLA's test file alone has a header; MNLI has a second dev file."""
+  texts = dict(train='gj04\t1\t\ta film\n', test='index\tsentence\n0\ta film\n')
+  options = from_config.task_of(whole(glue.get_config('cola')).data.task)[1]
+  for name, text in texts.items():
+    (tmp_path / f'{name}.tsv').write_text(text)
+    asked = dataclasses.replace(options, unlabelled=name == 'test')
+    (record,) = classify.read(str(tmp_path / f'{name}.tsv'), asked)
+    assert record.values['sentence'] == 'a film'
+  files = {name: given.file for name, given in whole(glue.get_config('mnli')).evals.items()}
+  assert files == dict(dev='', mm='dev_mismatched.tsv')
 
 
 @mutation('objective = task.data.task, task.objective', 'objective = task.data.task, c.objective')

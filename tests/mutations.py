@@ -81,6 +81,7 @@ def holders(root: pathlib.Path, text: str) -> list[str]:
   return [file for file, source in sources(root).items() if text in source]
 
 
+@functools.cache
 def noted() -> list[Mutation]:
   """Every mutation of the test files, in their order."""
   return [m for path in sorted((ROOT / 'tests').rglob('*_test.py')) for m in noted_in(path)]

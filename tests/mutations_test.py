@@ -17,10 +17,7 @@ def test_each_edits_a_text_that_its_file_holds_once():
     if text.count(m.old) != 1 or m.old == m.new:
       wrong.append(f'{m}: {m.file} holds its text {text.count(m.old)} times')
   assert not wrong, '\n'.join(wrong)
-
-
-def test_each_is_noted_once():
-  assert len(mutations.noted()) == len(set(mutations.noted())) > 100
+  assert len(mutations.noted()) == len(set(mutations.noted())) > 100, 'one is noted twice'
 
 
 def test_they_are_read_from_the_source(tmp_path, monkeypatch):

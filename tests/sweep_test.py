@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import finetune_runs
+import forks
 import pytest
+import review_files
 from mutation import mutation
-from processes import ROOT, environment
+from processes import ROOT, command, environment
 
 from bertjax.checkpoint import resume
 from bertjax.config import sections
@@ -130,10 +132,7 @@ def test_runs_that_stopped_early_or_learned_nothing(tmp_path):
 @pytest.mark.full
 @mutation("minutes', 'total_steps', 'eval_steps', '", "minutes', 'eval_steps', '")
 def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
-  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
-  rows = ['fine\tgood', 'dull\tbad'] * 32
-  for name in ('train', 'dev'):
-    (tmp_path / f'{name}.tsv').write_text('\n'.join(['text\tstars', *rows]) + '\n')
+  review_files.write_two_words(tmp_path)
   run = finetune_runs.command(
     'text.py', tmp_path, tmp_path / 'runs', '--config.data.task.label=stars',
     "--config.data.task.classes=('bad','good')",
@@ -154,17 +153,11 @@ def test_a_point_that_cannot_work_is_refused_before_any_is_trained(rich_store, t
 
 
 def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProcess:
-  command = [
-    sys.executable, '-m', 'bertjax.sweep', '--config=configs/bert.py:test', f'--workdir={workdir}',
-    '--grid=optimizer.schedule.peak=1e-4,1e30', '--seeds=2', f'--config.data.store={store}',
-    '--config.batch_size=8', '--config.length=64', '--config.total_steps=6', '--config.log_steps=2',
-    '--config.checkpoint_steps=6', '--config.evals.held_out.batch_size=8',
-    '--config.evals.held_out.examples=8', '--config.evals.pseudo_perplexity.rows=0',
-    '--config.name=a;b', *more,
-  ]  # fmt: skip
-  return subprocess.run(
-    command, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=900, check=False
-  )
+  run = command(
+    store, workdir, '--grid=optimizer.schedule.peak=1e-4,1e30', '--seeds=2',
+    '--config.total_steps=6', '--config.log_steps=2', '--config.name=a;b', *more,
+  )  # fmt: skip
+  return forks.run('bertjax.sweep', *run[3:], cwd=ROOT, env=environment())
 
 
 @pytest.mark.full
@@ -194,10 +187,10 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
 @mutation("k in ('dtype', 'remat')", 'k in ()')
 @mutation('    if one_store:\n', '    if False:\n')
 def test_a_sweep_of_text_with_a_preset_knows_its_runs_again(tmp_path):
-  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
+  review_files.write_two_words(tmp_path)
   for name in ('train', 'valid'):
     (tmp_path / f'{name}.txt').write_text('fine dull fine\ndull fine\n\n' * 200)
-  command = [
+  run = [
     sys.executable, '-m', 'bertjax.sweep', '--config=configs/bert.py:test',
     f'--workdir={tmp_path}/runs', '--grid=optimizer.schedule.peak=1e-4', '--config.preset=gpu',
     f'--config.data.input={tmp_path}/train.txt', f'--config.data.heldout={tmp_path}/valid.txt',
@@ -205,5 +198,5 @@ def test_a_sweep_of_text_with_a_preset_knows_its_runs_again(tmp_path):
     '--config.batch_size=8', '--config.evals.held_out.batch_size=8',
     '--config.evals.held_out.examples=8', '--config.evals.pseudo_perplexity.rows=0',
   ]  # fmt: skip
-  assert '1 run, 0 finished' in finetune_runs.run(command)
-  assert '1 run, 1 finished' in finetune_runs.run(command)
+  assert '1 run, 0 finished' in finetune_runs.run(run)
+  assert '1 run, 1 finished' in finetune_runs.run(run)

@@ -59,20 +59,14 @@ TOP = [
   ('bert', {'data': ABSENT}, 'config.data.plan lacks name'),
 ]
 OPTIMIZER = [
-  ('bert', {'optimizer.name': 'adamm'}, "did you mean 'adamw'"),
   ('bert', {'optimizer.beta1': 0.9}, 'fields of config.optimizer'),
-  ('bert', {'optimizer.trust': 'all'}, 'trust was removed in 0.2'),
-  ('bert', {'optimizer.eps_first': True}, 'eps_first is about the bias correction'),
-  ('bert', {'optimizer.decay': (('norm', 0.0), ('.*', 1.0))}, "'norm' matches none"),
   ('bert', {'optimizer.decay': (('.*bias', 0.0),)}, "end it with a rule for '.*'"),
-  ('bert', {'optimizer.freeze': ('(',)}, 'is not a regular expression'),
   (
     'bert',
     {'phases.phase2.optimizer': dict(freeze=('x',))},
     "'phase2': .*freeze: 'x' matches none",
   ),
   ('albert', {'optimizer.layer_decay': 0.9}, 'layer_decay=0.9 .*set it to 1.0'),
-  ('bert', {'optimizer.schedule.name': 'linea'}, "did you mean 'linear'"),
   ('bert', {'optimizer.schedule.warmup_steps': 10**9}, 'warmup_steps <= total_steps'),
   ('bert', {'optimizer': MUON | dict(matrices=(('.*', 1.0),))}, 'matrices takes .*a matrix'),
 ]
@@ -108,6 +102,8 @@ DATA = [
 ]
 PHASES = [
   ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs one of share, turns'),
+  ('bert', {'phases.phase1.turns': 1}, 'config.phases.phase1 needs one of share, turns'),
+  ('bert', {'phases.phase1.optimizer': dict(schedule=dict(peek=3))}, "did you mean 'peak'"),
   ('bert', {'phases.phase2': dict(turns=1)}, 'mixes share and turns'),
   ('bert', {'phases.phase1.share': 0.0}, 'config.phases.phase1.share'),
   ('xlm_e', {'phases.mrtd.seed': 1}, 'a step of several phases has one value'),

@@ -102,11 +102,16 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
       ('--config=configs/bert.py:test', '--data.store=x'),
       'flag --data.store; here it is --config.data.store',
     ),
+    (
+      ('--config=configs/roberta.py:tiny', '--config.phases.zz.length=1'),
+      'bertjax.recipe: the config has no key config.phases.zz.length: config.phases has none$',
+    ),
     ((), 'bertjax.recipe: expected --config: see --help'),
     (('--config=configs/bert.py:test', 'seed=3'), 'expected flags alone, got seed=3'),
   ],
 )
 @mutation('if found := _MISTAKE.search(said):', 'if False and (found := _MISTAKE.search(said)):')
+@mutation('argv, flags_parser=functools.partial(parse_flags, program=program)', 'argv')
 def test_what_the_flags_lack_is_one_line(arguments, line):
   error = said(*arguments)
   assert len(error.splitlines()) == 1 and re.search(line, error), error

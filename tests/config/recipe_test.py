@@ -27,17 +27,6 @@ def test_a_value_has_its_source_beside_it():
   assert f'{"--config.seed=0":64}  # default' in whole and len(lines) < 70 < len(whole)
 
 
-@mutation('argv, flags_parser=functools.partial(parse_flags, program=program)', 'argv')
-def test_a_key_that_there_is_not_is_one_line():
-  for config, key, known in (
-    ('finetune/glue.py:mnli', 'config.evals.zz.file', 'config.evals has dev, mm'),
-    ('roberta.py:tiny', 'config.phases.zz.length', 'config.phases has none'),
-  ):
-    done = forks.run('bertjax.recipe', f'--config=configs/{config}', f'--{key}=1')
-    said = f'bertjax.recipe: the config has no key {key}: {known}\n'
-    assert done.returncode == 1 and done.stderr == said
-
-
 @mutation('with changed.unlocked():', 'with changed.copy_and_resolve_references().unlocked():')
 def test_a_phase_has_an_evaluation_of_its_own():
   lines = printed('--config=configs/finetune/tasks.py:mnli,sst2')

@@ -23,8 +23,9 @@ print('read')
 """
 
 
-@pytest.mark.parametrize('size', ['0', '5000', '700000'])
-@pytest.mark.parametrize('how', ['copy', 'one', 'add'])
+@pytest.mark.parametrize(
+  'size, how', [('0', 'copy'), ('5000', 'copy'), ('700000', 'copy'), ('0', 'one'), ('0', 'add')]
+)
 @mutation('flags=_SIGINFO', 'flags=0')
 @mutation('_ADDRESS = 16', '_ADDRESS = 8')
 @mutation('os._exit(1)', 'os._exit(0)', file='bertjax/machine/last_words.py')

@@ -198,4 +198,4 @@ def test_what_the_process_holds_is_free_to_it():
     del block
     return abs(with_block - malloc._free())
 
-  assert min(changed() for _ in range(5)) < 3e8  # others may take and give memory meanwhile
+  assert any(changed() < 3e8 for _ in range(5))  # others may take and give memory meanwhile

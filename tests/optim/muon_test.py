@@ -29,11 +29,13 @@ def draws(seed):
   return {name: draw(shape).astype(np.float32) for name, shape in SHAPES.items()}
 
 
-def one_step(given, params, axes, grads):
-  """The parameters after one step of the optimizer."""
-  tx, schedule = optimizer.make(given, params, axes)
-  updates, _ = jax.jit(tx.update)(grads, tx.init(params), params, rate=schedule(0))
-  return jax.tree.map(np.add, params, jax.device_get(updates))
+def one_step(given, axes, *each):
+  """The parameters after one step of the optimizer, of each (parameters, gradients) of a shape."""
+  tx, schedule = optimizer.make(given, each[0][0], axes)
+  update = jax.jit(tx.update)
+  for params, grads in each:
+    updates, _ = update(grads, tx.init(params), params, rate=schedule(0))
+    yield jax.tree.map(np.add, params, jax.device_get(updates))
 
 
 def whole(rules=MATRICES, **changes):
@@ -49,18 +51,17 @@ def test_a_stack_of_kernels_with_heads_is_a_matrix_per_layer(update_rms):
   params, grads = draws(0), draws(1)
   place = lambda tree: dict(encoder=dict(layers={k: dict(kernel=v) for k, v in tree.items()}))
   axes = place({name: ('layers', *names) for name, names in AXES.items()})
-  found = one_step(whole(update_rms=update_rms), place(params), axes, place(grads))
+  given = whole(update_rms=update_rms)
+  (found,) = one_step(given, axes, (place(params), place(grads)))
+  axes = nest({LAYER_PATH(0): ('embed', 'ffn')})
   for name, shape in FLAT.items():
-    for i in range(LAYERS):
-      alone = lambda tree, name=name, i=i, shape=shape: nest(
-        {LAYER_PATH(0): tree[name][i].reshape(shape)}
-      )
-      axes = nest({LAYER_PATH(0): ('embed', 'ffn')})
-      expected = one_step(whole(update_rms=update_rms), alone(params), axes, alone(grads))
-      np.testing.assert_allclose(
-        found['encoder']['layers'][name]['kernel'][i].reshape(shape),
-        expected['encoder']['layers']['0']['kernel'], rtol=1e-5, err_msg=name,
-      )  # fmt: skip
+    alone = lambda x: nest({LAYER_PATH(0): x.reshape(shape)})  # noqa: B023
+    layers = zip(params[name], grads[name], strict=True)
+    expected = one_step(given, axes, *((alone(p), alone(g)) for p, g in layers))
+    stacked = found['encoder']['layers'][name]['kernel']
+    for ours, theirs in zip(stacked, expected, strict=True):
+      theirs = theirs['encoder']['layers']['0']['kernel']
+      np.testing.assert_allclose(ours.reshape(shape), theirs, rtol=1e-5, err_msg=name)
 
 
 @mutation('math.sqrt(max(inputs, outputs))', 'math.sqrt(min(inputs, outputs))')
@@ -71,7 +72,7 @@ def test_singular_values_and_entries_have_the_size_asked_for(shape, update_rms):
   path, axes = LAYER_PATH(0), nest({LAYER_PATH(0): ('embed', 'ffn')})
   grad = np.random.default_rng(0).normal(size=shape).astype(np.float32)
   given = whole(update_rms=update_rms, schedule=dict(name='constant', peak=1.0))
-  moved = one_step(given, nest({path: np.zeros_like(grad)}), axes, nest({path: grad}))
+  (moved,) = one_step(given, axes, (nest({path: np.zeros_like(grad)}), nest({path: grad})))
   step = moved['encoder']['layers']['0']['kernel']
   factor = 0.2 * max(shape) ** 0.5 if update_rms else max(1, shape[1] / shape[0]) ** 0.5
   values = np.linalg.svd(step, compute_uv=False) / factor

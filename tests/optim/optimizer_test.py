@@ -31,11 +31,12 @@ from tiers import in_tiers
 from bertjax.optim import optimizer
 
 MODES = ('torch', 'fairseq', 'openai', 'lamb_corrected', 'stable')  # of what a row of its own has
+ADAMS = ('bert', 'torch', 'fairseq', 'openai')
 in_both_tiers = pytest.mark.parametrize('row', in_tiers(ROWS, MODES))
 
 
 def numpy_adam(p, grads, corrected, decay, ratio, row, b1=0.9, b2=0.99, eps=1e-6):
-  """AdamW and LAMB of one tensor in float64."""
+  """AdamW and LAMB of one tensor in float64; 'fairseq' is adam.py of that, as RoBERTa runs it."""
   p, m, v = p.astype(np.float64), 0.0, 0.0
   for t, g in enumerate(grads, 1):
     m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g.astype(np.float64) ** 2
@@ -109,8 +110,9 @@ def reference(row, path, p, grads):
 @mutation('tuple(range(first, cut))', 'tuple(range(cut))', case='muon')
 def test_against_numpy(row):
   flat, grads = tensors(0), some_grads(6)
+  size = 1e-6 if row in ADAMS else 1.0  # near eps, where its place shows
   for i, grad in enumerate(grads):  # up and down, so that clips by the second moment bite
-    grad.update({path: np.float32(3 ** (i % 4)) * g for path, g in grad.items()})
+    grad.update({path: np.float32(size * 3 ** (i % 4)) * g for path, g in grad.items()})
   found = train(config(row), flat, grads, stacked=True)
   for path, p in flat.items():
     expected = reference(row, path, p, [g[path] for g in grads])
@@ -154,18 +156,6 @@ def test_converges_and_does_not_retrace(row):
   assert loss(params) < 0.05 * first
 
 
-def test_corrected_adamw_is_torchs():
-  flat, grads = tensors(0), some_grads(6)
-  found = train(config('torch'), flat, grads, stacked=True)
-  params = {path: torch.nn.Parameter(torch.tensor(p)) for path, p in flat.items()}
-  groups = [
-    dict(params=[p for path, p in params.items() if is_weight(path) == weight], weight_decay=decay)
-    for weight, decay in ((True, 0.1), (False, 0.0))
-  ]
-  optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-6)
-  check_ends(optimizer, params, grads, found)
-
-
 @pytest.mark.parametrize('decoupled', [False, True])
 @mutation('update / jnp.maximum(1.0, rms)', 'update / rms')
 @mutation('optax.tree.bias_correction(state[0].nu, b2, state[0].count)', 'state[0].nu')
@@ -189,24 +179,6 @@ def test_stable_adamw_is_optimis(decoupled):
       max_lr=peak if decoupled else None, triton=False,
     )  # fmt: skip
   check_ends(theirs, params, grads, found)
-
-
-def test_eps_first_is_fairseqs_adam():
-  """fairseq adam.py as RoBERTa runs it: everything decays. Gradients near eps, where it shows."""
-  flat = tensors(0)
-  grads = [{k: np.float32(1e-6) * g for k, g in grad.items()} for grad in some_grads()]
-  fairseq = dict(decay=(('.*', 1.0),), b2=0.98)
-  found = train(config('fairseq', **fairseq), flat, grads, stacked=True)
-  torchs = train(config('torch', **fairseq), flat, grads, stacked=True)
-  for path, start in flat.items():
-    p, m, v = start.astype(np.float64), 0.0, 0.0
-    for t, grad in enumerate(grads, 1):
-      g = grad[path].astype(np.float64)
-      m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g**2
-      step_size = LR * np.sqrt(1 - 0.98**t) / (1 - 0.9**t)
-      p = p - LR * 0.1 * p - step_size * m / (np.sqrt(v) + 1e-6)
-    np.testing.assert_allclose(found[path], p, rtol=1e-5, atol=1e-6, err_msg=path)
-    assert np.abs(torchs[path] - p).max() > 0.01
 
 
 def test_adafactor_is_optax_adafactor_on_separate_layers():
@@ -240,9 +212,9 @@ def test_adafactor_takes_projections_as_the_matrices_that_multiply(heads, least)
   )
   given = config('adafactor', decay=(('.*', 1.0),), min_factored=least)
   params, tx = split(start), optimizer.make(given, split(start), nest(axes))[0]
-  state = tx.init(params)
+  state, update = tx.init(params), jax.jit(tx.update)
   for grad in grads:
-    updates, state = tx.update(split(grad), state, params, rate=LR)
+    updates, state = update(split(grad), state, params, rate=LR)
     params = optax.apply_updates(params, updates)
   for name, found in flatten(params).items():
     stacked = np.stack([start[name], *(grad[name] for grad in grads)], 1)

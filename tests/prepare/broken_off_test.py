@@ -35,7 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=600)
+  write_text(tmp_path / 'a.txt')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
   assert run(output=tmp_path / 'whole', **given).meta['parts'] > 5
   draw, breaks = random.Random(0), 0
@@ -85,7 +85,7 @@ def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vo
 
 
 def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=600)
+  write_text(tmp_path / 'a.txt')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', part_mb=0.001)
   with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
     stop_after(patch, 2)
@@ -100,7 +100,7 @@ def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
 @mutation("with writing('a part of the store', self._path):", 'if True:')
 def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
   full_disk = 'the disk is full.*while writing a part of the store: .*s.partial.*make room and give'
-  write_text(tmp_path / 'a.txt', documents=600)
+  write_text(tmp_path / 'a.txt')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
 
   def stop(patch):
@@ -213,9 +213,9 @@ def commands_of_children(pid: int) -> list[bytes]:
 
 
 def test_bad_lines_of_a_run_that_was_broken_off_are_counted_once(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=600)
+  write_text(tmp_path / 'a.txt')
   text = (tmp_path / 'a.txt').read_bytes().split(b'\n')
-  for number in (3, 900, len(text) - 2):
+  for number in (3, 300, len(text) - 2):
     text[number] = b'\xff'
   (tmp_path / 'a.txt').write_bytes(b'\n'.join(text))
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001, skip_bad=True)

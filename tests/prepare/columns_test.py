@@ -56,7 +56,7 @@ def test_much_that_is_held_out_is_said(tmp_path, vocab, capfd):
   )
 
 
-def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
+def test_workers_and_parts_change_no_token_and_no_unit_beside_it(tmp_path, vocab):
   prepare_runs.write_text(tmp_path / 'a.txt', documents=300)
   (tmp_path / 'lexicon.txt').write_text('cat sat\nran far away\nThe dogs\t7\n')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, lexicon=tmp_path / 'lexicon.txt')
@@ -64,6 +64,8 @@ def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
   run(output=tmp_path / 'two', workers=2, **given)
   assert contents(tmp_path / 'one') == contents(tmp_path / 'two')
   parts = run(output=tmp_path / 'parts', part_mb=0.001, **given)
+  assert one.meta['parts'] == 1 < parts.meta['parts']
+  prepare_runs.assert_same_text(parts, one)
   np.testing.assert_array_equal(np.concatenate(parts.units), one.units[0])
   sentence_n = np.repeat(np.arange(len(one.sentences) - 1), np.diff(one.sentences))
   unit_n, token_n = one.units[0], one.parts[0]
@@ -88,13 +90,13 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab):
   documents = [
     dict(text=' '.join(draw.choices(prepare_runs.WORDS, k=9)), language=name)
     for name in ('xx', 'yy')
-    for _ in range(500)
+    for _ in range(100)
   ]
   (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, documents)))
   given = dict(input=tmp_path / 'a.jsonl', columns=['language'], vocab=vocab, part_mb=0.001)
   given |= dict(segmenter=f'{__name__}:beginning')
   stop = lambda patch: prepare_runs.stop_after(patch, 2)
-  store = prepare_runs.goes_on(tmp_path, stop, times=3, **given)
+  store = prepare_runs.goes_on(tmp_path, stop, times=2, **given)
   assert store.languages == ['xx', 'yy'] and set(values(store, 'language')) == {0, 1}
 
 

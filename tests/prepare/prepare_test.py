@@ -78,17 +78,6 @@ def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):
   assert store.vocabulary_size == vocabulary.size and store.special['mask'] == 4
 
 
-def test_workers_and_part_sizes_change_nothing_but_the_parts(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=300)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, split='lines')
-  one = run(output=tmp_path / 'one', **given)
-  run(output=tmp_path / 'two', workers=2, **given)
-  assert contents(tmp_path / 'one') == contents(tmp_path / 'two')
-  parts = run(output=tmp_path / 'parts', part_mb=0.001, **given)
-  assert one.meta['parts'] == 1 < parts.meta['parts']
-  assert_same_text(parts, one)
-
-
 def test_every_small_corpus_has_a_held_out_document_if_it_can(tmp_path, vocab):
   for documents, held_out in ((1, 0), (2, 1), (3, 1)):
     (tmp_path / 'a.txt').write_text('\n\n'.join(['The cat.'] * documents))
@@ -196,10 +185,12 @@ def test_foreign_directories_are_left_alone(tmp_path, vocab):
 
 def test_mistakes_write_nothing(tmp_path, vocab):
   (tmp_path / 'empty.txt').write_text('\n \u200b\n')
+  (tmp_path / 'none.bz2').write_bytes(bz2.compress(b''))
   (tmp_path / 'latin.txt').write_bytes(b'The cat.\n\nA caf\xe9.\n')
   output = tmp_path / 's'
   for values, message in (
     (dict(input=tmp_path / 'empty.txt'), 'has no text: 1 document, all empty'),
+    (dict(input=tmp_path / 'none.bz2'), 'has no text: 0 documents'),
     (dict(input=tmp_path / 'latin.txt'), 'latin.txt, line 3: not UTF-8 at byte 5 .*--skip_bad'),
     (dict(input=tmp_path / 'none*.txt'), 'no file matches'),
     (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no: expected a vocabulary'),

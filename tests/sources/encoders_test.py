@@ -3,6 +3,7 @@
 import json
 from contextlib import nullcontext
 
+import cases
 import jax
 import numpy as np
 import pytest
@@ -30,10 +31,9 @@ def config_of(source, **model):
 def first_variables(c):
   """Variables of the model with a head for three classes."""
   c.model.labels = (('label', 3),)
-  batch = {k: np.zeros((1, 8), np.int32) for k in ('token_BT', 'type_BT', 'position_BT')}
-  batch |= dict(example_BT=np.ones((1, 8), np.int32), first_BG=np.zeros((1, 1), np.int32))
-  model = models.build(c.model)
-  return meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
+  init = models.build(c.model).init
+  shapes = meta.unbox(jax.eval_shape(init, jax.random.key(0), cases.batch([[8]], 8)))
+  return jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.1))
 
 
 def save(case, path):

@@ -3,11 +3,13 @@
 import ast
 import re
 
+import cases
 import jax
 import numpy as np
 import pytest
 import torch_models
 from adopting import adopt, claim
+from flax.core import meta
 from mutation import mutation
 from slow_imports import torch, transformers
 
@@ -47,13 +49,9 @@ def config_of(source, **more):
 
 
 def first_variables(c):
-  from flax.core import meta
-
-  objective = mlm.make(c)
-  batch = {k: np.zeros((1, 8), np.int32) for k in ('token_BT', 'type_BT', 'position_BT')}
-  batch |= dict(example_BT=np.ones((1, 8), np.int32), target_pos_BP=np.zeros((1, 2), np.int32))
-  batch |= dict(first_BG=np.zeros((1, 1), np.int32))
-  return meta.unbox(jax.jit(objective.init)(jax.random.key(0), batch))
+  batch = cases.batch([[8]], 8)
+  shapes = meta.unbox(jax.eval_shape(mlm.make(c).init, jax.random.key(0), batch))
+  return jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.1))
 
 
 @pytest.mark.parametrize('form', [lambda p: f'hf:{p}', lambda p: (f'hf:{p}',)], ids=['text', 'one'])

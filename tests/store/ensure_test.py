@@ -3,11 +3,13 @@
 import pathlib
 import shutil
 
+import forks
 import pytest
 from mutation import mutation
 
 from bertjax.config import defaults
 from bertjax.examples import readers
+from bertjax.store import ensure as ensure_store
 from bertjax.store.reader import open_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -16,6 +18,17 @@ def ensure(workdir, **overrides):
   data = defaults.base().data
   data.update_from_flattened_dict(overrides)
   return readers.of(data).ensure(data, 0, str(workdir))
+
+
+@pytest.fixture
+def forked(monkeypatch):
+  """Has the children of a run fork from a server that has imported what they import."""
+
+  def run(command, env):
+    module, *arguments = command[command.index('-m') + 1 :]
+    return forks.run(module, *arguments, env=env).returncode
+
+  monkeypatch.setattr(ensure_store.children, 'run', run)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +83,7 @@ def test_a_text_of_its_own_is_held_out(tmp_path, capfd):
   assert (store.path / 'store.json').stat().st_mtime_ns == made
 
 
+@pytest.mark.usefixtures('forked')
 def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
   lines = ['{"a": {"b": "the cat"}}', '{"a": 3}', '{"a": {"b": "a mat"}}'] * 10
   (tmp_path / 'a.jsonl').write_text('\n'.join(lines))
@@ -83,6 +97,7 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
 
 
 @mutation('(data, source, vocab) | own', '(data, source, vocab) | own | dict(documents=None)')
+@pytest.mark.usefixtures('forked')
 def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat\n\na mat\n\nmany other words\n')
   given = dict(input=str(tmp_path / 'a.txt'), documents=2, workers=1, holdout=0.0)
@@ -92,6 +107,7 @@ def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
 
 
 @mutation('  ensure_store.clear_others(data, seed, workdir)\n', '')
+@pytest.mark.usefixtures('forked')
 def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat\n\na mat\n')
   (tmp_path / 'b.txt').write_text('many other words\n')
@@ -104,6 +120,7 @@ def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
 
 
 @mutation('    if differing:\n', '    if False:\n', file='bertjax/store/ensure.py')
+@pytest.mark.usefixtures('forked')
 def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, capfd):
   texts = [tmp_path / name for name in ('a.txt', 'b.txt')]
   for path, word in zip(texts, ('apple', 'banana'), strict=True):

@@ -24,3 +24,12 @@ def write(folder):
     if name == 'train':
       (folder / 'texts.tsv').write_text('\n'.join(row.split('\t')[1] for row in rows) + '\n')
   return folder
+
+
+def write_two_words(folder):
+  """FOLDER/train.tsv, dev.tsv and vocab.txt: two words, two classes, all learned in few epochs."""
+  (folder / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
+  rows = ['fine\tgood', 'dull\tbad'] * 32
+  for name in ('train', 'dev'):
+    (folder / f'{name}.tsv').write_text('\n'.join(['text\tstars', *rows]) + '\n')
+  return folder

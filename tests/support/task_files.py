@@ -74,14 +74,9 @@ def config(files, *names):
   """The config of such a run, for tests that make it themselves; it lasts 20 steps."""
   from configs.finetune import tasks
 
-  c = tasks.get_config(recipe(*names).partition(':')[2])
-  c.model.update(SIZE)
-  c.batch_size, c.length, c.total_steps, c.epochs = 16, 40, 20, 0.0
-  c.data.vocab = str(files / 'vocab.txt')
+  c = _small(tasks.get_config(recipe(*names).partition(':')[2]), files)
   for name in names:
-    data = c.phases[name].data
-    data.train, data.dev = (str(path(files, name, part)) for part in ('train', 'dev'))
-    data.task.update(OWN[name])
+    _read(c.phases[name].data, files, name)
   return c
 
 
@@ -90,10 +85,18 @@ def alone(files, name):
   from configs.finetune import tagging, text
 
   file, _, argument = KINDS[name].partition(':')
-  c = dict(text=text, tagging=tagging)[file].get_config(argument or None)
+  c = _small(dict(text=text, tagging=tagging)[file].get_config(argument or None), files)
+  _read(c.data, files, name)
+  return c
+
+
+def _small(c, files):
   c.model.update(SIZE)
   c.batch_size, c.length, c.total_steps, c.epochs = 16, 40, 20, 0.0
   c.data.vocab = str(files / 'vocab.txt')
-  c.data.train, c.data.dev = (str(path(files, name, part)) for part in ('train', 'dev'))
-  c.data.task.update(OWN[name])
   return c
+
+
+def _read(data, files, name):
+  data.train, data.dev = (str(path(files, name, part)) for part in ('train', 'dev'))
+  data.task.update(OWN[name])

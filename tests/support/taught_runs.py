@@ -2,6 +2,7 @@
 
 import importlib
 
+import cases
 import jax
 from systems import tiny
 
@@ -10,10 +11,14 @@ from bertjax.sources import runs
 from bertjax.train import setup
 
 
-def write_teacher(workdir, store, seed, system='bert', **fields):
-  """A run of a system, from its initial state, and its workdir; `fields` are of its config."""
+def write_teacher(workdir, store, seed, system='bert', begun=True, **fields):
+  """A run of a system and its workdir; `fields` are of its config. Its parameters are those that it
+  begins with, or any, which nothing compiles."""
   run = setup.make_run(tiny(system, seed=seed, **fields), str(store), jax.devices()[:1])
-  params = jax.jit(lambda: run.phases[0].initial_variables(seed))()['params']
+  if begun:
+    params = jax.jit(lambda: run.phases[0].initial_variables(seed))()['params']
+  else:
+    params = cases.random_params(run.abstract.variables['params'], 0.1)
   runs.write_run(workdir, run.config, params, run.vocabulary, {})
   return workdir
 

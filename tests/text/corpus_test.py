@@ -50,8 +50,10 @@ def test_a_folder_is_all_known_files_below_it_sorted(tmp_path, caplog):
     assert '1 file left out' in caplog.text and 'picture.png' in caplog.text
   found = [path.name for path in find_files(f'{tmp_path}/*')]
   assert found == ['_SUCCESS', 'a.csv.gz', 'picture.png', 'z.txt.bz2']
+  (tmp_path / 'com,ma.txt').write_text('comma')
+  assert texts(open_files(f'{tmp_path}/com?ma.txt')) == ['comma']
   (tmp_path / 'none').mkdir()
-  with pytest.raises(ValueError, match='no file matches .*none'):
+  with pytest.raises(ValueError, match='no file matches .*none.* write [?] for the comma in one'):
     open_files(f'{tmp_path}/none')
 
 

@@ -27,13 +27,34 @@ def read(path, errors='strict', field='text'):
       '<doc id="1" x>\nA\n\nB\n</doc>\n<doc id="2">\nC\n</doc>\n\nD\n\nE\n',
       ['A\n\nB\n', 'C\n', 'D\n', 'E\n'],
     ),
+    ('<doc id="1">\nA\n\nB\n', ['A\n\nB\n']),
+    ('A\n</doc>\nB\n', ['A\n', 'B\n']),
+    ('A', ['A']),
+    ('A\n' + '\n' * 100_000 + 'B\n', ['A\n', 'B\n']),
   ],
-  ids=['blank lines', 'white space', 'none', 'tags'],
+  ids=['blank lines', 'white space', 'none', 'tags', 'open', 'closed', 'no line', 'many lines'],
 )
 @mutation("(rest[0] in b'\\xc2\\xe1\\xe2\\xe3' and not", '(False and not', case='white space')
 def test_blank_lines_and_doc_tags_end_documents(tmp_path, text, documents):
   (tmp_path / 'a.txt').write_bytes(text.encode())
   assert [document.decode() for document in read(tmp_path / 'a.txt')] == documents
+
+
+@pytest.mark.parametrize(
+  'line, said',
+  [
+    (b'the cat \xe2\x82\n', 'not UTF-8 at byte 8'),  # cut within a letter
+    (b'the \xed\xa0\x80 cat\n', 'not UTF-8 at byte 4'),  # half of a surrogate pair
+    (b'the c\0at\n', 'a NUL byte'),
+  ],
+)
+def test_a_line_that_is_no_text_is_named_or_left_out(tmp_path, line, said):
+  (tmp_path / 'a.txt').write_bytes(b'one\n' + line)
+  with pytest.raises(ValueError, match=f'a.txt, line 2: {said}'):
+    read(tmp_path / 'a.txt')
+  sources = find_sources(f'{tmp_path}/a.txt')
+  found = Files(sources, 'strict', 'text', left_out=left_out.LeftOut(True))
+  assert list(found) == [b'one\n'] and found.left_out.count == 1
 
 
 def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
@@ -59,6 +80,7 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
     (b'"text"', "line 2: .*'text' is no object"),
     (b'5', 'line 2: .*5 is no object'),
     (b'{"text": "x"', 'line 2'),
+    (b'{"text": "x", "n": ' + b'9' * 5000 + b'}', 'line 2'),
     (b'{"text": "\\ud800"}', 'line 2: .* half of a surrogate pair.*--errors=replace'),
     (b'{"text": "x", "deep": ' + b'[' * 100_000, 'line 2'),
   ],

@@ -49,6 +49,7 @@ def test_lines_that_end_with_cr_alone(tmp_path, name):
     (b'{"text": "x"}\n', r'looks like JSON.*\.jsonl'),
     (b' [\n {"text": "x"}]\n', 'looks like JSON'),
     (b'PK\x03\x04aaaa', 'is a zip archive'),
+    (bytes(1001), 'is UTF-16 or UTF-32 without a mark'),
     (b'%PDF-1.4\n', 'is a PDF'),
     (b'PAR1xxxx', r'is Parquet: .*\.parquet'),
     (gzip.compress(b'text', mtime=0), r'is compressed: .* ends with \.gz'),

@@ -1,6 +1,5 @@
 """A run that distils, from its teacher's run on: what is saved, and what is not."""
 
-import json
 import shutil
 
 import jax
@@ -9,11 +8,9 @@ import pytest
 import taught_runs
 from adopting import adopt
 from mutation import mutation
-from processes import exact
 
-from bertjax.checkpoint import manifest
 from bertjax.errors import UserError
-from bertjax.sources import init_from, runs, teacher
+from bertjax.sources import init_from, runs
 from bertjax.train import first_state, loop, setup
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -37,33 +34,6 @@ def student(store, source, **fields):
   )
   c.update_from_flattened_dict(fields)
   return c
-
-
-@mutation('if name != TEACHER}', "if name != 'none'}")
-@mutation('found[0], restored(run, found[1]), found[2]', 'found[0], found[1], found[2]')
-@pytest.mark.full
-def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
-  rich_store, taught, tmp_path, capsys
-):
-  config = student(rich_store, taught)
-  loop.run(config, str(tmp_path))
-  said = capsys.readouterr().out
-  assert f'The teacher {taught} has' in said
-  found = [json.loads(line) for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()]
-  assert len([x for x in found if {'mlm', 'soft', 'cosine'} <= x.keys()]) == 12
-  arrays = manifest.read(tmp_path / 'checkpoints' / '12')['arrays']
-  assert not [name for name in arrays if 'teacher' in name]
-  assert json.loads((tmp_path / 'config.json').read_text())['config']['objective']['teacher'][
-    'sha256'
-  ] == teacher.digest(runs.open_run(taught).params())
-  straight = exact(tmp_path)
-  shutil.rmtree(tmp_path / 'checkpoints' / '12')
-  loop.run(config, str(tmp_path))
-  assert 'Resuming after step 6' in capsys.readouterr().out
-  assert exact(tmp_path) == straight
-  loop.evaluate(runs.resume.stored_config(tmp_path), str(tmp_path))
-  scores = json.loads(capsys.readouterr().out.splitlines()[-1])
-  assert scores['eval/soft'] == pytest.approx(straight[-1]['eval/soft'], rel=1e-6)
 
 
 @mutation("if known and known['sha256'] != found['sha256']:", 'if False:')

@@ -6,6 +6,7 @@ import types
 
 import finetune_runs
 import pytest
+import review_files
 from ml_collections import ConfigDict
 from mutation import mutation
 from processes import lines
@@ -124,13 +125,7 @@ def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
 
 @pytest.fixture(scope='module')
 def files(tmp_path_factory):
-  """Two words, two classes: the first epochs learn all there is."""
-  folder = tmp_path_factory.mktemp('files')
-  (folder / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
-  rows = ['fine\tgood', 'dull\tbad'] * 32
-  for name in ('train', 'dev'):
-    (folder / f'{name}.tsv').write_text('\n'.join(['text\tstars', *rows]) + '\n')
-  return folder
+  return review_files.write_two_words(tmp_path_factory.mktemp('files'))
 
 
 def command(files, workdir, *more):
@@ -163,13 +158,6 @@ def test_a_run_ends_early_and_says_so(stopped):
   assert finished(str(workdir)) and finished(str(workdir), 40)
   logged = [x['step'] for x in lines(workdir) if 'loss' in x]
   assert end % 5 and logged == [*range(5, end, 5), end]
-
-
-@pytest.mark.full
-def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
-  workdir, _ = stopped
-  finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 1)
-  assert resume.last_step(tmp_path, 40) == resume.last_step(workdir, 40)
 
 
 @pytest.mark.full

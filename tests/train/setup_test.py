@@ -19,6 +19,21 @@ from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
+def drawn(count, seed=0, sizes=(4,)):
+  """So many documents of four random sentences, or of other sizes in turn."""
+  rng = np.random.default_rng(seed)
+  sentence = lambda: rng.integers(5, 50, 6).tolist()
+  return [[sentence() for _ in range(sizes[n % len(sizes)])] for n in range(count)]
+
+
+def write(path, documents, language=(), languages=(), **vocabulary):
+  """Writes a store of 50 ids, with a language of each sentence; returns its path."""
+  plain = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
+  columns = dict(language=language) if languages else {}
+  write_store(path, documents, plain | vocabulary, columns=columns, languages=languages)
+  return path
+
+
 def held_out(phase):
   """What the set `held_out` of a phase scores."""
   return rows.hold_out(*rows.set_of(phase.subject, 'held_out'))
@@ -26,11 +41,7 @@ def held_out(phase):
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  rng = np.random.default_rng(0)
-  documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(20)]
-  path = tmp_path_factory.mktemp('setup') / 'store'
-  write_store(path, documents, dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL))
-  return path
+  return write(tmp_path_factory.mktemp('setup') / 'store', drawn(20))
 
 
 def make(store, recipe=bert, length=64, judged=8, **overrides):
@@ -41,20 +52,14 @@ def make(store, recipe=bert, length=64, judged=8, **overrides):
   return setup.make_run(config, store, jax.devices()[:1])
 
 
-def test_the_model_takes_the_number_of_ids_from_the_store(store):
-  run = make(store)
-  assert run.phases[0].config.model.vocab_size == 50
-  assert run.abstract.variables['params']['embeddings']['word'].shape == (128, 64)
-
-
 @mutation('pad_id.fill(model, facts.pad)', 'pad_id.fill(model, 1)')
 def test_the_model_takes_the_id_of_pad_from_the_store(store):
-  config = roberta.get_config('test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
-  model = setup.make_run(config, store, jax.devices()[:1]).phases[0].config.model
+  run = make(store, roberta)
+  model = run.phases[0].config.model
   assert (model.position_offset, model.zero_row) == (1, 0)
-  config.model.position_offset, config.model.zero_row = 2, 1  # as they are given
-  model = setup.make_run(config, store, jax.devices()[:1]).phases[0].config.model
+  assert run.abstract.variables['params']['embeddings']['word'].shape == (128, 64)  # of 50 ids
+  given = {'model.position_offset': 2, 'model.zero_row': 1}
+  model = make(store, roberta, **given).phases[0].config.model
   assert (model.position_offset, model.zero_row) == (2, 1)
 
 
@@ -80,28 +85,17 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
 
 @mutation('if differing or jax.tree', 'if jax.tree')
 def test_phases_of_other_shapes_are_refused_by_the_leaf(store):
-  config = bert.get_config('test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
-  config.phases.phase2.model = dict(ffn=128)
-  with pytest.raises(
-    ValueError, match=r"phase 'phase2' has other .*: expected float32.* got float"
-  ):
-    setup.make_run(config, store, jax.devices()[:1])
+  said = r"phase 'phase2' has other .*: expected float32.* got float"
+  with pytest.raises(ValueError, match=said):
+    make(store, **{'phases.phase2.model': dict(ffn=128)})
 
 
 @pytest.fixture(scope='module')
 def spoken(tmp_path_factory):
   """Ten documents in de, ten in en, and ten pairs."""
-  rng = np.random.default_rng(0)
-  sentence = lambda: rng.integers(5, 50, 6).tolist()
-  documents = [[sentence() for _ in range(4)] for _ in range(20)]
-  documents += [[sentence(), sentence()] for _ in range(10)]
+  documents = drawn(20) + drawn(10, 1, sizes=(2,))
   language = [[number // 10] * 4 for number in range(20)] + [[0, 1]] * 10
-  path = tmp_path_factory.mktemp('spoken') / 'store'
-  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
-  columns = dict(language=language)
-  write_store(path, documents, vocabulary, columns=columns, languages=('de', 'en'))
-  return path
+  return write(tmp_path_factory.mktemp('spoken') / 'store', documents, language, ('de', 'en'))
 
 
 def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoken):
@@ -119,20 +113,12 @@ def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoke
 @mutation('found.numbered(store.languages) if found.languages else found', 'found')
 @mutation('  if ours != theirs:\n', '  if False:\n')
 def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
-  whole, rng = tmp_path / 'store', np.random.default_rng(1)
+  whole = tmp_path / 'store'
   shutil.copytree(spoken, whole)
-  documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(20)]
-  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
 
   def hold_out(languages, **more):
     shutil.rmtree(whole / 'heldout', ignore_errors=True)
-    write_store(
-      whole / 'heldout',
-      documents,
-      vocabulary | more,
-      columns=dict(language=[[0] * 4] * 20),
-      languages=languages,
-    )
+    write(whole / 'heldout', drawn(20, 1), [[0] * 4] * 20, languages, **more)
     return make(whole, **{'model.extra': (('language', 2),)})
 
   batch = held_out(hold_out(('en',)).phases[0]).rows.batch(np.arange(8), shuffle=False)
@@ -145,9 +131,8 @@ def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
 
 @mutation('  if options.store:\n', '  if False:\n')
 def test_a_set_may_be_judged_on_another_text(store, tmp_path):
-  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
-  write_store(tmp_path / 'old', [[[42] * 6] * 4] * 8, vocabulary)
-  run = make(store, **{'evals.held_out.store': str(tmp_path / 'old')})
+  old = write(tmp_path / 'old', [[[42] * 6] * 4] * 8)
+  run = make(store, **{'evals.held_out.store': str(old)})
   batch = held_out(run.phases[0]).rows.batch(np.arange(4), shuffle=False)
   assert 42 in batch['target_BP'][batch['weight_BP'] > 0]
   assert set(batch['target_BP'][batch['weight_BP'] > 0]) <= {42, *SPECIAL.values()}
@@ -156,9 +141,8 @@ def test_a_set_may_be_judged_on_another_text(store, tmp_path):
 @mutation('if path}\n  found', 'if False}\n  found')
 @mutation("key = f'{subject.key}.store'", "key = 'config.evals.store'")
 def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_path):
-  old, key = tmp_path / 'old', 'evals.held_out.store'
-  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
-  write_store(old, [[[42] * 6] * 4] * 8, vocabulary)
+  key = 'evals.held_out.store'
+  old = write(tmp_path / 'old', [[[42] * 6] * 4] * 8)
   run = make(store, **{key: str(old)})
   fed = first_state.last_batch_sha256(run, 1)
   meta = dict(fed_sha256=fed, judged=digests.judged_sha256(run))
@@ -167,7 +151,7 @@ def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_
   said = f'config.{key}: there is no store .*--config.{key}= .*--override={key}\\)'
   with pytest.raises(UserError, match=said):
     make(store, **{key: str(old)})
-  write_store(old, [[[43] * 6] * 4] * 8, vocabulary)
+  write(old, [[[43] * 6] * 4] * 8)
   with pytest.raises(UserError, match=f'the text of config.{key} is not the text'):
     first_state.check_last_batch(make(store, **{key: str(old)}), meta, 1)
   first_state.check_last_batch(run, dict(fed_sha256=fed, held_out=''), 1)  # of earlier versions
@@ -205,11 +189,8 @@ def test_a_table_reads_the_column_of_the_store_where_the_plan_has_no_ids(store, 
 def ended(tmp_path_factory):
   """A store whose vocabulary knows the end of a document, with another one held out."""
   path = tmp_path_factory.mktemp('ended') / 'store'
-  rng = np.random.default_rng(0)
-  vocabulary = dict(type='sentencepiece', size=50, sha256='0' * 64, special=dict(SPECIAL, eod=1))
-  for folder, count in ((path, 200), (path / 'heldout', 60)):
-    documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(count)]
-    write_store(folder, documents, vocabulary)
+  for seed, (folder, count) in enumerate(((path, 200), (path / 'heldout', 60))):
+    write(folder, drawn(count, seed), type='sentencepiece', special=dict(SPECIAL, eod=1))
   return path
 
 

@@ -74,13 +74,6 @@ def test_a_question_is_answered_from_the_command_line(files, straight):
 
 
 @pytest.mark.full
-def test_what_cannot_work_is_said_in_one_line(files, tmp_path):
-  classes = "--config.model.token_labels=(('span',3),)"
-  said = "3 classes for 'span', config.data.task 2"
-  finetune_runs.check_refused(command(files, tmp_path / 'run', classes), tmp_path / 'run', said)
-
-
-@pytest.mark.full
 def test_other_languages_are_judged_at_the_end_and_at_the_best_step(tmp_path):
   files, workdir = toy_questions.write(tmp_path, unanswered=0), tmp_path / 'run'
   for name, count in (('de', 20), ('zh', 30)):

@@ -4,10 +4,10 @@ import functools
 import json
 import re
 import subprocess
-import sys
 import types
 from typing import Any, cast
 
+import forks
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,10 +29,7 @@ def record(workdir, step):
 
 def replay(workdir, step, *more) -> subprocess.CompletedProcess:
   flags = [f'--workdir={workdir}', f'--step={step}', *more]
-  return subprocess.run(
-    [sys.executable, '-m', 'bertjax.replay', *flags], cwd=ROOT, env=environment(), text=True,
-    capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
+  return forks.run('bertjax.replay', *flags, cwd=ROOT, env=environment())
 
 
 @pytest.fixture(autouse=True)

@@ -136,11 +136,6 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
   ('changes', 'said'),
   [
     ({'phases.points.data.train': ''}, "in phase 'points': config.data.train names no file"),
-    (
-      {'phases.stars.data.dev': 'no.tsv'},
-      "in phase 'stars': config.data.dev: there is no file no.tsv",
-    ),
-    ({'best.metric': 'eval/dev/accuracy'}, "did you mean 'eval/"),
     ({'best.mean': ('eval/stars/dev/f1', 'eval/star/dev/f1')}, 'config.best.mean: expected'),
     ({'phases.stars.data.vocab': 'other.txt'}, 'config.phases.stars.data.vocab'),
     ({'phases.stars.model.width': 64}, "phase 'stars' has other parameters"),
@@ -152,7 +147,7 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
 @mutation(
   'if shapes(mine) != shapes(first):',
   'if False:',
-  case="changes5-phase 'stars' has other parameters",
+  case="changes3-phase 'stars' has other parameters",
 )
 def test_what_cannot_work_is_said(files, tmp_path, changes, said):
   c = task_files.config(files, 'stars', 'points')

@@ -1,5 +1,6 @@
 """Runs whose layers are taught: resumed, divided, exported and fine-tuned."""
 
+import json
 import shutil
 
 import numpy as np
@@ -10,10 +11,10 @@ from processes import exact, lines
 from slow_imports import transformers
 
 from bertjax import Model
-from bertjax.checkpoint import manifest
+from bertjax.checkpoint import manifest, resume
 from bertjax.config import sections
 from bertjax.export import exporting
-from bertjax.sources import runs
+from bertjax.sources import runs, teacher
 from bertjax.train import loop
 from configs.finetune import text
 
@@ -44,6 +45,11 @@ def finetuned(store, source, files):
 
 
 @mutation('if name != TEACHER}', "if name != 'none'}", case='minilm:l6_h384')
+@mutation(
+  'found[0], restored(run, found[1]), found[2]',
+  'found[0], found[1], found[2]',
+  case='minilm:l6_h384',
+)
 @mutation('pooler=True)', 'pooler=False)', file='configs/distill/minilm.py', case='minilm:l6_h384')
 @mutation(
   'if name != FIT}', "if name != 'none'}", file='bertjax/sources/runs.py', case='tinybert:4l_312'
@@ -56,6 +62,9 @@ def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught
   model = dict(layers=2, width=32, ffn=64, init_std=0.2)
   config = taught_runs.student(recipe, rich_store, taught, 12, model, checkpoint_steps=6)
   loop.run(config, str(workdir))
+  assert f'The teacher {taught} has' in capsys.readouterr().out
+  digest = teacher.digest(runs.open_run(taught).params())
+  assert resume.stored_config(workdir).objective.teacher.sha256 == digest
   straight = exact(workdir)
   assert TERMS[recipe] <= straight[0].keys()
   assert all(straight[-1][f'eval/{name}'] > 0 for name in TERMS[recipe])
@@ -65,6 +74,9 @@ def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught
   loop.run(config, str(workdir))
   assert 'Resuming after step 6' in capsys.readouterr().out
   assert exact(workdir) == straight
+  loop.evaluate(resume.stored_config(workdir), str(workdir))
+  scores, name = json.loads(capsys.readouterr().out.splitlines()[-1]), f'eval/{min(TERMS[recipe])}'
+  assert scores[name] == pytest.approx(straight[-1][name], rel=1e-6)
   said = exporting.export(workdir, tmp_path / 'hf')
   assert said['model_class'] == 'BertModel'
   theirs = transformers.AutoModel.from_pretrained(tmp_path / 'hf')
@@ -112,14 +124,14 @@ def test_a_task_on_pairs_is_learned_by_layers_and_then_by_answers(rich_store, ta
   file = tmp_path / 'pairs.tsv'
   pairs = 'piece9 piece6\tpiece8\t{}\npiece8\tpiece7 piece5\t{}\n' * 8
   write = lambda *labels: file.write_text('text\tother\tlabel\n' + pairs.format(*labels * 8))
-  teacher = finetuned(rich_store, taught, tmp_path)
-  teacher.update(dict(total_steps=60, eval_steps=60, checkpoint_steps=60))
-  teacher.optimizer.schedule.peak = 1e-2
-  teacher.model.update(dict(dropout=0.0, attention_dropout=0.0, head_dropout=0.0))
-  teacher.data.task.text = ('text', 'other')
-  teacher.data.train = teacher.data.dev = str(file)
+  given = finetuned(rich_store, taught, tmp_path)
+  given.update(dict(total_steps=60, eval_steps=60, checkpoint_steps=60))
+  given.optimizer.schedule.peak = 1e-2
+  given.model.update(dict(dropout=0.0, attention_dropout=0.0, head_dropout=0.0))
+  given.data.task.text = ('text', 'other')
+  given.data.train = given.data.dev = str(file)
   write('bad', 'good')
-  loop.run(teacher, str(tmp_path / 'teacher'))
+  loop.run(given, str(tmp_path / 'teacher'))
   assert lines(tmp_path / 'teacher')[-1]['eval/dev/accuracy'] == 1.0
 
   write('good', 'bad')

@@ -106,11 +106,20 @@ REFUSED = [
 ]
 
 
+@pytest.fixture(scope='module')
+def any_teacher(rich_store, tmp_path_factory):
+  """System -> the workdir of a run of it, whose parameters nobody looks at."""
+  make = lambda name: taught_runs.write_teacher(
+    tmp_path_factory.mktemp(name), rich_store, 0, name, begun=False
+  )
+  return functools.cache(make)
+
+
 @pytest.mark.parametrize(('recipe', 'system', 'said'), REFUSED)
 def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_compiled(
-  recipe, system, said, rich_store, teacher_of, tmp_path, monkeypatch
+  recipe, system, said, rich_store, any_teacher, tmp_path, monkeypatch
 ):
-  source = teacher_of(system)
+  source = any_teacher(system)
   compiled = []
   monkeypatch.setattr(phase.Phase, 'compile', lambda *given: compiled.append(given))
   with pytest.raises(UserError, match=said):
@@ -121,6 +130,6 @@ def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_compiled(
 @mutation("f'{name}_BT' not in", "f'{name}_BT' in", file='bertjax/objectives/teaching/__init__.py')
 def test_a_teacher_that_reads_more_than_the_rows_have_is_named(rich_store, tmp_path):
   roles = {'model.extra': (('role', 2),)}
-  source = taught_runs.write_teacher(tmp_path / 'teacher', rich_store, 0, **roles)
+  source = taught_runs.write_teacher(tmp_path / 'teacher', rich_store, 0, begun=False, **roles)
   with pytest.raises(UserError, match='objective.teacher reads a role of each token, which this'):
     loop.run(student('distilbert', rich_store, source), str(tmp_path / 'student'))

@@ -48,27 +48,6 @@ def test_without_phases_the_run_is_one():
   assert t.phases[0].name == 'main' and t.at(3) == (0, 3)
 
 
-@pytest.mark.parametrize(
-  'named, message',
-  [
-    (dict(a=dict(length=3)), 'needs one of share, turns, summed'),
-    (dict(a=dict(share=1.0, turns=1)), 'needs one of share, turns, summed'),
-    (dict(a=dict(share=1.0), b=dict(turns=1)), 'mixes share and turns'),
-    (dict(a=dict(share=1.0, lenght=3)), "did you mean 'length'"),
-    (dict(a=dict(share=1.0, optimizer=dict(schedule=dict(peek=3)))), "did you mean 'peak'"),
-  ],
-)
-def test_mistakes_are_named(named, message):
-  with pytest.raises(ValueError, match=message):
-    timeline(10, **named)
-
-
-def test_bert_trains_nine_tenths_at_a_quarter_of_the_length():
-  t = timeline_lib.make(bert.get_config('base'))
-  assert t.lengths == (900_000, 100_000)
-  assert [p.config.length for p in t.phases] == [128, 512]
-
-
 def test_steps_that_are_left_out_are_counted_from_one():
   c = bert.get_config('test')
   c.skip_steps = (3, (5, 7))

@@ -66,7 +66,7 @@ def test_equals_transformers(shared, tmp_path):
   theirs = transformers.XLMTokenizer(*files, lang2id=None, id2lang=None)
   for language in 'en de es fr ar hi sw tr ur vi'.split():
     with lzma.open(shared / f'multilingual/xnli/test.{language}.jsonl.xz', 'rt') as lines:
-      texts = [json.loads(line)['premise'] for line, _ in zip(lines, range(60), strict=False)]
+      texts = [json.loads(line)['premise'] for line, _ in zip(lines, range(20), strict=False)]
     ours = vocabulary.encode_batch(texts, [language] * len(texts))
     for text, ids in zip(texts, ours, strict=True):
       tokens = theirs._tokenize(text, lang=language)

@@ -20,6 +20,12 @@ TWICE = dict(
 TWICE = json.dumps(TWICE)
 
 
+def words(**ids: int) -> str:
+  """A tokenizer of [UNK] and of words with these ids."""
+  model = dict(type='WordLevel', unk_token='[UNK]', vocab={'[UNK]': 0} | ids)
+  return json.dumps(dict(version='1.0', added_tokens=[], model=model))
+
+
 def without_unknown() -> str:
   """A tokenizer whose [UNK] is not among its words: it fails as soon as it meets another word."""
   return Tokenizer(models.WordLevel({'a': 0, '[PAD]': 1, '[SEP]': 2}, '[UNK]')).to_str()
@@ -31,6 +37,9 @@ def without_unknown() -> str:
     ({'tokenizer.json': '{"model": {"type": "BPE"'}, 'no JSON'),
     ({'tokenizer.json': '[' * 100_000}, 'no JSON'),
     ({'tokenizer.json': '{"version": "1.0", "model": {"type": "Own"}}'}, ''),
+    ({'tokenizer.json': '{}'}, 'Model missing'),
+    ({'tokenizer.json': words(a=-1)}, ''),
+    ({'tokenizer.json': words(a=1, b=1)}, 'have the same id, 1'),
     ({'tokenizer.json': GARBAGE}, 'not UTF-8'),
     ({'tokenizer.json': without_unknown()}, r'\[UNK\]'),
     ({'vocab.txt': GARBAGE}, 'not UTF-8'),

@@ -1,21 +1,17 @@
 """bench step on a store: padding is no work done, and rows that texts share have less of it."""
 
 import json
-import subprocess
-import sys
 
+import forks
 import pytest
 from mutation import mutation
 from processes import ROOT, environment
 
 
 def measured(store, *flags):
+  command = ('step', '--config=configs/bert.py:test', f'--config.data.store={store}', *flags)
   sizes = ('--batch_size=16', '--length=64', '--calls=1')
-  command = [sys.executable, '-m', 'bertjax.bench', 'step', '--config=configs/bert.py:test']
-  done = subprocess.run(
-    [*command, *sizes, f'--config.data.store={store}', *flags],
-    cwd=ROOT, env=environment(), capture_output=True, text=True, check=True,
-  )  # fmt: skip
+  done = forks.run('bertjax.bench', *command, *sizes, cwd=ROOT, env=environment())
   return json.loads(done.stdout)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 
+import forks
 import pytest
 from jax.experimental import topologies
 from mutation import mutation
@@ -55,10 +56,7 @@ def test_what_a_program_would_need_is_read_from_the_compiler():
 
 
 def preflight(*flags: str) -> subprocess.CompletedProcess:
-  return subprocess.run(
-    [sys.executable, '-m', 'bertjax.preflight', '--json', *flags], cwd=ROOT, env=environment(),
-    text=True, capture_output=True, timeout=900, check=False,
-  )  # fmt: skip
+  return forks.run('bertjax.preflight', '--json', *flags, cwd=ROOT, env=environment())
 
 
 @pytest.mark.full
