@@ -66,7 +66,7 @@ def lies_between(ids, cdf, uniform) -> bool:
 # chunks, 0 is the plain way; temperature; standard deviation of the scores
 @pytest.mark.parametrize(
   'chunks, temperature, std',
-  [(0, 1.0, 0.1), (0, 0.5, 2.0), (1, 1.0, 2.0), (3, 0.5, 0.1), (8, 1, 2)],
+  [(0, 1.0, 0.1), (0, 0.5, 2.0), (3, 0.5, 0.1)],
 )
 def test_the_id_is_the_inverse_of_the_distribution_function(chunks, temperature, std):
   scores, uniform = scores_of(std=std), uniforms()
@@ -103,7 +103,7 @@ def test_no_gradient_flows_through_a_draw():
     lambda parts: sampling.chunked_sample(join(parts), uniform, 1.0, 8),
   )
   for way in ways:
-    grads = jax.grad(lambda parts, way=way: jnp.sum(way(parts) * 1.0))(parts)
+    grads = jax.jit(jax.grad(lambda parts, way=way: jnp.sum(way(parts) * 1.0)))(parts)
     assert not any(np.any(g) for g in jax.tree.leaves(grads))
 
 

@@ -62,21 +62,18 @@ def batch_of(golden, segment):
   )  # fmt: skip
 
 
-def draw(monkeypatch, golden, step):
-  """Lets dropout drop what fastai dropped in a step."""
+def masks_of(golden, step):
+  """Path of a dropout -> what fastai multiplied by there in a step of training."""
   at = lambda name: golden[f'lm/train_adam/{step}/mask/{name}']
   gates = lambda leaf: np.moveaxis(
     leaf.reshape(4, -1, leaf.shape[-1])[np.array([0, 2, 1, 3])], -1, 0
   )
   rows = np.ones((1, 128), np.float32)
   rows[0, : len(at('embedding'))] = at('embedding')[:, 0]
-  masks = {('word_dropout',): rows}
   names = dict(input='input', hidden_0='hidden0', hidden_1='hidden1', output='output')
-  masks |= {(f'{mine}_dropout',): at(name)[:, 0] for mine, name in names.items()}
-  masks |= {(f'lstm_{n}', 'weight_dropout'): gates(at(f'weight{n}'))[None] for n in range(3)}
-  found = {int(dropout_lib.site(path)): mask for path, mask in masks.items()}
-  given = lambda x, rate, noise, site: x if noise is None else x * found[int(site)]
-  monkeypatch.setattr(dropout_lib, 'dropout', given)
+  masks = {f'{mine}_dropout': at(name)[:, 0] for mine, name in names.items()}
+  masks |= {f'lstm_{n}/weight_dropout': gates(at(f'weight{n}'))[None] for n in range(3)}
+  return masks | dict(word_dropout=rows)
 
 
 @mutation('dropped_BTD, word_VD)', 'dropped_BTD, word_VD)._replace(bias_V=jnp.zeros(len(word_VD)))')
@@ -121,17 +118,26 @@ def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
     ),
     params, axes,
   )  # fmt: skip
-  state = tx.init(params)
-  for step in range(3):
-    draw(monkeypatch, golden, step)
-    at = lambda name, step=step: golden[f'lm/train_adam/{step}/{name}']
+  state, drawn = tx.init(params), {}
+  given = lambda x, rate, noise, site: x if noise is None else x * drawn[site]
+  monkeypatch.setattr(dropout_lib, 'dropout', given)
+  monkeypatch.setattr(dropout_lib, 'site', lambda path: '/'.join(path))
 
-    def loss(params, step=step, carry=carry):
-      out = objective.loss(dict(params=params), carry, batch_of(golden, step), noise)
+  @jax.jit
+  def trained(params, carry, batch, masks):
+    drawn.update(masks)
+
+    def loss(params):
+      out = objective.loss(dict(params=params), carry, batch, noise)
       weights = {name: term.weight for name, term in out.terms.items()}
       return trained_loss(out.terms, weights), out
 
-    (total, out), grads = jax.value_and_grad(loss, has_aux=True)(params)
+    return jax.value_and_grad(loss, has_aux=True)(params)
+
+  for step in range(3):
+    at = lambda name, step=step: golden[f'lm/train_adam/{step}/{name}']
+    batch, masks = batch_of(golden, step), masks_of(golden, step)
+    (total, out), grads = trained(params, carry, batch, masks)
     means = {name: term.total / term.weight for name, term in out.terms.items()}
     for name, theirs in dict(lm='ce', ar='ar', tar='tar').items():
       scale = out.terms[name].scale
@@ -222,6 +228,14 @@ def test_the_head_is_that_of_fastai(golden):
       np.testing.assert_allclose(new[f'norm_{number}'][name], want, rtol=1e-5, atol=1e-7)
 
 
+def pooled_by(monkeypatch, model, params, batch):
+  """(what a classifier gives, what its head reads, the columns that are pooled)."""
+  pooled, seen = concat_pool.pooled, []
+  monkeypatch.setattr(concat_pool, 'pooled', lambda *x: seen.extend((pooled(*x), x[1])) or seen[0])
+  variables = dict(params=params, batch_stats=dict(label=fresh()))
+  return jax.jit(lambda variables: (model.apply(variables, batch), *seen))(variables)
+
+
 @mutation('self.pooled or np.iinfo(np.int32).max', 'np.iinfo(np.int32).max')
 def test_texts_of_any_length_are_pooled_as_each_alone_by_fastai(golden, monkeypatch):
   """fastai's own padded batch gives some texts other features than they have alone."""
@@ -231,11 +245,8 @@ def test_texts_of_any_length_are_pooled_as_each_alone_by_fastai(golden, monkeypa
   batch = dict(token_BT=right_BT, example_BT=(np.arange(20)[None] < size_B[:, None]).astype(int))
   params = encoder(golden, 'clas/param/0.module.')
   params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
-  pooled, found = concat_pool.pooled, []
-  monkeypatch.setattr(concat_pool, 'pooled', lambda *x: found.append(pooled(*x)) or found[-1])
-  variables = dict(params=params, batch_stats=dict(label=fresh()))
-  out = classifier(golden).apply(variables, batch)
-  np.testing.assert_allclose(found[0], golden['clas/pooled_alone'], atol=3e-7)
+  out, pooled_BD, _ = pooled_by(monkeypatch, classifier(golden), params, batch)
+  np.testing.assert_allclose(pooled_BD, golden['clas/pooled_alone'], atol=3e-7)
   whole = size_B == 20
   want = golden['clas/logits'][whole]
   np.testing.assert_allclose(out['label_BGC']['label'][whole, 0], want, atol=3e-7)
@@ -255,13 +266,11 @@ def test_the_first_program_pools_what_one_column_less_pools(golden, monkeypatch)
   example_BT = (np.arange(25)[None] < np.array(sizes)[:, None]).astype(int)
   params = encoder(golden, 'clas/param/0.module.')
   params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
-  pooled, found = concat_pool.pooled, []
-  monkeypatch.setattr(concat_pool, 'pooled', lambda *x: found.append(x[1]) or pooled(*x))
   model = dict(config_of(golden).model, **CHUNKS, head_dropout=0.0, inner_dropout=0.0)
   model = awd_lstm.MODEL.make(ConfigDict(model | dict(pooled=11)))
-  variables = dict(params=params, batch_stats=dict(label=fresh()))
-  model.apply(variables, dict(token_BT=example_BT, example_BT=example_BT))
-  assert found[0].sum(1).tolist() == [golden[f'old_clas/kept/{size}'] for size in sizes]
+  batch = dict(token_BT=example_BT, example_BT=example_BT)
+  _, _, kept_BT = pooled_by(monkeypatch, model, params, batch)
+  assert kept_BT.sum(1).tolist() == [golden[f'old_clas/kept/{size}'] for size in sizes]
 
 
 def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):

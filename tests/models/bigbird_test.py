@@ -38,7 +38,7 @@ def test_masked_words_are_those_of_transformers(length):
     plan = np.asarray(bigbird.planned(prefers[number], np.array([10]), 1))[0, :, 1:-1]
     own = [random_of(plan_IK) for plan_IK in plan]
     layer.attention.self._bigbird_block_rand_mask_with_head = lambda own=own, **_: own
-  state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
+  state = torch_models.state_of(theirs)
   for leaf in ('weight', 'bias'):
     state[f'bert.pooler.{leaf}'] *= 0
   parity.compare(
@@ -76,20 +76,6 @@ def test_a_receipt_has_rows_that_see_all(tmp_path):
   found = receipt.compared(tmp_path, model, inputs, export_parity.ours(model, params, inputs))
   assert len(found['differences']) == 2 and all(each['ok'] for each in found['differences'])
   assert models.build(model).prefers(11) is not None
-
-
-def test_states_are_the_golden_ones_where_all_is_seen(shared):
-  golden = np.load(shared / 'golden/family/longformer_bigbird.npz')
-  read = lambda name: golden[f'bigbird/{name}']
-  state = {k.removeprefix('bigbird/param/'): golden[k] for k in golden if 'bigbird/param/' in k}
-  c, model = built(width=24, heads=2, ffn=40, positions=80, vocab_size=50, words=False, block=8)
-  params = huggingface.take(state, c.model, lambda row, shape: pytest.fail(row.theirs)).params
-  real_BT = read('attention_mask') > 0
-  place_BT = np.broadcast_to(np.arange(40), real_BT.shape)
-  batch = dict(token_BT=read('input_ids'), type_BT=0 * place_BT, position_BT=place_BT)
-  out = model.apply(dict(params=params), batch | dict(example_BT=real_BT.astype(np.int32)))
-  found = np.asarray(out['last_BTD'])
-  parity.close(found[real_BT], read('full/last')[real_BT], parity.HIDDEN, 'last state')
 
 
 @mutation("counter_rng.root(self.seed, 'bigbird')", "counter_rng.root(0, 'bigbird')")
@@ -139,22 +125,6 @@ def test_padding_changes_nothing():
   np.testing.assert_allclose(whole[1, :20], alone, atol=1e-5)
   other = dict(batch, token_BT=np.where(batch['example_BT'] == 2, 7, batch['token_BT']))
   np.testing.assert_array_equal(np.asarray(run(other))[:1, :23], whole[:1, :23])
-
-
-@mutation('- 12.0 * width * float(hidden)', '')
-def test_flops_count_the_pairs_that_blocks_see():
-  c, model = built(words=False)
-  batch = cases.batch([[17], [43], [30]], 43)
-  prefers, count = model.prefers(43), 0
-  for tokens in (17, 43, 30):
-    last = (tokens - 1) // 4
-    plan = [np.asarray(bigbird.planned(x, np.array([last]), 1))[0] for x in prefers]
-    for layer, head, t in np.ndindex(2, 3, tokens):
-      i = t // 4
-      blocks = range(11) if i in (0, last) else plan[layer][head, i]
-      count += sum(s // 4 in {*blocks} for s in range(tokens))
-  weights = 6 * 90 * 2 * (4 * 36**2 + 2 * 36 * 52)
-  assert model.flops(batch) == pytest.approx(weights + 12 * 12 * count)
 
 
 def test_cost_is_linear_in_the_length():

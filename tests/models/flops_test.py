@@ -207,6 +207,7 @@ def by_pairs(config, batch, model) -> float:
 @pytest.mark.parametrize('name', systems.NAMES)
 @mutation('else self.width * self.width', 'else 0')
 @mutation('head_flops(real + read, 2', 'head_flops(real, 2', case='t5')
+@mutation('- 12.0 * width * float(hidden)', '', case='bigbird')
 @mutation('4 * cells * (inputs + cells)', '4 * cells * inputs', case='ulmfit')
 @mutation('flops_lib.head_flops(rows * self.mem_len * 2 / 3, 2 * square)', '0')
 def test_every_matrix_counts_at_the_tokens_that_it_meets(name):

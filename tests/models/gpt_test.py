@@ -19,7 +19,6 @@ from bertjax import models, sharding
 from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
-from bertjax.models.layers import decoding
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import choose
 from bertjax.optim import optimizer
@@ -89,46 +88,24 @@ def rows_of(token_BT):
   )  # fmt: skip
 
 
-def mean_loss(model, batch, weight_BT=None):
-  """params -> the mean loss of the next tokens, per row, then over rows."""
-  target_BT = jnp.pad(batch['token_BT'][:, 1:], ((0, 0), (0, 1)))
-  if weight_BT is None:
-    weight_BT = np.ones(target_BT.shape, np.float32)
-  weight_BT = jnp.asarray(np.pad(np.asarray(weight_BT)[:, 1:], ((0, 0), (0, 1))))
-
-  def rows(params):
-    nll_BT, _, _ = cross_entropy(model.apply(dict(params=params), batch)['word'], target_BT)
-    return jnp.sum(nll_BT * weight_BT, 1) / jnp.sum(weight_BT, 1)
-
-  return rows
-
-
 @mutation("if self.norms == 'before':", "if self.norms == 'never':")
 def test_gpt2_is_the_original(golden):
   theirs, config = golden('gpt2_original')
   sizes = config['hparams']
   model = model_of(sizes, False, sizes['n_vocab'])
   params, batch = parameters_of(theirs, 'param/', model), rows_of(theirs['token'])
-  found = logits(model.apply(dict(params=params), batch)['word'])[..., : sizes['n_vocab']]
-  np.testing.assert_allclose(found, theirs['logits'], atol=5e-6)
-  rows = mean_loss(model, batch)
-  loss, gradient = jax.jit(jax.value_and_grad(lambda params: jnp.mean(rows(params))))(params)
+
+  def mean_loss(params):
+    word = model.apply(dict(params=params), batch)['word']
+    nll_BT, _, _ = cross_entropy(word, jnp.roll(batch['token_BT'], -1, 1))
+    return jnp.mean(nll_BT[:, :-1]), word
+
+  (loss, word), gradient = jax.jit(jax.value_and_grad(mean_loss, has_aux=True))(params)
+  np.testing.assert_allclose(logits(word)[..., : sizes['n_vocab']], theirs['logits'], atol=5e-6)
   np.testing.assert_allclose(loss, theirs['loss'], rtol=1e-6)
   chex.assert_trees_all_close(
     jax.tree.map(np.asarray, gradient), parameters_of(theirs, 'grad/', model), atol=2e-6
   )
-
-
-@mutation('self.vocab_size + self._own_rows, False', 'self.vocab_size, False')
-def test_gpt1_is_the_original(golden):
-  theirs, sizes = golden('gpt1_original')
-  model = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
-  params = parameters_of(theirs, 'gpt1/param/', model)
-  token_BT = theirs['gpt1/x'][..., 0].reshape(-1, sizes['n_ctx'])
-  batch = rows_of(token_BT)
-  weight_BT = theirs['gpt1/m'].reshape(token_BT.shape)
-  found = mean_loss(model, batch, weight_BT)(params)
-  np.testing.assert_allclose(found, theirs['gpt1/lm_losses'], rtol=2e-6)
 
 
 def choices_of(x, mask):
@@ -177,8 +154,10 @@ def tuning(golden, factor):
 
 @mutation('jnp.maximum(jnp.sum(of_BGT, -1), 1)', '8.0', case='0.5')
 @mutation('pool(x_BTD, batch, self.pooling)', 'x_BTD[:, :2]', file='bertjax/models/gpt.py')
+@mutation('self.vocab_size + self._own_rows, False', 'self.vocab_size, False', case='0.5')
 @pytest.mark.parametrize('factor', in_tiers([0.0, 0.5], [0.0]))
 def test_fine_tuning_on_choices_is_the_original(golden, factor):
+  """GPT-1: the loss of the choice, and with a factor that of all words; then the gradient too."""
   theirs, objective, batch, params_of, loss = tuning(golden, factor)
   params = params_of('gpt1/param/')
   found, gradient = jax.jit(jax.value_and_grad(loss))(params)
@@ -293,19 +272,3 @@ def test_a_text_token_by_token_is_the_whole_text(kind):
     np.testing.assert_allclose(found[:, :20], whole[np.arange(3), at], **close)
     assert np.all(np.asarray(found)[:, 20:] == -np.inf)
     found, text = step(jnp.asarray(token_BT[np.arange(3), at + 1]), text)
-
-
-def test_greedy_texts_are_those_of_the_original(golden):
-  theirs, config = golden('gpt2_original')
-  sizes = config['hparams']
-  model = model_of(sizes, False, sizes['n_vocab'])
-  params = parameters_of(theirs, 'param/', model)
-  variables = model.for_writing(dict(params=jax.tree.map(jnp.asarray, params)))
-  whole, prompt = theirs['greedy'], theirs['token']
-  kept = next(n for n in range(prompt.shape[1], 0, -1) if (whole[:, :n] == prompt[:, :n]).all())
-  batch = dict(token_BT=jnp.asarray(whole[:, :kept]), example_BT=jnp.ones((3, kept), jnp.int32))
-  new = whole.shape[1] - kept
-  start, text = model.apply(variables, batch, new, method='start')
-  step = lambda token_B, text: model.apply(variables, token_B, text, method='step')
-  written = decoding.write(start, text, step, new, -1, decoding.Sampling(), None)
-  np.testing.assert_array_equal(written.token_BKN[:, 0], whole[:, kept:])

@@ -1,4 +1,4 @@
-"""Longformer against PyTorch `transformers` (float32) and its golden states."""
+"""Longformer against PyTorch `transformers` (float32), its global tokens, and what begins it."""
 
 import json
 
@@ -36,42 +36,12 @@ def test_masked_words_are_those_of_transformers():
     attention = layer.attention.self
     for name in ('query', 'key', 'value'):
       getattr(attention, f'{name}_global').load_state_dict(getattr(attention, name).state_dict())
-  state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
+  state = torch_models.state_of(theirs)
   parity.compare(c, state, cases.batch([[17], [37], [9]], 37, types=1), theirs)
   given = huggingface.take(state, c.model, lambda row, shape: pytest.fail(row.theirs))
   found = {name: array for name, _, array in huggingface.tensors(given.params, c.model)}
   copies = [name for name in found if '_global' in name]
   assert len(copies) == 18 and all(np.array_equal(found[k], state[k]) for k in copies)
-
-
-@pytest.mark.parametrize('kind', ['local', 'global'])
-@mutation('jnp.where(moved_BT, 0, example_BT)', 'example_BT', case='global')
-@mutation("own['global_query'](picked", 'attention.query(picked', case='global')
-@mutation('.set(y_BCNH, mode=', '.add(y_BCNH, mode=', case='global')
-def test_states_are_the_golden_ones(shared, kind):
-  """Each layer from the states before it, with windows of 8 and 4 tokens on both sides together."""
-  golden = np.load(shared / 'golden/family/longformer_bigbird.npz')
-  read = lambda name: golden[f'longformer/{name}']
-  real_BT = read('attention_mask') > 0
-  names = [k.removeprefix('longformer/param/') for k in golden if k.startswith('longformer/param/')]
-  state = {name: read(f'param/{name}') for name in names}
-  c = cases.config(
-    'longformer', layers=2, width=24, heads=3, ffn=40, positions=60, vocab_size=50, words=False,
-    global_tokens=8,
-  )  # fmt: skip
-  params = huggingface.take(state, c.model, lambda row, shape: pytest.fail(row.theirs)).params
-  batch = dict(example_BT=real_BT.astype(np.int32), token_BT=read('input_ids'))
-  batch |= dict(global_BT=read('global')) if kind == 'global' else {}
-  for number, window in enumerate((4, 2)):
-    c.model.window = window
-    model = models.build(c.model)
-    fields = model.encoder_fields(False)['layer'] | dict(global_=True)
-    p = jax.tree.map(lambda leaf, n=number: leaf[n], params['encoder']['layers'])
-    x_BTD, wanted = (read(f'{kind}/hidden/{n}') for n in (number, number + 1))
-    found, _ = longformer.Layer(**fields).apply(
-      dict(params=p), x_BTD, model._seen(batch), None, None, number
-    )
-    parity.close(np.asarray(found)[real_BT], wanted[real_BT], parity.HIDDEN, f'layer {number}')
 
 
 def test_the_first_token_of_a_label_sees_all():
@@ -88,6 +58,9 @@ def test_the_first_token_of_a_label_sees_all():
 
 
 @mutation('jnp.cumsum(sep_BT, 1) == 0', 'jnp.cumsum(sep_BT, 1) < 2')
+@mutation('jnp.where(moved_BT, 0, example_BT)', 'example_BT')
+@mutation("own['global_query'](picked", 'attention.query(picked')
+@mutation('.set(y_BCNH, mode=', '.add(y_BCNH, mode=')
 def test_all_tokens_of_a_question_see_all():
   """As LongformerForQuestionAnswering finds them by the first [SEP], of rows with three."""
   c = finetuned.config('longformer', **ODD, token_labels=(('span', 2),), global_tokens=8)

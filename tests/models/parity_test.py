@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ERNIE and ALBERT against PyTorch `transformers` (eager attention, float32,
+"""BERT, RoBERTa, XLM-R, ERNIE and ALBERT against PyTorch `transformers` (eager attention, float32,
 evaluation mode)."""
 
 import cases
@@ -25,6 +25,7 @@ ODD = dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3)
 CLASSES = dict(
   bert=('BertForPreTraining', 'gelu_new', 1e-12), roberta=('RobertaForMaskedLM', 'gelu', 1e-5),
   ernie=('ErnieForPreTraining', 'relu', 1e-5), albert=('AlbertForPreTraining', 'gelu_new', 1e-12),
+  xlm_r=('XLMRobertaForMaskedLM', 'gelu', 1e-5),
 )  # fmt: skip
 ROWS, ODD_ROWS = [[n] for n in LENGTHS], [[17], [45], [], [9]]  # of 45 positions, and of padding
 STD = dict(plain=0.02, large=0.1, norm=0.02)
@@ -41,6 +42,7 @@ def row(family, kind, rows=ROWS, *, full=True, **fields):
   [
     *(row('bert', kind, full=kind != 'norm') for kind in STD),
     *(row('roberta', kind, full=kind != 'large') for kind in STD),
+    row('xlm_r', 'large', full=False),
     *(row('ernie', kind, full=kind != 'plain') for kind in STD),
     row('albert', 'large'),
     row('albert', 'norm'),

@@ -72,12 +72,6 @@ def test_options_are_the_fields_of_the_config(name):
     assert {*inspect.signature(options).parameters} == {*hints}
 
 
-def test_every_choice_is_exported():
-  for part, export in (('models', 'MODEL'), ('objectives', 'OBJECTIVE')):
-    for name in registry.names_in(f'bertjax.{part}'):
-      assert callable(getattr(registry.find(f'bertjax.{part}', name, ''), export).make)
-
-
 def test_types_of_choices_name_what_there_is():
   assert set(get_args(basic.Activation)) == set(basic.ACTIVATIONS)
   assert set(get_args(heads.PoolerActivation)) == {*heads.POOLERS, 'none'}

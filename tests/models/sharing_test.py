@@ -1,4 +1,5 @@
-"""Layers that share parameters, against a loop over layers that each hold a copy of their own."""
+"""Layers that share parameters, against a loop over layers that each hold a copy of their own; all
+layers draw apart."""
 
 import cases
 import jax
@@ -137,17 +138,21 @@ def test_what_is_shared_is_held_once(case, rows):
   assert jax.tree.map(np.shape, params) == {k: v for k, v in expected.items() if v}
 
 
+@pytest.mark.parametrize('sharing', ['none', 'all'])
 @pytest.mark.parametrize('rates', [dict(dropout=0.0), dict(attention_dropout=0.0)])
-def test_visits_of_a_shared_layer_draw_apart(rates):
-  params = random_params(make_encoder('all'))
-  encoder = make_encoder('all', **rates)
+def test_layers_draw_apart(sharing, rates):
+  """Each by its number, of parameters of its own or of all: layer 1 draws other than a layer 0."""
+  encoder, alone = (Encoder(n, 'none', FIELDS | rates, sharing) for n in (2, 1))
+  params = random_params(encoder)
+  second = params if sharing == 'all' else jax.tree.map(lambda p: p[1:], params)
 
+  @jax.jit
   def step(noise):
-    """What the second visit makes of the first one's output: as the second, and as a first."""
+    """What layer 1 makes of layer 0's output: inside the stack, and at the bottom of another."""
     _, h_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, noise)
-    _, again_LBTD = encoder.apply({'params': params}, h_LBTD[0], CONTEXT, noise)
+    _, again_LBTD = alone.apply({'params': second}, h_LBTD[0], CONTEXT, noise)
     return h_LBTD[1], again_LBTD[0]
 
   np.testing.assert_allclose(*step(None), atol=1e-5)
-  second, first = step(NOISE)
-  assert np.abs(second - first).max() > 0.01
+  stacked, first = step(NOISE)
+  assert np.abs(stacked - first).max() > 0.01

@@ -1,4 +1,5 @@
-"""XLM, bidirectional and causal, against the numbers of facebookresearch/XLM."""
+"""XLM, bidirectional and causal, against the numbers of facebookresearch/XLM: rows of one language
+and of two with positions that begin anew, tables of languages and none."""
 
 import cases
 import jax
@@ -8,7 +9,10 @@ import original_goldens as goldens
 import parity
 import pytest
 import state_dicts
+from flax.core import meta
 from mutation import mutation
+
+from bertjax.objectives import mlm
 
 
 def batch_of(file: goldens.Golden, case: str) -> dict[str, np.ndarray]:
@@ -69,3 +73,26 @@ def test_the_numbers_of_xlm(name, case, shared):
   goldens.near(nll_BP[used_BP], at_BP[used_BP], goldens.NLL, 'nll')
   goldens.near(np.float32(loss), get('loss'), goldens.NLL, 'loss')
   goldens.near_gradients(grads, params_of(file, c, f'{case}/grad'), case)
+
+
+@mutation('return init, init', 'return init, jax.nn.initializers.zeros')
+def test_initial_values_are_those_of_the_original():
+  """Tables N(0, 1/d), <pad> zero; torch's Linear elsewhere: U(+-1/sqrt(inputs)), biases too."""
+  c = cases.config('xlm')
+  c.model.extra, c.model.zero_row = (('language', 4),), 2  # XLM's <pad>
+  batch = cases.batch([[8]], 8) | dict(language_BT=np.zeros((1, 8), np.int32))
+  params = meta.unbox(jax.jit(mlm.make(c).init)(jax.random.key(0), batch))['params']
+  word = np.asarray(params['embeddings']['word'])
+  assert not word[2].any() and word[3].any()
+  assert word[3 : c.model.vocab_size].std() == pytest.approx(64**-0.5, rel=0.03)
+  layers = params['encoder']['layers']
+  for path, inputs in (
+    (layers['attention']['query'], 64),
+    (layers['attention']['out'], 64),
+    (layers['ffn_up'], 64),
+    (layers['ffn_down'], 256),
+    (dict(kernel=params['mlm']['bias'], bias=params['mlm']['bias']), 64),
+  ):
+    for leaf in (np.asarray(path['kernel']), np.asarray(path['bias'])):
+      assert abs(leaf).max() <= inputs**-0.5
+      assert leaf.std() == pytest.approx(inputs**-0.5 / 3**0.5, rel=0.12)

@@ -7,29 +7,15 @@ import numpy as np
 import pytest
 import state_dicts
 from mutation import mutation
-from parity import HIDDEN, LOGITS, LOSS, close, close_gradients
+from parity import HIDDEN, LOGITS, LOSS, close, close_gradients, gradients_of
 from slow_imports import torch
 from xlnet_cases import LENGTH, MEMORY, ROWS, make_case, torch_inputs
 
 from bertjax.models.layers.memory import Memory
 from bertjax.objectives import plm
-from bertjax.train.step import trained_loss, with_rows
-from bertjax.types import Context
 
 # 3 segments, 3 heads of 12 in 3 layers, and a row of padding alone.
 ODD = dict(lengths=(17, LENGTH, 0, 20), layers=3, width=36, heads=3, ffn=52)
-
-
-def our_gradients(c, params, memory, batch):
-  objective = plm.make(c)
-
-  def loss_fn(params):
-    ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    out = objective.loss(dict(params=params), memory, with_rows(batch), ctx)
-    return trained_loss(out.terms, {k: t.weight for k, t in out.terms.items()}), out.carry
-
-  (loss, carry), grads = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))(params)
-  return float(loss), carry, grads
 
 
 def compare(c, state, batches, model) -> None:
@@ -54,12 +40,12 @@ def compare(c, state, batches, model) -> None:
     logits = np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
     close(logits[used], theirs.logits.detach().numpy()[used], LOGITS, 'logits')
 
-    loss, carry, grads = our_gradients(c, params, memory, batch)
+    (loss, out), grads = gradients_of(objective, batch, memory)(params)
     assert abs(loss - theirs.loss.item()) <= LOSS * theirs.loss.item()
     mems = [m.detach() for m in theirs.mems]
     for layer, mem in enumerate(mems):
-      kept_BM = np.asarray(carry.example_BM) > 0
-      ours_BMD = np.asarray(carry.hidden_BLMD[:, layer])
+      kept_BM = np.asarray(out.carry.example_BM) > 0
+      ours_BMD = np.asarray(out.carry.hidden_BLMD[:, layer])
       close(ours_BMD[kept_BM], mem.numpy().transpose(1, 0, 2)[kept_BM], HIDDEN, f'memory {layer}')
     # Theirs shows padding that it remembers; ours does not, so let both see all of it.
     memory = Memory(
@@ -79,6 +65,7 @@ def compare(c, state, batches, model) -> None:
     pytest.param('large', ODD, marks=pytest.mark.full),
   ],
 )
+@mutation('push(memory_BMD, h_BTD, self.reuse_len)', 'push(memory_BMD, h_BTD)')
 @mutation("pad(batch['type_BT'], before)", "pad(batch['type_BT'], before, constant_values=9)")
 def test_equals_transformers(kind, fields):
   compare(*make_case(kind, **fields))

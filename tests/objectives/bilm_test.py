@@ -47,6 +47,7 @@ def test_a_direction_sees_what_comes_before_it_alone():
   model = elmo.make(config.model)
   width = config.model.width
 
+  @jax.jit
   def vectors(characters):
     return model.apply(variables, dict(batch, character_BTW=characters), method='read')
 

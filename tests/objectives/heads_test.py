@@ -88,24 +88,26 @@ def test_the_heads_input_is_dropped_in_training_alone(head, term):
   finetuned.check_dropout(head.objective.make(c), batch, term)
 
 
-@pytest.mark.parametrize(
-  ('family', 'sides'), [('bert', 1), ('distilbert', 1), ('roberta', 2), ('electra', 2)]
-)
-@mutation(
-  'pooler_dropout=True', 'pooler_dropout=False', file='configs/roberta.py', case='roberta-2'
-)
-def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
-  """What the dense layer gives differs in training where its input is dropped."""
-  c = config(family, LABELS(2))
-  assert c.model.pooler_dropout == (sides == 2)
-  c.model.head_dropout = 0.5
+@mutation('pooler_dropout=True', 'pooler_dropout=False', file='configs/roberta.py')
+def test_roberta_and_electra_drop_on_both_sides_of_the_dense_layer():
+  families = dict(bert=False, distilbert=False, roberta=True, electra=True)
+  for family, both in families.items():
+    assert config(family, LABELS(2)).model.pooler_dropout == both, family
+
+
+@pytest.mark.parametrize('both', [False, True])
+@mutation('      if self.pooler_dropout:\n', '      if not self.pooler_dropout:\n')
+def test_what_the_dense_layer_reads_is_dropped_where_that_is_said(both):
+  """Then what it gives differs in training."""
+  c = config('bert', LABELS(2))
+  c.model.update(head_dropout=0.5, pooler_dropout=both)
   model, batch = models.build(c.model), cases.batch([(17,), (40,)], 40, types=3, label='label')
   batch['row_B'] = np.arange(2, dtype=np.int32)
   noise = noise_from_key(jax.random.key(0), batch['row_B'])
   variables = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
   apply = jax.jit(model.apply)
   dropped, whole = (apply(variables, batch, each)['pooled_BGD'] for each in (noise, None))
-  assert (np.abs(dropped - whole).max() > 0.01) == (sides == 2)
+  assert (np.abs(dropped - whole).max() > 0.01) == both
 
 
 @mutation('all(jnp.argmax(logits_BT2, 1) == ends_B2', 'any(jnp.argmax(logits_BT2, 1) == ends_B2')

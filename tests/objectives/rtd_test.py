@@ -4,6 +4,7 @@ import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
+import parity
 import pytest
 from flax.core import meta
 from mutation import mutation
@@ -12,7 +13,6 @@ from tiers import in_tiers
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
 from bertjax.objectives import rtd
-from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
 mutation(
@@ -67,18 +67,6 @@ def test_replacements_go_to_used_slots_and_coinciding_ones_agree():
   assert bits_BP[0] == bits_BP[1] != bits_BP[2]
 
 
-def test_label_loss_and_denominator_are_over_all_real_tokens():
-  logit, replaced = jnp.array([[0.5, -2.0, 3.0, 9.0]]), jnp.array([[True, False, False, True]])
-  real = jnp.array([[True, True, True, False]])
-  terms = rtd.detection_terms(logit, replaced, real, 50.0, 1e-6)
-  p = 1 / (1 + np.exp(-np.array([0.5, -2.0, 3.0])))
-  expected = -np.log(p[0]) - np.log(1 - p[1]) - np.log(1 - p[2])
-  np.testing.assert_allclose(terms['rtd'].total, expected, rtol=1e-6)
-  assert float(terms['rtd'].weight) == 3
-  assert terms['rtd'].scale == 50.0 and terms['rtd'].plus == 1e-6
-  assert np.asarray(terms['rtd_histogram'].total).sum(1).tolist() == [2, 1]
-
-
 def detection(logit, replaced):
   shape = (1, len(logit))
   terms = rtd.detection_terms(
@@ -109,15 +97,8 @@ CTX = Context(jax.random.key(3), jnp.int32(0), train=True)
 def outcome(c, params, batch, **objective):
   """(sums of the terms, gradients) of a step with dropout."""
   c.objective.update(objective)
-  run = rtd.make(c)
-
-  def loss(params):
-    terms = run.loss(dict(params=params), (), with_rows(batch), CTX).terms
-    weights = {k: t.weight for k, t in terms.items()}
-    return trained_loss(terms, weights), {k: (t.total, t.weight) for k, t in terms.items()}
-
-  (_, sums), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-  return sums, grads
+  (_, out), grads = parity.gradients_of(rtd.make(c), batch, ctx=CTX)(params)
+  return {name: (term.total, term.weight) for name, term in out.terms.items()}, grads
 
 
 @pytest.mark.parametrize('tied', in_tiers([True, False], [False]))
@@ -181,21 +162,6 @@ def test_a_tower_does_not_see_the_token_it_predicts():
   changed[0, 5] = (changed[0, 5] + 1) % cases.VOCAB
   differs = np.abs(np.asarray(run(changed)) - before).max(-1)[:12] > 1e-6
   np.testing.assert_array_equal(differs, np.arange(12) != 5)
-
-
-def test_electric_adds_the_log_odds_of_the_generator():
-  c = cases.config('electra', generator='two_tower', dropout=0.0, attention_dropout=0.0)
-  params = variables_of(c)['params']
-  quiet = jax.tree.map(jnp.zeros_like, params['rtd'])  # logits of 0
-  batch = cases.batch([[20], [32]], 32)
-  sums, _ = outcome(c, dict(params, rtd=quiet), batch, electric=True)
-  assert float(sums['rtd'][0]) != pytest.approx(float(sums['rtd'][1]) * np.log(2), rel=1e-3)
-  flat = jax.tree.map(jnp.zeros_like, params['mlm'])  # q uniform over the vocabulary
-  sums, _ = outcome(c, dict(params, rtd=quiet, mlm=flat), batch, electric=True)
-  logit = np.log(0.15 / 0.85) - np.log(cases.VOCAB)
-  original, replaced = np.asarray(sums['rtd_histogram'][0]).sum(1)
-  expected = original * np.log1p(np.exp(logit)) + replaced * np.log1p(np.exp(-logit))
-  np.testing.assert_allclose(sums['rtd'][0], expected, rtol=1e-5)
 
 
 def test_text_is_neither_the_first_token_nor_the_last_of_a_segment():

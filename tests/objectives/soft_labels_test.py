@@ -15,8 +15,7 @@ from bertjax.train.step import trained_loss
 
 
 @mutation('jax.nn.log_softmax(teacher_V / temperature)', 'jax.nn.log_softmax(teacher_V)')
-@pytest.mark.parametrize('kl', ['sum', 'mean'])
-@pytest.mark.parametrize('hard', [0.3, 0.0])
+@pytest.mark.parametrize(('kl', 'hard'), [('sum', 0.3), ('mean', 0.0)])
 def test_log_probabilities_teach_what_logits_do(kl, hard):
   """Against Hinton's formula on the teacher's logits."""
   rng, rows, classes, temperature = np.random.default_rng(0), 5, 3, 2.5

@@ -53,20 +53,34 @@ def torch_run(model, batch, pad: int, label: str | None):
   return result, grads
 
 
-def loss_and_gradients(objective, params, batch, **frozen):
-  """The trained loss of one of our objectives, without dropout, and the gradient of each leaf.
+STILL = Context(jax.random.key(0), np.int32(0), train=False)
+
+
+def loss_of(objective, batch, carry=(), ctx=STILL, **frozen):
+  """Parameters -> (the trained loss of one of our objectives, its `Out`); compiled.
 
   Args:
-    objective, params, batch: of it.
+    objective, batch, carry: of it.
+    ctx: without dropout, or with it.
     frozen: its other collections.
   """
 
-  def loss_fn(params):
-    ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    terms = objective.loss(dict(frozen, params=params), (), with_rows(batch), ctx).terms
-    return trained_loss(terms, {name: term.weight for name, term in terms.items()})
+  @jax.jit
+  def loss(params):
+    out = objective.loss(dict(frozen, params=params), carry, with_rows(batch), ctx)
+    return trained_loss(out.terms, {name: term.weight for name, term in out.terms.items()}), out
 
-  loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
+  return loss
+
+
+def gradients_of(*args, **kwargs):
+  """Parameters -> ((loss, Out), the gradient of each leaf), of `loss_of`."""
+  return jax.jit(jax.value_and_grad(loss_of(*args, **kwargs), has_aux=True))
+
+
+def loss_and_gradients(objective, params, batch, **frozen):
+  """The loss of `loss_of`, and the gradient of each leaf."""
+  (loss, _), grads = gradients_of(objective, batch, **frozen)(params)
   return float(loss), grads
 
 

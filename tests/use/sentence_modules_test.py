@@ -17,6 +17,7 @@ from tiers import in_tiers
 import bertjax
 from bertjax.errors import UserError
 from bertjax.export import exporting, importing
+from bertjax.formats import sentence_modules
 
 TEXTS = ['w7 w8 w9', 'w30', 'w11 W12 w13 w14 w15 w16 w17 w18 w19']
 MEAN = dict(pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
@@ -100,15 +101,19 @@ USED = {
   'if not declared.refused and pool in (None, declared.pool):', 'if False:', case='cls, of length 1'
 )
 @mutation('room = min(self._room or length, length)', 'room = self._room or length', case='length')
-@mutation("Sentences(**meta.get('sentences', {}))", 'Sentences()', case='cls, of length 1')
-def test_vectors_are_those_that_modules_json_declares(case, path, tmp_path):
+def test_vectors_are_those_that_modules_json_declares(case, path):
   declared, rule = USED[case]
   declare(path, **declared)
-  want = right(path, **(dict(texts=TEXTS) | rule))
+  found = used_models.load(path).embed(TEXTS, cut=True)
+  np.testing.assert_allclose(found, right(path, **(dict(texts=TEXTS) | rule)), atol=2e-5)
+
+
+@mutation("Sentences(**meta.get('sentences', {}))", 'Sentences()')
+def test_a_converted_run_has_what_was_declared(path, tmp_path):
+  declare(path, (PLAIN[0], ('Pooling', CLS), UNIT))
   importing.import_model(f'hf:{path}', tmp_path / 'run')
-  for source in (path, tmp_path / 'run'):
-    found = used_models.load(source).embed(TEXTS, cut=True)
-    np.testing.assert_allclose(found, want, atol=2e-5)
+  found = used_models.load(tmp_path / 'run').embed(TEXTS)
+  np.testing.assert_allclose(found, right(path, 'cls', TEXTS, unit=True), atol=2e-5)
 
 
 def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
@@ -154,7 +159,7 @@ REFUSED = {
   'the modules Transformer, Pooling, LayerNorm': dict(modules=(*PLAIN, ('LayerNorm', {}))),
   'the modules Transformer, Pooling, Pooling': dict(modules=(*PLAIN, PLAIN[1])),
   'the modules Transformer, Normalize, Pooling': dict(modules=(PLAIN[0], UNIT, PLAIN[1])),
-  'the modules Transformer, which': dict(modules=PLAIN[:1]),
+  'the modules Transformer': dict(modules=PLAIN[:1]),
   'the modules custom.Transformer': dict(modules=(('custom.Transformer', {}), PLAIN[1])),
   'processing_kwargs': dict(modules=PLAIN, net=dict(processing_kwargs=dict(text=dict(a=1)))),
   "the prompt 'q'": dict(modules=PLAIN, default_prompt_name='q', prompts={}),
@@ -167,14 +172,20 @@ REFUSED = {
 
 @pytest.mark.parametrize('case', REFUSED)
 @mutation(': not known,', ': False,', case='the modules Transformer, Pooling, Dense')
-def test_what_is_declared_and_not_computed_is_refused(case, path, caplog):
-  declare(path, **REFUSED[case])
+def test_what_is_declared_and_not_computed_is_named(case, tmp_path):
+  declare(tmp_path, **REFUSED[case])
+  assert case in sentence_modules.read(tmp_path, 'bert').refused
+
+
+@mutation('  if pool is None and declared.refused:', '  if False:')
+def test_what_is_not_computed_is_refused_unless_another_pooling_is_asked_for(path, caplog):
+  declare(path, (*PLAIN, ('Dense', {})))
   model = bertjax.Model.load(path)
-  with pytest.raises(UserError, match=f'modules.json of .* declares .*{case}.* expected pool'):
+  with pytest.raises(UserError, match='modules.json of .* declares the modules .* expected pool'):
     model.embed(TEXTS)
   np.testing.assert_allclose(model.embed(TEXTS, 'mean'), right(path, 'mean', TEXTS), atol=2e-5)
   (line,) = [line for line in caplog.messages if 'modules.json' in line]
-  assert case.removesuffix(', which') in line and "pool='mean' sets it aside" in line
+  assert 'the modules Transformer, Pooling, Dense' in line and "pool='mean' sets it aside" in line
 
 
 @mutation('  if declared != MEAN:', '  if False:')

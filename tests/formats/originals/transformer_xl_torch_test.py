@@ -41,6 +41,14 @@ def save(path, state, args=None):
 @pytest.mark.parametrize('name', ['plain', 'adaptive', 'prenorm', 'absolute'])
 @mutation("QKV = ('query', 'key', 'value')", "QKV = ('key', 'query', 'value')", case='plain')
 @mutation("word_emb.emb_projs.{i}', 'D,E->ED", "word_emb.emb_projs.{i}', 'E,D->ED", case='adaptive')
+@mutation(
+  '(mask.example_k_BS.shape[1] - 1, -1, -1)', '(mask.example_k_BS.shape[1], 0, -1)', case='plain'
+)
+@mutation(
+  'normed(memory_lib.join(memory_BMD, self',
+  'memory_lib.join(memory_BMD, normed(self',
+  case='prenorm',
+)
 @mutation("pre_norm=bool(args.get('pre_lnorm', False))", 'pre_norm=False', case='prenorm')
 def test_the_numbers_of_the_original(name, golden, tmp_path):
   """Every segment's nll, the memory, and the gradients of every leaf."""

@@ -58,7 +58,8 @@ def test_loss_and_every_gradient_equal_the_formula_in_float64(div_val):
     total = total + weight_BP[place] * formula(params, h[place], int(target_BP[place]))
   total.backward()
 
-  loss, (grads, h_grad) = jax.value_and_grad(ours, (0, 1))(variables['params'], h_BPD)
+  step = jax.jit(jax.value_and_grad(ours, (0, 1)))
+  loss, (grads, h_grad) = step(variables['params'], h_BPD)
   np.testing.assert_allclose(loss, total.item(), rtol=1e-5)
   for name, found, theirs in (('h', h_grad, h), *((k, grads[k], params[k]) for k in grads)):
     if name == 'projection_0':  # of the inputs alone: the head has its own

@@ -28,20 +28,21 @@ def random_layer(**fields):
 )
 def test_segments_padding_and_cuts_change_nothing():
   layer, x_BTI, params = random_layer(projection=4)
-  whole, after = layer.apply(params, x_BTI, layer.first(3))
+  apply = jax.jit(lambda layer, *given: layer.apply(params, *given), static_argnums=0)
+  whole, after = apply(layer, x_BTI, layer.first(3))
   for segment in (2, 5):
     own = layer.clone(segment=segment)
-    chex.assert_trees_all_close(own.apply(params, x_BTI, layer.first(3)), (whole, after), rtol=1e-6)
+    chex.assert_trees_all_close(apply(own, x_BTI, layer.first(3)), (whole, after), rtol=1e-6)
     loss = lambda params, layer: jnp.sum(jnp.square(layer.apply(params, x_BTI, layer.first(3))[0]))
     both = (jax.jit(jax.grad(loss), static_argnums=1)(params, layer) for layer in (layer, own))
     chex.assert_trees_all_close(*both, atol=1e-6, rtol=1e-5)
   padded = jnp.pad(x_BTI, ((0, 0), (0, 4), (0, 0)), constant_values=9.0)
   real_BT = jnp.broadcast_to(jnp.arange(15) < 11, (3, 15))
-  found, state = layer.apply(params, padded, layer.first(3), real_BT)
+  found, state = apply(layer, padded, layer.first(3), real_BT)
   np.testing.assert_allclose(found[:, :11], whole, rtol=1e-6)
   chex.assert_trees_all_close(state, after, rtol=1e-6)
-  before, state = layer.apply(params, x_BTI[:, :5], layer.first(3))
-  behind, state = layer.apply(params, x_BTI[:, 5:], state)
+  before, state = apply(layer, x_BTI[:, :5], layer.first(3))
+  behind, state = apply(layer, x_BTI[:, 5:], state)
   np.testing.assert_allclose(jnp.concatenate([before, behind], 1), whole, rtol=1e-6)
   chex.assert_trees_all_close(state, after, rtol=1e-6)
 
@@ -68,7 +69,7 @@ def test_candidates_are_those_that_are_drawn_one_after_the_other():
 def test_candidates_differ_and_frequent_words_come_first():
   words, count, draws = 50, 8, 1000
   keys = jax.random.split(jax.random.key(1), draws)
-  drawn = jax.vmap(lambda key: sampled_softmax.draw(key, count, words))(keys)
+  drawn = jax.jit(jax.vmap(lambda key: sampled_softmax.draw(key, count, words)))(keys)
   ids, tries = np.asarray(drawn.id_K), np.asarray(drawn.tries)
   assert all(len(set(row)) == count for row in ids) and ids.min() >= 0 and ids.max() < words
   assert tries.min() >= count and tries.mean() > count + 1
@@ -113,7 +114,8 @@ def test_gradients_are_those_of_the_columns_one_by_one():
   given = lstm.Weights(draw(4, 4, 6), draw(6, 4)), lstm.State(draw(3, 6), draw(3, 4))
   given = *given, draw(7, 3, 4, 6)
   plain = lambda *x: lstm._forward(*x)[0]
-  found, want = (jax.grad(loss, (1, 2, 3))(read, *given) for read in (lstm.columns, plain))
+  gradient = jax.jit(jax.grad(loss, (1, 2, 3)), static_argnums=0)
+  found, want = (gradient(read, *given) for read in (lstm.columns, plain))
   chex.assert_trees_all_close(found, want, atol=2e-6, rtol=1e-5)
   padded = lambda state: lstm.columns(rules, given[0], state, given[2], jnp.zeros((7, 3), bool))[0]
   endless = jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), given[1])

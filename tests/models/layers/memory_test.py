@@ -27,6 +27,7 @@ def test_memory_keeps_the_last_places_and_reports_what_is_filled():
   assert memory.first(model(0), 2, 'empty') == ()
 
 
+@mutation('jax.lax.stop_gradient(memory_BMD).astype', 'memory_BMD.astype')
 def test_no_gradient_reaches_the_memory():
   x_BTD, held_BMD = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4))
   through = lambda held: memory.join(held, x_BTD).sum() + memory.push(held, x_BTD).sum()

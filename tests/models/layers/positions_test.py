@@ -11,7 +11,7 @@ from bertjax.models.layers import positions
 
 
 @mutation('if in_turn else', 'if not in_turn else')
-def test_sinusoids_are_those_of_the_originals():
+def test_sinusoids_of_distances_are_those_of_transformer_xl():
   found = positions.sinusoids(np.array([3, 0, -2]), 8)
   assert found.shape == (3, 8)
   np.testing.assert_allclose(found[1], [0] * 4 + [1] * 4)
@@ -20,6 +20,17 @@ def test_sinusoids_are_those_of_the_originals():
   clamped = positions.sinusoids(np.array([9, 3, -9]), 8, clamp=3)
   np.testing.assert_array_equal(clamped[:2], found[[0, 0]])
   np.testing.assert_allclose(clamped[2, :4], -found[0, :4])
+
+
+@mutation('** (np.arange(0, width, 2) / width)', '** (np.arange(1, width + 1, 2) / width)')
+def test_sinusoids_in_turn_are_those_of_xlm():
+  """transformer.py:create_sinusoidal_embeddings, entry by entry."""
+  ours = positions.sinusoids(np.arange(40), 12, in_turn=True)
+  for position in range(40):
+    for entry in range(12):
+      angle = position / 10000 ** (2 * (entry // 2) / 12)
+      expected = np.cos(angle) if entry % 2 else np.sin(angle)
+      assert ours[position, entry] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize('rate', [0.0, 0.5])
