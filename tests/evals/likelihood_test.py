@@ -44,11 +44,12 @@ def test_the_likeliest_answer_is_chosen(rich_store, tmp_path):
   params = jax.device_get(grown['params'])
   runs.write_run(tmp_path / 'run', run.timeline.phases[0].config, params, vocabulary, {})
   model = bertjax.Model.load(tmp_path / 'run')
-  likely = lambda text: model.score([text])[0]
+  texts = [text for x in asked for text in (x['ctx'], *(f'{x["ctx"]} {e}' for e in x['endings']))]
+  likely = dict(zip(texts, model.score(texts), strict=True))
   right = {'accuracy': 0, 'accuracy_norm': 0}
   for each in asked:
-    whole = [likely(f'{each["ctx"]} {ending}') for ending in each['endings']]
-    before = likely(each['ctx'])
+    whole = [likely[f'{each["ctx"]} {ending}'] for ending in each['endings']]
+    before = likely[each['ctx']]
     found = [(s.log_likelihood - before.log_likelihood, s.tokens - before.tokens) for s in whole]
     right['accuracy'] += int(np.argmax([x for x, _ in found]) == each['label'])
     right['accuracy_norm'] += int(np.argmax([x / n for x, n in found]) == each['label'])

@@ -7,7 +7,6 @@ from every_plan import LENGTH, MORE_PLANS, ROWS
 from mutation import mutation
 from toy_store import recipe, spec_of
 
-from bertjax import registry
 from bertjax.data_contracts import Chosen
 from bertjax.examples import layout, recipes
 from bertjax.store.npy_files import join_columns
@@ -36,11 +35,6 @@ def examples_of(rows):
 def is_text(token):
   """Ids number the tokens of the store from 5 on; what lies below is special."""
   return token >= 5
-
-
-def test_every_plan_is_looked_at():
-  named = {plan['name'] for plan in MORE_PLANS.values()}
-  assert named == set(registry.names_in('bertjax.examples.plans'))
 
 
 @pytest.mark.parametrize('shuffle', [False, True])

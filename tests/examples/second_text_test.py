@@ -58,13 +58,6 @@ def opened(store, config, seed=1):
   return examples_lib.make_examples(store, config, LENGTH, seed, rows=ROWS)
 
 
-def test_the_sizes_are_those_of_the_originals():
-  options = t5_spans.Options(0.15, 3.0, True, False)
-  assert t5_spans.raw(options, 512) == 568 and t5_spans.raw(options, 128) == 141
-  assert t5_spans.sizes(options, 568) == dict(T=512, U=114)
-  assert t5_spans.sizes(options, 141) == dict(T=128, U=29)
-
-
 def rebuilt(token, target):
   """The text that inputs and targets were made of."""
   spans = {int(x): [] for x in target[target >= VOCABULARY - 50]}

@@ -9,8 +9,6 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.export import parity, receipt
-from bertjax.formats import directory, huggingface
-from bertjax.sources import runs
 
 
 @pytest.fixture(
@@ -20,10 +18,8 @@ def case(request, tmp_path_factory):
   """A class's directory, our model, its parameters and the inputs, at two scales of weights."""
   path = tmp_path_factory.mktemp('receipt')
   torch_models.save('BertForPreTraining', path, request.param)
-  opened = directory.open_directory(path)
-  model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
-  params = opened.take(model, huggingface.fresh_heads(model)).params
-  return request.param, path, model, params, parity.inputs_of(model, 0)
+  model, taken = torch_models.opened(path)
+  return request.param, path, model, taken.params, parity.inputs_of(model, 0)
 
 
 def swapped(params, *path):

@@ -53,10 +53,8 @@ def test_a_number_is_a_number_in_the_pipeline(tmp_path):
 @pytest.mark.parametrize(
   'case, fields',
   [
-    ('BertForSequenceClassification', dict(problem_type='single_label_classification')),
     ('BertForSequenceClassification', dict(problem_type='multi_label_classification')),
-    ('BertForSequenceClassification', {}),
-    ('DistilBertForSequenceClassification', dict(problem_type='single_label_classification')),
+    ('DistilBertForSequenceClassification', {}),
     ('BertForSequenceClassification', dict(id2label={'0': 'score'}, problem_type='regression')),
     # A cross-encoder: its pipeline says the probability of the one label.
     ('BertForSequenceClassification', dict(id2label={'0': 'LABEL_0'})),

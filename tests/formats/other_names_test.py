@@ -10,27 +10,15 @@ from mutation import mutation
 from slow_imports import torch, transformers
 
 from bertjax.errors import UserError
-from bertjax.export import parity, receipt
-from bertjax.formats import directory, huggingface, weights
+from bertjax.formats import weights
 from bertjax.sources import foreign, runs
 
 
 def opened(path):
-  found = directory.open_directory(path)
-  model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
-  taken = found.take(model, huggingface.fresh_heads(model))
+  """(our model, its parameters) of a directory that has them all."""
+  model, taken = torch_models.opened(path)
   assert not taken.made and not taken.left_out
   return model, taken.params
-
-
-def check_outputs(path, model, params):
-  """Ours are those of the class that a directory holds, which got all its tensors."""
-  inputs = parity.inputs_of(model, None)
-  found = receipt.compared(
-    path, model, inputs, parity.ours(model, params, inputs), weights.read(path)
-  )
-  assert found['missing'] == found['unexpected'] == []
-  assert found['differences'] and all(each['ok'] for each in found['differences'])
 
 
 def put(state, path, files=1):
@@ -75,7 +63,7 @@ def test_a_wrapped_checkpoint_is_that_of_its_model(name, wrap, tmp_path):
   assert found[0] == plain[0]
   jax.tree.map(np.testing.assert_array_equal, found[1], plain[1])
   if name == 'BertModel':
-    check_outputs(tmp_path, *found)
+    torch_models.check_outputs(tmp_path, *found)
 
 
 @mutation('    state |= torch_files', '    state = torch_files')
@@ -101,8 +89,7 @@ def test_a_class_that_computes_the_same_is_read_as_ours(name, tmp_path):
   torch.manual_seed(0)
   kind = getattr(transformers, name)
   torch_models.loud(kind(kind.config_class(**torch_models.SHAPES))).save_pretrained(tmp_path)
-  model, params = opened(tmp_path)
-  check_outputs(tmp_path, model, params)
+  torch_models.check_outputs(tmp_path, *opened(tmp_path))
 
 
 @mutation('if hub else', 'if not hub else')

@@ -3,7 +3,9 @@
 import numpy as np
 from slow_imports import torch, transformers
 
-from bertjax.formats import config_json
+from bertjax.export import parity, receipt
+from bertjax.formats import config_json, directory, huggingface, weights
+from bertjax.sources import runs
 
 SHAPES = dict(
   vocab_size=211, hidden_size=36, num_hidden_layers=3, num_attention_heads=3, intermediate_size=52,
@@ -181,3 +183,22 @@ def save(case: str, directory, std: float = 0.1):
   model = build(case, std)
   model.save_pretrained(directory)
   return model
+
+
+def opened(path):
+  """(our model, what is taken of the tensors, see `huggingface.take`) of a directory; heads that it
+  lacks are made."""
+  found = directory.open_directory(path)
+  model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
+  return model, found.take(model, huggingface.fresh_heads(model))
+
+
+def check_outputs(path, model, params) -> int:
+  """Holds our outputs against those of the class that a directory holds, which gets all its
+  tensors; returns how many arrays are compared."""
+  inputs = parity.inputs_of(model, None)
+  ours = parity.ours(model, params, inputs)
+  found = receipt.compared(path, model, inputs, ours, weights.read(path))
+  assert found['missing'] == found['unexpected'] == []
+  assert [each for each in found['differences'] if not each['ok']] == []
+  return len(found['differences'])

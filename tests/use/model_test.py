@@ -218,12 +218,15 @@ def test_an_encoder_without_heads_embeds_and_refuses_the_rest(made):
 
 
 @mutation('    results[index] = tree', '    results[place] = tree')
+@mutation('list(texts)\n  for number, text in enumerate', 'texts\n  for number, text in enumerate')
 def test_any_mesh_and_any_company_give_the_same(bert):
+  """Of a mesh as it is typed, too, and of texts that come one by one."""
   texts = used_models.texts(37, 12)
   alone, whole = load(bert), load(bert, mesh=dict(data=2, fsdp=2, tensor=2))
   expected = np.concatenate([alone.embed([text]) for text in texts[:5]])
-  for model in (alone, whole, load(bert, mesh=None)):
-    np.testing.assert_allclose(model.embed(texts)[:5], expected, atol=1e-5)
+  for model in (alone, whole, load(bert, mesh=None), load(bert, mesh='1,1,8')):
+    found = model.embed(text for text in texts)
+    np.testing.assert_allclose(found[:5], expected, atol=1e-5)
   blank = [f'{text} [MASK]' for text in texts]
   one, eight = ([c.id for t in m.fill(blank) for b in t for c in b] for m in (alone, whole))
   assert one == eight
@@ -297,14 +300,6 @@ def test_what_cannot_work_is_refused(bert, made, tmp_path):
     load(languages)
   with pytest.raises(UserError, match='language=3: expected one of 0 to 2'):
     load(languages, language=3)
-
-
-@mutation('list(texts)\n  for number, text in enumerate', 'texts\n  for number, text in enumerate')
-def test_texts_may_come_one_by_one_and_the_mesh_as_it_is_typed(bert):
-  model = load(bert, mesh='1,1,8')
-  texts = ['w9 w10 [MASK]', 'w11 [MASK]']
-  np.testing.assert_array_equal(model.embed(text for text in texts), model.embed(texts))
-  assert model.fill(map(str.strip, texts)) == model.fill(texts)
 
 
 @mutation('tops = likeliest(predict, top, size)', 'tops = likeliest(predict, top)')

@@ -27,7 +27,7 @@ def made(texts, options, **more):
   read, whole = found['T'], found['U']
   for stream, ids in ((read, read.token_m), (whole, whole.field['target'])):
     example_m = rows.example_n[stream.source_m]
-    own = [ids[example_m == e] for e in range(len(texts))]
+    own = np.split(ids, np.searchsorted(example_m, np.arange(1, len(texts))))
     assert all((x[0], x[-1]) == (SPECIAL['cls'], SPECIAL['sep']) for x in own)
     yield [x[1:-1] for x in own]
   first_m = np.diff(example_m, prepend=-1) != 0

@@ -149,14 +149,3 @@ def test_spans_have_the_published_distribution():
   share = np.bincount(size[:1000], minlength=6)[1:] / 1000
   np.testing.assert_allclose(share, pmf, atol=0.05)
   assert 5 < 43 - taken.mean() < 9  # the filler: 13 to 19% of the targets
-
-
-def test_epochs_differ_and_static_ones_do_not():
-  config, store = cut(), xlnet_store(60)
-  for static in (True, False):
-    config.mask.static = static
-    examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
-    first, second = (examples.batch(np.arange(4) + k * examples.rows, False) for k in (0, 1))
-    # The second part has another text in every epoch.
-    same = np.array_equal(first['order_q_BT'][:, :REUSE], second['order_q_BT'][:, :REUSE])
-    assert same == static

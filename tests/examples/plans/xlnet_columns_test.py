@@ -101,23 +101,6 @@ def test_equals_the_original(words, both):
   assert (batch['example_BT'] == 1).all()
 
 
-def test_a_batch_follows_from_its_number():
-  config, store = xlnet(), xlnet_store()
-  one, other = (
-    examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=LANES) for _ in range(2)
-  )
-  index = one.rows // 4 - 1
-  batches = loader.Batches(one, 4)
-  later = [batches.at(index + i)[0] for i in (1, 0)][::-1]  # over the end of the epoch
-  again = one.batch(np.arange(4 * index, 4 * index + 8), shuffle=True)
-  stream = loader.train_batches(other, 4, index)
-  for i, want in enumerate(later):
-    got = next(stream)[1]
-    assert loader.batch_sha256(got) == loader.batch_sha256(want)
-    np.testing.assert_array_equal(again['token_BT'][4 * i : 4 * i + 4], want['token_BT'])
-  assert later[0]['start_B'].tolist() == [0] * 4 and later[1]['start_B'].tolist() == [1] * 4
-
-
 @mutation('(examples.rows if evenly else rows)', 'examples.rows')
 def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   store = xlnet_store()

@@ -23,8 +23,7 @@ from bertjax.examples.readers import seqio as seqio_reader
 from bertjax.store.reader import open_store
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs import albert, bert, electra, ernie, roberta, spanbert
-from configs.distill import distilbert
+from configs import bert
 
 LENGTH = 32
 
@@ -172,23 +171,6 @@ def test_names_that_come_with_bertjax(name):
   small = seqio.get_mixture_or_task(f'python_docs_{name}')
   assert small.output_features.keys() == mixture.output_features.keys()
   assert ('next_G' in small.output_features) == (name in ('bert_pairs', 'ernie_pairs'))
-
-
-@pytest.mark.parametrize(
-  'recipe, config',
-  [
-    (recipes.BERT_PAIRS, bert),
-    (recipes.ROBERTA_SENTENCES, roberta),
-    (recipes.ALBERT_PAIRS, albert),
-    (recipes.SPANBERT_BLOCKS, spanbert),
-    (recipes.ELECTRA_SEGMENTS, electra),
-    (recipes.ERNIE_PAIRS | dict(segmenter=''), ernie),
-    (recipes.DISTILBERT_SEQUENCES, distilbert),
-  ],
-)
-def test_recipes_are_those_of_the_configs(recipe, config):
-  data = config.get_config('base').data.to_dict()
-  assert recipe == {key: data[key] for key in recipe}
 
 
 @mutation("if 'language' in self._corpus.columns and not self._recipe.languages:", 'if False:')

@@ -13,6 +13,7 @@ import numpy as np
 import original_reading
 import pytest
 import state_dicts
+import torch_models
 import wheels
 from mutation import mutation
 from slow_imports import torch, transformers
@@ -38,13 +39,10 @@ def oracle() -> 'transformers.RobertaForMaskedLM':
     intermediate_size=80, max_position_embeddings=POSITIONS, type_vocab_size=1,
     layer_norm_eps=1e-5, pad_token_id=1,
   )  # fmt: skip
-  model = transformers.RobertaForMaskedLM(config)
+  model = torch_models.loud(transformers.RobertaForMaskedLM(config))
   with torch.no_grad():
-    for name, parameter in sorted(model.named_parameters()):
-      scale = 'norm' in name.lower() and name.endswith('weight')
-      parameter.normal_(float(scale), 0.1)
     model.roberta.embeddings.token_type_embeddings.weight.zero_()
-  return model.eval()
+  return model
 
 
 # Of transformers' names to fairseq's.
@@ -110,8 +108,7 @@ def test_roberta(names, more, tmp_path):
 
   c = cases.config(original.recipe)
   c.model.update(m)
-  state = {name: tensor.numpy() for name, tensor in oracle().state_dict().items()}
-  want = state_dicts.from_huggingface(state, c.model)
+  want = state_dicts.from_huggingface(torch_models.state_of(oracle()), c.model)
   jax.tree.map(np.testing.assert_array_equal, original.params, want)
 
 

@@ -7,6 +7,7 @@ import original_reading
 import pytest
 import state_dicts
 import tensorflow_cases as originals
+import torch_models
 from ml_collections import ConfigDict
 from mutation import mutation
 
@@ -28,8 +29,7 @@ FIELDS = dict(
 
 def as_ours(theirs, model):
   """The parameters of a class of transformers, by its own names."""
-  state = {name: tensor.detach().numpy() for name, tensor in theirs.state_dict().items()}
-  return state_dicts.from_huggingface(state, model)
+  return state_dicts.from_huggingface(torch_models.state_of(theirs), model)
 
 
 def compare(original, theirs) -> None:
