@@ -12,6 +12,7 @@ from mutation import mutation
 
 from bertjax.comparison import arms, page, results, svg, tables, tasks
 from bertjax.comparison.results import Result
+from bertjax.errors import UserError
 
 VOID = {'meta', 'path', 'br'}
 
@@ -141,6 +142,29 @@ def test_neighbours_are_of_one_line_and_none_is_there_twice(tmp_path):
   (tmp_path / 'text.txt').write_text(f'{" ".join(said)}\nToo short. {said[0]}\n{said[4]}\n')
   made = tasks.make('', (), '', str(tmp_path / 'text.txt'))
   assert made.neighbours == [(said[0], said[1]), (said[2], said[3])]
+
+
+@mutation(
+  'np.linspace(0, len(found) - 1, min(len(found), NEIGHBOURS), dtype=int)', 'range(NEIGHBOURS)'
+)
+def test_neighbours_are_as_many_as_may_be_and_from_all_of_the_text(tmp_path):
+  line = 'The number {0} is not so very bad. The number {0} is not so very good.'
+  lines = [line.format(number) for number in range(tasks.NEIGHBOURS + 1)]
+  (tmp_path / 'text.txt').write_text('\n'.join(lines))
+  found = tasks.make('', (), '', str(tmp_path / 'text.txt')).neighbours
+  assert len({*found}) == tasks.NEIGHBOURS and str(tasks.NEIGHBOURS) in found[-1][0]
+
+
+@mutation('if len(tasks.neighbours) < 2:', 'if False:')
+def test_one_pair_alone_is_no_retrieval():
+  with pytest.raises(UserError, match='has one pair of sentences'):
+    tasks._nearest(None, tasks.Tasks(neighbours=[('a', 'b')]))
+
+
+@mutation('if run and run.job else resume.required', 'if True else resume.required')
+def test_what_is_no_run_has_no_results(tmp_path):
+  with pytest.raises(UserError, match='config.json: expected the config of a run, in its workdir'):
+    results.read(tmp_path)
 
 
 def test_tasks_whose_files_lack_labels_are_refused(tmp_path):

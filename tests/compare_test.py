@@ -154,6 +154,19 @@ def test_text_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
   assert not (tmp_path / 'runs').exists()
 
 
+@mutation('      asked.budget.steps(costs[arm.name])', '      pass')
+def test_a_budget_that_is_too_small_is_refused_at_the_first_arm(tmp_path, monkeypatch):
+  (tmp_path / 'text.txt').write_text('A text of some words.\n')
+  counted = []
+  count = lambda arm, *rest: counted.append(arm.name) or budget.Cost(arm.name, 1, 1, 1e9, 1.0, None)
+  monkeypatch.setattr(budget, 'counted', count)
+  few = asked('bert,bert[batch_size=8]')._replace(budget=budget.Budget('flops', 2e9))
+  few = few._replace(text=few.text._replace(input=str(tmp_path / 'text.txt')))
+  with pytest.raises(UserError, match='buys 2 steps of bert'):
+    plan.make(few, tmp_path / 'runs', False)
+  assert counted == ['bert']
+
+
 def test_a_workdir_of_another_comparison_is_refused(tmp_path):
   assert plan.check_workdir(tmp_path, dict(flops=1.0)) == {}
   said = dict(format=plan.FORMAT, same=dict(flops=2.0), arms=dict(bert={}))

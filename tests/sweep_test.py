@@ -49,6 +49,7 @@ def test_points_of_a_grid():
     (['batch_sise=8'], 'batch_size'),
     (['optimizer.schedule.peek=1'], 'peak'),
     (['batch_size.x=1'], 'no keys below'),
+    (['evals.held_out.data.mask.rate=.3'], 'config.evals.held_out.data has no keys below it'),
     (['seed=1,2'], '--seeds'),
     (['batch_size=8', 'batch_size=16'], 'twice'),
     (['batch_size=8,8'], 'twice'),

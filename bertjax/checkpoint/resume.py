@@ -139,12 +139,16 @@ def check_history(workdir: pathlib.Path | str) -> list[str]:
 
 
 def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
-  """Returns the resolved config of the run in a workdir. UserError: no run, or of another
-  format."""
+  """Returns the resolved config of the run in a workdir. UserError: as `required`."""
+  return as_config(required(workdir)['config'])
+
+
+def required(workdir: pathlib.Path | str) -> dict[str, Any]:
+  """Returns what `stored` does. UserError: no run, or of another format."""
   found = stored(workdir)
   if found is None:
     raise absent(remote.path(workdir) / NAME, 'the config of a run, in its workdir')
-  return as_config(found['config'])
+  return found
 
 
 def as_config(values: Mapping[str, Any]) -> ConfigDict:

@@ -75,13 +75,15 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   known = check_workdir(workdir, asked.same)
   arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
-  costs = {arm.name: _counted(asked, arm, workdir, known) for arm in asked.arms}
-  if asked.budget.kind != 'seconds':
-    planned = _planned(asked, workdir, known, costs)  # a budget is refused before steps are timed
+  costs = {}
+  for arm in asked.arms:
+    costs[arm.name] = _counted(asked, arm, workdir, known)
+    if asked.budget.kind != 'seconds' and arm.name not in known:
+      asked.budget.steps(costs[arm.name])  # too few: before another arm is counted, or timed
   if asked.budget.kind == 'seconds' or not writes:
     new = [arm for arm in asked.arms if arm.name not in known]
     costs |= {a.name: budget_lib.timed(a, asked.text.ids, costs[a.name]) for a in new}
-    planned = _planned(asked, workdir, known, costs)
+  planned = _planned(asked, workdir, known, costs)
   if not writes:
     return planned
   workdir.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,6 @@ from bertjax import dotted, json_files
 from bertjax.checkpoint import resume
 from bertjax.comparison.runs import PEAK, Run
 from bertjax.comparison.tasks import NAME, TUNED
-from bertjax.errors import UserError
 from bertjax.launch.resumable import finished
 from bertjax.metrics import lines
 from bertjax.metrics.ledger import TRAINING
@@ -94,9 +93,7 @@ class Result(NamedTuple):
 def read(directory: pathlib.Path | str, run: Run | None = None) -> Result:
   """Reads a run. Raises UserError if none has begun there, unless it is one of a comparison."""
   directory = pathlib.Path(directory)
-  record = resume.stored(directory)
-  if record is None and (run is None or run.job is None):
-    raise UserError(f'expected the workdir of a run, got {directory}: config.json is missing there')
+  record = (resume.stored if run and run.job else resume.required)(directory)
   config = dict(dotted.flat(record['config'])) if record else {}
   if run and run.job:
     arm, peak, seed = run.arm, run.job.point[PEAK], run.job.config.seed

@@ -114,7 +114,7 @@ def _neighbours(heldout: str) -> list[tuple[str, str]]:
       said = sentence_split.split_sentences(line)
       both = zip(said[::2], said[1::2], strict=False)
       found += [pair for pair in both if min(len(each.split()) for each in pair) >= WORDS]
-  return found[:: -(-len(found) // NEIGHBOURS) or 1]
+  return [found[i] for i in np.linspace(0, len(found) - 1, min(len(found), NEIGHBOURS), dtype=int)]
 
 
 def measure(run: Run, tasks: Tasks) -> None:
@@ -165,7 +165,13 @@ def _probe(model: Model, tasks: Tasks) -> dict[str, Any]:
 
 
 def _nearest(model: Model, tasks: Tasks) -> dict[str, Any]:
-  """Share of sentences that are nearest to the one behind them, by the mean vectors of a layer."""
+  """Share of sentences that are nearest to the one behind them, by the mean vectors of a layer.
+  UserError: there is one pair, where any vectors are right."""
+  if len(tasks.neighbours) < 2:
+    raise UserError(
+      f'--heldout has one pair of sentences of {WORDS} words and more: expected others, among '
+      'which it is to be found'
+    )
   layers, sides = _layers(model), zip(*tasks.neighbours, strict=True)
   first, behind = (model.embed(each, 'mean', layers, cut=True) for each in sides)
   return dict(neighbours=[retrieved(first[:, i], behind[:, i]) for i in range(len(layers))])

@@ -186,8 +186,11 @@ def _at(config: Any, key: str, flag: str) -> Any:
   """Returns the value of a dotted key. Raises UserError if there is none; the nearest is named."""
   value, where = config, 'config'
   for part in key.split('.'):
-    if not hasattr(value, 'items'):
-      raise UserError(f'{flag}: {where} has no keys below it, got config.{key}')
+    if not hasattr(value, 'items') or not value:
+      raise UserError(
+        f'{flag}: {where} has no keys below it, got config.{key}: expected a key that the recipe '
+        'has; a file of your own may add others'
+      )
     choose(part, value, f'{flag}: keys of {where}')
     value, where = value[part], f'{where}.{part}'
   return value

@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import threading
@@ -67,7 +68,7 @@ def output(
 ) -> Iterator[pathlib.Path]:
   """Yields the directory to make: the path itself, or of a URL a local directory with what is there
   already, which is sent when the context ends well, `marker`, the file that says what is in it,
-  last."""
+  last. A UserError that names that directory names the URL."""
   if not remote.is_remote(text):
     yield pathlib.Path(text)
     return
@@ -78,7 +79,11 @@ def output(
       shutil.rmtree(copy.here, ignore_errors=True)  # what was sent once, and is no more
     if not marker or marker in there:
       copy.pull(lambda name: True, say)
-    yield copy.here
+    try:
+      yield copy.here
+    except UserError as error:
+      named = re.sub(rf'{re.escape(str(copy.here))}(?!\.)', lambda _: copy.url, str(error))
+      raise UserError(named) from error
     copy.push(copy.here, '', last=marker, wanted=lambda name: not name.startswith('plans/'))
     say(f'Sent to {text}')
 

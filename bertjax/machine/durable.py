@@ -5,20 +5,24 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, absent, writing
 
 
-def free(path: pathlib.Path | str, name: str = '') -> pathlib.Path:
-  """Returns an absolute path, for `directory` to make. UserError, which calls it by the `name` that
-  a user gave: something is there, and no empty directory; a link that leads nowhere, too."""
+def free(path: pathlib.Path | str) -> pathlib.Path:
+  """Returns an absolute path, for `directory` to make. UserError: something is there, and no empty
+  directory; or a link that leads nowhere. OSError: no directory can be made there, which is tried
+  now, since what is to be written may take hours."""
   path = pathlib.Path(path).absolute()
-  if os.path.lexists(path) and (not path.is_dir() or any(path.iterdir())):
-    raise UserError(
-      f'{name or path} exists and is no empty directory: remove it, or name another --output'
-    )
+  if path.is_symlink() and not path.exists():
+    raise absent(path, '')
+  if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    raise UserError(f'{path} exists and is no empty directory: remove it, or name another --output')
+  path.parent.mkdir(parents=True, exist_ok=True)
+  tempfile.TemporaryDirectory(prefix=f'{path.name}.', dir=path.resolve().parent).cleanup()
   return path
 
 
@@ -38,7 +42,8 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 @contextlib.contextmanager
 def directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields NAME.partial, an empty directory that gets its name at the end, and goes where an error
-  comes; it may be moved before. An empty directory of that name may be there."""
+  comes; it may be moved before. An empty directory of that name, or a link to one, may be there."""
+  path = path.resolve()
   partial = path.with_name(path.name + '.partial')
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)

@@ -31,7 +31,7 @@ def lines(path: pathlib.Path, raw: IO[bytes], longest: int) -> Iterator[bytes]:
       while len(line) > longest and not line.endswith(b'\n'):
         line = file.readline(longest + 1) or b'\n'
   except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-    raise _damaged(path, size, error) from error
+    raise damaged(path, f'is damaged or cut short after {size} bytes of text', error) from error
 
 
 def head(path: pathlib.Path, size: int) -> bytes:
@@ -43,7 +43,7 @@ def head(path: pathlib.Path, size: int) -> bytes:
     except EOFError:
       return b''  # cut short within its first bytes; whoever reads it says so
     except (lzma.LZMAError, zlib.error, OSError) as error:
-      raise _damaged(path, 0, error) from error
+      raise damaged(path, 'is damaged or cut short after 0 bytes of text', error) from error
 
 
 def _open(path: pathlib.Path, raw: IO[bytes]) -> Any:
@@ -51,10 +51,11 @@ def _open(path: pathlib.Path, raw: IO[bytes]) -> Any:
   return opener(raw) if opener else raw
 
 
-def _damaged(path: pathlib.Path, size: int, error: Exception) -> Exception:
+def damaged(path: pathlib.Path, said: str, error: Exception) -> Exception:
+  """Returns the error for a file that is as `said`, or whose disk fails: that knows no file."""
   if isinstance(error, OSError) and error.errno is not None:
-    return error  # of the disk, not of the archive
-  return UserError(f'{path} is damaged or cut short after {size} bytes of text: {error}')
+    return OSError(error.errno, error.strerror, str(path))
+  return UserError(f'{path} {said}: {error}')
 
 
 def _open_zst(raw: IO[bytes]) -> IO[bytes]:

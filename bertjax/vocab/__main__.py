@@ -209,7 +209,7 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str, count) 
 def main() -> None:
   """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
   with copies.output(text_flags.OUTPUT.value, '') as output:
-    durable.free(output, str(text_flags.OUTPUT.value))
+    durable.free(output)
     _train(output)
 
 

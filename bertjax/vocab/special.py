@@ -7,6 +7,7 @@ says them itself; of other vocabularies the files beside them do (`added`).
 
 import itertools
 import json
+import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from bertjax import json_files
-from bertjax.errors import UserError
+from bertjax.errors import UserError, require_file
 from bertjax.vocab import whole_words
 
 CONFIG = 'tokenizer_config.json'
@@ -55,7 +56,10 @@ def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
 def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
   """Reads a JSON object in the folder of a file, {} where there is none; null is absent."""
   path = file.parent / name
-  found = json_files.read(path) if path.is_file() else {}
+  if not os.path.lexists(path):
+    return {}
+  require_file(path, f'{name}, a JSON object')
+  found = json_files.read(path)
   return {key: value for key, value in found.items() if value is not None}
 
 

@@ -56,6 +56,15 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
   assert there.cat_file('/b/store/store.json') == b'new'
 
 
+@mutation('lambda _: copy.url', "lambda _: ''")
+def test_what_is_wrong_with_the_output_names_its_url(there):
+  with pytest.raises(UserError) as caught, copies.output('memory://b/store/', '', silent) as here:
+    raise UserError(f'{here} exists, {here}/a is no store, {here}.partial neither')
+  assert str(caught.value) == (
+    f'memory://b/store exists, memory://b/store/a is no store, {here}.partial neither'
+  )
+
+
 @mutation("remote.explained(f'{self.url}/{name}'), contextlib.suppress", 'contextlib.suppress')
 def test_what_the_service_refuses_names_the_url(there, monkeypatch):
   def refuse(self, path, **options):

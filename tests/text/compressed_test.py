@@ -1,7 +1,9 @@
 """Compressed files give their lines, and say where they are damaged."""
 
 import bz2
+import errno
 import gzip
+import io
 import lzma
 
 import pyarrow
@@ -54,6 +56,16 @@ def test_damage_is_named(tmp_path, suffix):
     place = '[1-9]' if suffix == '.zst' and number != 1 else ''
     with pytest.raises(ValueError, match=f'{path.name} is damaged or cut short after {place}'):
       read(path)
+
+
+@mutation('return OSError(error.errno, error.strerror, str(path))', 'return error')
+def test_a_disk_that_cannot_be_read_names_the_file(tmp_path):
+  class Raw(io.RawIOBase):
+    def readline(self, size=-1):
+      raise OSError(errno.EIO, 'Input/output error')
+
+  with pytest.raises(OSError, match="Input/output error: '.*a.txt'"):
+    list(compressed.lines(tmp_path / 'a.txt', Raw(), 10))
 
 
 def test_long_lines_are_passed_over(tmp_path):

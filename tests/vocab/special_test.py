@@ -10,7 +10,7 @@ from tokenizers import AddedToken
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common.texts import word_rows
 from bertjax.formats import tokenizer
-from bertjax.vocab import kept
+from bertjax.vocab import kept, special
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -25,6 +25,16 @@ ADDED = (
   '[E1]', '[/E1]', '[E12]', AddedToken('<left>', lstrip=True, normalized=False),
   AddedToken('<right>', rstrip=True, normalized=False), AddedToken('word', single_word=True),
 )  # fmt: skip
+
+
+@mutation(
+  '  if not os.path.lexists(path):\n    return {}', '  if not path.is_file():\n    return {}'
+)
+def test_a_json_file_whose_link_leads_nowhere_is_not_taken_for_absent(tmp_path):
+  assert special.json_beside(tmp_path / 'vocab.txt', 'bert_config.json') == {}
+  (tmp_path / 'bert_config.json').symlink_to('blobs/0')
+  with pytest.raises(UserError, match='bert_config.json is a link to blobs/0, which leads to no'):
+    special.json_beside(tmp_path / 'vocab.txt', 'bert_config.json')
 
 
 def saved_by_transformers(path, kind):

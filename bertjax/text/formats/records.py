@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from bertjax import json_files
 from bertjax.errors import UserError, amount, package
-from bertjax.text import kinds
+from bertjax.text import compressed, kinds
 from bertjax.text import left_out as left_out_lib
 from bertjax.text.left_out import LeftOut, Wrong, wrong_with
 
@@ -162,9 +162,7 @@ def _parquet(raw: Any, reading: Reading) -> Iterator[Record]:
         found = Wrong('no text') if text is None else wrong_with(text, reading.errors) or text
         yield number, found, {name: _joined(values[i]) for name, values in columns.items()}
   except (pyarrow.ArrowException, OSError) as error:
-    if isinstance(error, OSError) and error.errno is not None:
-      raise
-    raise UserError(f'{reading.path} is damaged or no Parquet: {error}') from error
+    raise compressed.damaged(reading.path, 'is damaged or no Parquet', error) from error
 
 
 def _check_column(file: Any, reading: Reading) -> None:
