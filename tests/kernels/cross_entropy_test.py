@@ -16,14 +16,6 @@ from bertjax.kernels import cross_entropy as ce
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
 
-def test_the_score_is_minus_log_softmax_whether_it_is_highest_and_the_log_normaliser():
-  logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
-  nll, right, log_z = ce.score(logits + 7.0, jnp.array([2, 0]))
-  np.testing.assert_allclose(nll, -np.log([0.5, 0.1]), rtol=1e-5)
-  np.testing.assert_allclose(log_z, 7.0, rtol=1e-6)
-  assert right.tolist() == [1.0, 0.0]
-
-
 def case(dtype=jnp.float32, std: float = 0.5):
   """Scores of 2 x 9 positions, targets among them the first and the last id."""
   keys = jax.random.split(jax.random.key(0), 4)

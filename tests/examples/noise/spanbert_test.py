@@ -12,12 +12,6 @@ from bertjax.examples import recipes
 from bertjax.examples.noise import spanbert as rule
 
 
-def one_token_words(documents=3):
-  store = random_store(documents)
-  store.word_starts[:] = True
-  return store
-
-
 def runs(batch, row):
   """(first, last, slot of the first) of the runs of targets in a row."""
   at = batch['target_pos_BP'][row][batch['weight_BP'][row] > 0]
@@ -32,17 +26,6 @@ def test_lengths_have_the_truncated_geometric_probabilities():
   np.testing.assert_allclose(p, expected, atol=5e-5)
   assert p @ np.arange(1, 11) == pytest.approx(3.797, abs=5e-4)
   assert rule.pmf(1, 0.2).tolist() == [1.0]
-
-
-@mutation('hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]', 'hit_S = np.ones(len(anchor_S), bool)')
-@mutation('new_n = np.flatnonzero(~chosen_c[at_n])', 'new_n = np.arange(len(at_n))')
-@mutation('np.ceil(options.rate * texts.size_S)', 'np.floor(options.rate * texts.size_S)')
-def test_full_rows_of_one_token_words():
-  """510 tokens: 77 targets in about 19.6 merged spans of 3.9 tokens."""
-  batch = corrupted(spans(), one_token_words(), [512] * 2000, capacity=512)
-  assert (batch['weight_BP'].sum(1) == 77).all() and not batch['dropped_B'].any()
-  count = np.array([len(runs(batch, row)) for row in range(2000)])
-  assert abs(count.mean() - 19.6) < 0.2
 
 
 @pytest.mark.parametrize('length,budget', [(3, 1), (8, 1), (9, 2), (22, 3), (128, 19), (512, 77)])
@@ -80,6 +63,9 @@ def sequential(config, store, rows, e):
 
 @pytest.mark.parametrize('words', [1, 10])
 @mutation('  begins_c[texts.first_S] = True\n', '  begins_c[:] = True\n')
+@mutation('hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]', 'hit_S = np.ones(len(anchor_S), bool)')
+@mutation('new_n = np.flatnonzero(~chosen_c[at_n])', 'new_n = np.arange(len(at_n))')
+@mutation('np.ceil(options.rate * texts.size_S)', 'np.floor(options.rate * texts.size_S)')
 def test_spans_are_those_of_the_sequential_algorithm(words):
   config, store = spans(mask__max_words=words), random_store(3)
   lengths = [3, 10, 64, 64, 200, 512]
