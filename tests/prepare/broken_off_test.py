@@ -148,7 +148,7 @@ def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
 
 @mutation("locks.alone(lock, f'another process is writing {partial}')", 'contextlib.nullcontext()')
 def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=3000)
+  write_text(tmp_path / 'a.txt', documents=1500)
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
   words = command(output=tmp_path / 's', **given)
   first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -188,7 +188,7 @@ def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
 @mutation("'ignore:resource_tracker'", "''", file='bertjax/errors.py', case='2')
 def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab, times):
   """It comes to all processes at once; workers import for a while before they do anything."""
-  write_text(tmp_path / 'a.txt', documents=3000)
+  write_text(tmp_path / 'a.txt')
   words = command(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', workers=2)
   given = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
   process = subprocess.Popen(words, cwd=ROOT, text=True, **given)

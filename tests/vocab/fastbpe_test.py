@@ -58,6 +58,7 @@ def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
 @mutation('sacremoses.MosesTokenizer(lang=language)', "sacremoses.MosesTokenizer(lang='en')")
 def test_equals_transformers(shared, tmp_path):
   vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  assert not vocabulary.reads_first_space
   index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   (tmp_path / 'vocab.json').write_text(json.dumps(index))
   codes = (shared / 'tokenizers/xlm-xnli15/codes_xnli_15').read_text(encoding='utf-8')
