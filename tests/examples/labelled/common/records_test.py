@@ -76,20 +76,6 @@ def test_a_file_with_a_header_of_its_own_is_read_by_it(tmp_path):
     read('test.tsv', ('sentence', 'label'))
 
 
-def test_the_files_of_cola_are_read(shared):
-  folder = shared / 'downstream/glue/CoLA'
-  if not (folder / 'test.tsv').exists():
-    pytest.skip(f'{folder} is not here')
-  texts = {
-    name: [r.values['sentence'] for r in records.read(str(folder / name), ('sentence',), COLA)]
-    for name in ('dev.tsv', 'test.tsv')
-  }
-  sizes = {name: len((folder / name).read_text().splitlines()) for name in texts}
-  assert len(texts['dev.tsv']) == sizes['dev.tsv']
-  assert len(texts['test.tsv']) == sizes['test.tsv'] - 1
-  assert texts['test.tsv'][0] == 'Bill whistled past the house.'
-
-
 @mutation("remedy = '' if header is None else", "remedy = '' if True else")
 def test_a_table_without_a_header_is_told_the_key(tmp_path):
   (tmp_path / 'a.tsv').write_text('x\t1\n')

@@ -51,14 +51,3 @@ def test_a_question_has_its_context_and_its_answers(tmp_path):
 def test_other_forms_are_refused_with_their_place(tmp_path, questions, said):
   with pytest.raises(UserError, match=said):
     list(squad_json.read(str(file_of(tmp_path, *questions))))
-
-
-def test_the_real_files_are_read(shared):
-  count = {
-    'downstream/squad/dev-v2.0-half': (6078, 3168), 'downstream/squad/derived-v1.1-dev': (803, 0),
-    'downstream/xquad/xquad.zh': (1190, 0), 'zh/tasks/cmrc2018/dev': (3219, 0),
-  }  # fmt: skip
-  for name, (questions, unanswerable) in count.items():
-    found = list(squad_json.read(str(shared / f'{name}.json.gz')))
-    assert len(found) == questions
-    assert sum(not record.values['answers'] for record in found) == unanswerable
