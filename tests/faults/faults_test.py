@@ -1,15 +1,13 @@
-"""Kills, signals, damages, disagreements, full disks, races and odd texts, on real runs."""
+"""Kills, signals, damages, disagreements, full disks and races, on real runs."""
 
 import subprocess
 
 import pytest
 from mutation import mutation
 
-from tests.faults import bench, damages, disagreements, disks, kills, races, texts
+from tests.faults import bench, damages, disagreements, disks, kills, races
 
-CASES = [
-  case for kind in (texts, races, disks, disagreements, damages, kills) for case in kind.CASES
-]
+CASES = [case for kind in (races, disks, disagreements, damages, kills) for case in kind.CASES]
 
 
 @pytest.fixture(scope='module')
