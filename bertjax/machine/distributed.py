@@ -13,6 +13,7 @@ from bertjax.errors import UserError
 from bertjax.machine import last_words
 
 _NAMED = {'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES'}
+SILENT_S = 200  # jax gives up who was not heard for so long; all are heard twice in that time
 WAIT_S = 20.0  # for the others, before it is said; jax gives up after 300
 _LOOPBACK = ('127.', 'localhost', '[::1]')
 
@@ -31,7 +32,8 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
   if (coordinator, processes, process) == (None, None, None):
     name = _others(environ)
     if name:
-      jax.distributed.initialize(local_device_ids=_gpus(environ) if name == 'slurm' else None)
+      gpus = _gpus(environ) if name == 'slurm' else None
+      jax.distributed.initialize(local_device_ids=gpus, heartbeat_timeout_seconds=SILENT_S)
     elif int(environ.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_STEP_NODELIST' not in environ:
       tasks = environ['SLURM_NTASKS']
       logging.warning(f'This process is none of the {tasks} tasks of SLURM: start it with srun')
@@ -59,6 +61,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
     waits.start()
     jax.distributed.initialize(
       coordinator, processes, process, cluster_detection_method='deactivate',
+      heartbeat_timeout_seconds=SILENT_S,
       coordinator_bind_address=coordinator if host.startswith(_LOOPBACK) else None,
     )  # fmt: skip
     waits.cancel()

@@ -16,7 +16,9 @@ from jax._src import distributed  # the coordinator's client has no public name
 
 from bertjax.errors import UserError
 
-POLL_S = 1.0  # between two looks at what may be told
+# Of one call that waits. The service pings a client that has called twice within 10 s and drops one
+# that does not answer in 60 s, which ends the run: a client has to be quiet before it stands still.
+WAIT_S = 20.0
 TIMEOUT_S = 600.0  # of a value that all others gave
 
 Flat = Mapping[str, Any]
@@ -51,43 +53,41 @@ def tell(key: str, value: str = '') -> None:
       raise
 
 
-def told(key: str) -> str | None:
-  """Returns the value that some process gave to a key; None as long as none did."""
+def told(key: str, wait_s: float = 0.0) -> str | None:
+  """Returns the value that some process gives to a key within `wait_s`; None if none does."""
+  name = f'bertjax/{key}'
   try:
-    return _client().key_value_try_get(f'bertjax/{key}')
+    if wait_s <= 0:
+      return _client().key_value_try_get(name)
+    return _client().blocking_key_value_get(name, math.ceil(1000 * wait_s))
   except jax.errors.JaxRuntimeError as error:
-    if 'NOT_FOUND' not in str(error):
+    if not any(none in str(error) for none in ('NOT_FOUND', 'DEADLINE_EXCEEDED')):
       raise
     return None
 
 
-def gather(
-  name: str, value: str, timeout_s: float = TIMEOUT_S, check: Callable[[], None] = lambda: None
-) -> list[str]:
+def gather(name: str, value: str, timeout_s: float = TIMEOUT_S) -> list[str]:
   """Returns the value of every process, in their order, of an exchange with a name of its own.
-  `check` is called while it waits, and what it raises ends the wait. Raises Missing, with the hosts
-  of processes that said nothing for `timeout_s`, where they are known."""
+  Raises Missing, with the hosts of processes that said nothing for `timeout_s`, where they are
+  known."""
   if count() == 1:
     return [value]
   tell(f'{name}/{index()}', value)
-  end, found = time.monotonic() + timeout_s, {}
+  end, found = time.monotonic() + timeout_s, []
   while len(found) < count():
-    for process in sorted(set(range(count())) - found.keys()):
-      said = told(f'{name}/{process}')
-      if said is not None:
-        found[process] = said
-    if len(found) < count():
-      check()
-      if time.monotonic() > end:
-        late = [named(process) for process in range(count()) if process not in found]
-        raise Missing(f'{", ".join(late)} did not come to {name!r} within {timeout_s:g} s')
-      time.sleep(min(POLL_S, 0.05 * (1 + len(found))))
-  return [found[process] for process in range(count())]
+    wait_s = min(WAIT_S, end - time.monotonic())
+    said = told(f'{name}/{len(found)}', wait_s)
+    if said is not None:
+      found.append(said)
+    elif wait_s < WAIT_S:
+      late = [named(n) for n in range(len(found), count()) if told(f'{name}/{n}') is None]
+      raise Missing(f'{", ".join(late)} did not come to {name!r} within {timeout_s:g} s')
+  return found
 
 
-def barrier(name: str, timeout_s: float = TIMEOUT_S, check=lambda: None) -> None:
+def barrier(name: str, timeout_s: float = TIMEOUT_S) -> None:
   """Waits until every process is here; arguments and errors as `gather`."""
-  gather(f'barrier/{name}', '', timeout_s, check)
+  gather(f'barrier/{name}', '', timeout_s)
 
 
 def first_then_all(name: str, work: Callable[[], T]) -> T:

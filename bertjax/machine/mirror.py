@@ -118,7 +118,7 @@ class Workdir:
       if not waits:
         self._say(f'Every process needs one workdir: waiting up to {VISIBLE_S:g} s for its {file}')
       waits = True
-      time.sleep(hosts.POLL_S)
+      time.sleep(1.0)
     found = 'seen' if seen else f'not in {self.text} after {VISIBLE_S:g} s'
     remedy = 'give all the same --workdir, on a file system that they share, or a URL'
     try:

@@ -7,7 +7,8 @@ compiled; after it all of them save a checkpoint after the same step.
 A thread of its own watches: the main thread may be within XLA for minutes, or wait for a device
 that waits for another process. It takes the main thread's place when processes agree on a step:
 each says how many steps it has begun, none begins another one until all have said so, and all stop
-one step after the furthest.
+one step after the furthest. What others say wakes it through a second thread, in calls that wait: a
+process that asked every second would be given up where it stands still (`hosts.WAIT_S`).
 
 An error that ends one process ends the others too: they would wait for it, and it for them.
 """
@@ -29,6 +30,7 @@ from bertjax.machine import hosts
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_S = 60.0  # for the others to say where they are
 FAILED_S = 5.0  # in which what ended another process ends this one by itself, where it can
+_HEARD = b'\xff'  # no signal: another process, or the run itself, has said something
 ONE_S = 1.0  # a scheduler may tell a process and its parent, which passes it on: that is one signal
 
 
@@ -45,6 +47,7 @@ class Stop:
     self._reader, self._writer = os.pipe()
     os.set_blocking(self._writer, False)
     self._thread = threading.Thread(target=self._watch, name='stop', daemon=True)
+    self._ears = threading.Thread(target=self._listen, name='stop/others', daemon=True)
 
   def __enter__(self) -> 'Stop':
     # The handlers do nothing: what counts is the byte that Python writes for each signal, at once,
@@ -54,19 +57,25 @@ class Stop:
     self._handlers = {number: signal.signal(number, lambda *_: None) for number in heard}
     self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
     self._thread.start()
+    if (hosts.told_count() or 1) > 1:
+      self._ears.start()
     return self
 
   def __exit__(
     self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
   ) -> None:
+    if self._ears.is_alive():
+      with contextlib.suppress(RuntimeError):  # the coordinator may be gone
+        hosts.tell('stop/failed', f'process {hosts.index()}: {error}' if error else '')
+        hosts.tell('stop/asked')
+      self._ears.join()  # must not be within jax where Python ends
     if error is not None and hosts.count() > 1:
-      hosts.tell('stop/failed', f'process {hosts.index()}: {error}')
       atexit.register(_leave_first)  # before jax waits for processes that are gone by then
     signal.set_wakeup_fd(self._wakeup)
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
     os.write(self._writer, b'\0')
-    self._thread.join(2 * hosts.POLL_S)
+    self._thread.join(2.0)
 
   def begin(self, done: int) -> None:
     """From now on there are steps to save: so many were taken before."""
@@ -85,11 +94,20 @@ class Stop:
       self.reason = self.reason or reason
     if hosts.count() > 1:
       hosts.tell('stop/asked', reason)
+    os.write(self._writer, _HEARD)
+
+  def _listen(self) -> None:
+    for key in ('stop/asked', 'stop/failed'):  # who fails says both, in the other order
+      with contextlib.suppress(RuntimeError):  # the other thread meets it, too
+        while hosts.told(key, hosts.WAIT_S) is None:
+          pass
+      os.write(self._writer, _HEARD)
 
   def _watch(self) -> None:
     first = failed = 0.0
     while True:
-      ready, _, _ = select.select([self._reader], [], [], hosts.POLL_S)
+      left = max(failed - time.monotonic(), 0.0) if failed else None
+      ready, _, _ = select.select([self._reader], [], [], left)
       for number in os.read(self._reader, 64) if ready else b'':
         if number == 0:  # of `__exit__`
           return

@@ -1,5 +1,6 @@
 """The state that a run begins with: from the seed and `config.init_from`, or its checkpoint."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from bertjax.checkpoint import finite, resume
 from bertjax.checkpoint.may_differ import covers
 from bertjax.config import timeline
 from bertjax.errors import UserError
+from bertjax.machine import hosts
 from bertjax.metrics.progress import Progress
 from bertjax.optim import averaging, schedules
 from bertjax.sources import init_from, teacher
@@ -40,7 +42,7 @@ def seeded_state(run: setup.Run) -> State:
 def _from_seed(run: setup.Run) -> Any:
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract.variables)
   make = lambda: run.phases[0].initial_variables(run.config.seed)
-  return jax.jit(make, out_shardings=shardings)()
+  return _together('variables', make, shardings)
 
 
 def _before_training(run: setup.Run, variables: Any) -> State:
@@ -49,7 +51,15 @@ def _before_training(run: setup.Run, variables: Any) -> State:
     return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
 
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
-  return jax.jit(rest, out_shardings=shardings)(with_teacher(run, variables))
+  return _together('state', rest, shardings, with_teacher(run, variables))
+
+
+def _together(name: str, function: Callable, shardings: Any, *arguments: Any) -> Any:
+  """Calls a function when all processes have compiled it: collectives of CPUs give up where one
+  begins 30 s after another."""
+  compiled = jax.jit(function, out_shardings=shardings).lower(*arguments).compile()
+  hosts.barrier(f'compiled/{name}', math.inf)
+  return compiled(*arguments)
 
 
 def first_carries(run: setup.Run) -> dict[str, Any]:

@@ -35,6 +35,16 @@ def shared(tmp_path_factory) -> bench.Shared:
   case='SIGTERM, two processes: process 1 while stepping',
 )
 @mutation(
+  'SILENT_S = 200',
+  'SILENT_S = 40',
+  case='processes that stand still: 80 s between steps',
+)
+@mutation(
+  'hosts.told(key, hosts.WAIT_S)',
+  'hosts.told(key, 1.0)',
+  case='processes that stand still: 80 s between steps',
+)
+@mutation(
   'self._path, reason\n        )\n        return',
   'self._path, reason\n        )\n        self._lines.clear()',
   case='full disks: the whole workdir for some steps',

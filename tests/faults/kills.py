@@ -14,6 +14,8 @@ from collections.abc import Callable
 import processes
 from processes import steps_logged
 
+from bertjax.launch.local import PATIENCE
+from bertjax.machine.distributed import SILENT_S
 from tests.faults import small
 from tests.faults.bench import SECONDS, Bench, Case, bit_equal, ended, log
 
@@ -112,7 +114,7 @@ def pair(bench: Bench, moment: Moment, number: signal.Signals, hit: tuple[int, .
   time.sleep(bench.random.uniform(0, 0.3))
   for process in hit:
     both[process].send_signal(number)
-  statuses = [ended(process, 200) for process in both]
+  statuses = [ended(process, SILENT_S + 100) for process in both]
   if number != KILL:
     assert statuses == [0, 0], (statuses, log(workdir, 0)[-2000:], log(workdir, 1)[-2000:])
   again = bench.watch(*processes.start_pair(bench.store, workdir))
@@ -125,6 +127,29 @@ def two(moment: Moment, number: signal.Signals, *hit: int) -> Case:
   whom = f'process {hit[0]}' if len(hit) == 1 else 'both'
   work = functools.partial(pair, moment=moment, number=number, hit=hit)
   return Case(f'{NAMES[number]}, two processes', f'{whom} while {moment.__name__}', work)
+
+
+def held(bench: Bench) -> None:
+  """Each of two processes stands still between steps for longer than gRPC waits for a ping; process
+  1 was quiet before, so none is pending. Nothing comes of it."""
+  settings = ' '.join(f'{flag}={seconds}' for flag, seconds in PATIENCE.items())
+  envs = [dict(XLA_FLAGS=f'{processes.environment(2)["XLA_FLAGS"]} {settings}')] * 2
+  flags = ('--config.total_steps=200', '--config.checkpoint_steps=1000', '--config.eval_steps=1000')
+  straight, workdir = bench.folder / 'straight', bench.folder / 'run'
+  start = lambda workdir: bench.watch(
+    *processes.start_pair(bench.store, workdir, *flags, envs=envs)
+  )
+  assert [ended(process, 900) for process in start(straight)] == [0, 0], log(straight, 0)
+  both = start(workdir)
+  processes.wait_for(lambda: steps_logged(workdir) >= 2, *both, seconds=900)
+  for process, seconds in ((1, 12), (1, 80), (0, 80)):
+    both[process].send_signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    both[process].send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    assert [each.poll() for each in both] == [None, None], log(workdir, 0) + log(workdir, 1)
+  assert [ended(process, 900) for process in both] == [0, 0], log(workdir, 0) + log(workdir, 1)
+  bit_equal(workdir, straight)
 
 
 def prepare_lives(bench: Bench, numbers: list[signal.Signals]) -> None:
@@ -181,6 +206,7 @@ CASES = [
   Case('SIGTERM, one process', 'two within 1.2 s', twice),
   two(compiling, KILL, 1), two(stepping, KILL, 0), two(stepping, KILL, 1), two(saving, KILL, 0, 1),
   two(compiling, TERM, 0), two(stepping, TERM, 1), two(stepping, HUP, 0), two(saving, INT, 0, 1),
+  Case('processes that stand still', '80 s between steps', held),
   Case('kill -9 and signals, in prepare', '8 random moments',
        lambda bench: prepare_lives(bench, [KILL] * 8)),
   Case('kill -9 and signals, in prepare', 'TERM, INT, HUP at random moments',

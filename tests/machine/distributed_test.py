@@ -59,7 +59,8 @@ def test_a_process_alone_waits_for_nobody(joined, monkeypatch):
   assert joined(nothing | SLURM | shell) == {}  # of salloc -n 16
   assert joined(nothing | {'KUBERNETES_SERVICE_HOST': 'a'}) == {}  # and no warning
   assert joined(POD, None, 1, None) == joined(POD | {'JAX_PLATFORMS': 'cpu'}) == {}
-  assert joined(POD) == dict(places=(), called=True, local_device_ids=None)
+  said = dict(local_device_ids=None, heartbeat_timeout_seconds=distributed.SILENT_S)
+  assert joined(POD) == dict(said, places=(), called=True)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_flags_win_over_what_stands_around(joined):
 
 
 @mutation('if here == 1 or given_out', 'if given_out')
-@mutation("local_device_ids=_gpus(environ) if name == 'slurm' else None", '')
+@mutation("_gpus(environ) if name == 'slurm' else None", 'None')
 def test_tasks_of_slurm_share_the_gpus_of_their_node(joined):
   gpus = lambda **changes: joined(SLURM | changes)['local_device_ids']
   assert gpus() == [5]
