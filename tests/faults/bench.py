@@ -1,75 +1,11 @@
-"""Cases of faults, and what they need: an empty folder, and runs that nothing happens to.
+"""What tests of faults ask of processes and runs."""
 
-A case does one thing to a run, or several in a row, and returns where all went as promised.
-"""
-
-import contextlib
-import functools
 import pathlib
-import random
 import subprocess
-from collections.abc import Callable
-from typing import NamedTuple
 
-import cases
 import processes
 
 SECONDS = 300.0  # until a process that should end counts as one that never will
-
-
-class Case(NamedTuple):
-  """A fault: `work` does it in an empty folder, and checks what becomes of it."""
-
-  group: str
-  name: str
-  work: Callable[['Bench'], None]
-
-
-class Shared:
-  """What all cases are compared with; made when first asked for."""
-
-  def __init__(self, folder: pathlib.Path):
-    self.folder = folder
-
-  @functools.cached_property
-  def store(self) -> pathlib.Path:
-    """A small store; not to be changed."""
-    cases.write_rich_store(self.folder / 'store')
-    return self.folder / 'store'
-
-  @functools.cached_property
-  def straight(self) -> pathlib.Path:
-    """The workdir of the run that nothing happens to."""
-    workdir = self.folder / 'straight'
-    done = processes.run(self.store, workdir)
-    assert done.returncode == 0, done.stderr
-    return workdir
-
-  @functools.cached_property
-  def pair(self) -> pathlib.Path:
-    """The same in two processes."""
-    workdir = self.folder / 'pair'
-    with_all = processes.start_pair(self.store, workdir)
-    assert [process.wait(SECONDS) for process in with_all] == [0, 0]
-    return workdir
-
-
-class Bench:
-  """What one case works with: an empty folder, its own random numbers, and what it has started."""
-
-  def __init__(self, folder: pathlib.Path, seed: str, shared: Shared):
-    self.folder, self.shared, self.random = folder, shared, random.Random(seed)
-    self.closing = contextlib.ExitStack()
-
-  @property
-  def store(self) -> pathlib.Path:
-    return self.shared.store
-
-  def watch(self, *started: subprocess.Popen) -> tuple[subprocess.Popen, ...]:
-    """Sees to it that these processes end with the case."""
-    for process in started:
-      self.closing.callback(kill, process)
-    return started
 
 
 def kill(process: subprocess.Popen) -> None:
@@ -98,3 +34,20 @@ def bit_equal(workdir: pathlib.Path, straight: pathlib.Path) -> None:
   pairs = zip(found, expected, strict=False)
   first = next(((a, b) for a, b in pairs if a != b), None)
   assert found == expected, first or (len(found), len(expected))
+
+
+def finish(store: pathlib.Path | str, workdir: pathlib.Path, *flags: str) -> str:
+  """Runs a command to its end, which it reaches without an error; returns what it says."""
+  done = processes.run(store, workdir, *flags)
+  said = done.stdout + done.stderr
+  assert done.returncode == 0 and 'Traceback' not in done.stderr, said
+  return said
+
+
+def refused(store: pathlib.Path | str, workdir: pathlib.Path, *said: str, flags=()) -> None:
+  """Runs a command that ends with an error, and says this."""
+  done = processes.run(store, workdir, *flags)
+  told = done.stdout + done.stderr
+  assert done.returncode != 0 and 'Traceback' not in done.stderr, told
+  for each in said:
+    assert each in told, (each, told)

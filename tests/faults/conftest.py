@@ -1,0 +1,38 @@
+"""Runs that nothing happens to, and an end for all that a test has started."""
+
+import contextlib
+
+import processes
+import pytest
+
+from tests.faults import bench
+
+
+@pytest.fixture(scope='module')
+def straight(rich_store, tmp_path_factory):
+  """The workdir of a run of one process."""
+  workdir = tmp_path_factory.mktemp('straight')
+  bench.finish(rich_store, workdir)
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def pair(rich_store, tmp_path_factory):
+  """The workdir of the same run in two processes."""
+  workdir = tmp_path_factory.mktemp('pair') / 'run'
+  both = processes.start_pair(rich_store, workdir)
+  assert [bench.ended(process) for process in both] == [0, 0]
+  return workdir
+
+
+@pytest.fixture
+def watch():
+  """A function that returns the processes it is given, which end with the test."""
+  with contextlib.ExitStack() as closing:
+
+    def register(*started):
+      for process in started:
+        closing.callback(bench.kill, process)
+      return started
+
+    yield register
