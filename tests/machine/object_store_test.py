@@ -17,7 +17,7 @@ import processes
 import pytest
 import review_files
 from mutation import mutation
-from processes import ROOT, command, environment, exact, wait_for
+from processes import ROOT, command, environment, exact, start, start_pair, wait_for
 
 from bertjax.checkpoint import reading
 
@@ -131,6 +131,41 @@ def test_a_run_that_is_killed_goes_on_on_another_host(
   done = processes.run(stores[0], workdir, *flags)
   assert done.returncode == 0
   assert re.search(r'metrics.jsonl: expected the \d+ lines .* step 30, got 0: some', done.stderr)
+
+
+@pytest.mark.full
+def test_two_processes_write_parts_of_a_checkpoint(bucket, stores, tmp_path, monkeypatch):
+  flags = ('--config.total_steps=12', '--config.mesh.fsdp=4', '--config.mesh.data=1')
+  workdir, logs = f'{bucket}/pair', tmp_path / 'pair'
+  pair = start_pair(stores[0], workdir, *flags, logs=logs)
+  wait_for(lambda: has_checkpoint(workdir, 6), *pair)
+  for process in pair:
+    process.kill()
+    process.wait()
+  parts = [f'{logs}.{i}.log' for i in range(2)]
+  monkeypatch.setenv('BERTJAX_CACHE', str(tmp_path / 'other hosts'))
+  for process in start_pair(stores[0], workdir, *flags, logs=logs):
+    assert process.wait(300) == 0, [pathlib.Path(part).read_text() for part in parts]
+  assert 'Resuming after step 6' in pathlib.Path(parts[0]).read_text()
+  for process in start_pair(stores[1], tmp_path / 'disk', *flags):
+    assert process.wait(300) == 0
+  require_equal(object_stores.get(workdir, tmp_path / 'run'), tmp_path / 'disk')
+
+
+@pytest.mark.full
+def test_a_run_that_was_started_later_takes_over(bucket, stores, tmp_path, monkeypatch):
+  workdir, forever = f'{bucket}/shared', '--config.total_steps=100000'
+  first = start(stores[0], workdir, forever, logs=tmp_path / 'first')
+  wait_for(lambda: has_checkpoint(workdir, 6), first)
+  monkeypatch.setenv('BERTJAX_CACHE', str(tmp_path / 'other host'))
+  second = start(stores[0], workdir, forever, logs=tmp_path / 'second')
+  try:
+    wait_for(lambda: 'was taken over by process' in (tmp_path / 'first.log').read_text(), second)
+    assert first.wait(60) != 0
+  finally:
+    for process in (first, second):
+      process.kill()
+      process.wait()
 
 
 # In the order in which a run comes to them; each is of a start of its own.

@@ -161,6 +161,13 @@ def test_a_run_ends_early_and_says_so(stopped):
 
 
 @pytest.mark.full
+def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
+  workdir, _ = stopped
+  finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 1)
+  assert resume.last_step(tmp_path, 40) == resume.last_step(workdir, 40)
+
+
+@pytest.mark.full
 @mutation('(_CONFIG.value, _WORKDIR.value, _STEP.value, own)', '(_CONFIG.value, _WORKDIR.value)')
 def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
   workdir, _ = stopped
