@@ -43,7 +43,6 @@ class Stop:
     self._say, self._lock = say, threading.Lock()
     self._done: int | None = None  # steps begun; None before the loop
     self._agreed: int | None = None  # the step after which to stop
-    self._begun = False
     self._reader, self._writer = os.pipe()
     os.set_blocking(self._writer, False)
     self._thread = threading.Thread(target=self._watch, name='stop', daemon=True)
