@@ -88,8 +88,8 @@ def main() -> int:
   chosen = [run for run in order if run.directory in best]
   if judged.file:
     failed += runs.train([judged.tuning(run) for run in chosen])
-  for run in chosen:
-    tasks.measure(run, judged)
+  if judged.pairs or judged.probed or judged.neighbours:
+    runs.divided(chosen, lambda run: float(tasks.measured(run)), lambda r: tasks.measure(r, judged))
   page.write([each for arm in arms for each in read(arm)], workdir, command)
   for run in failed:
     print(f'failed: {run.name}; see {run.beside("log")}')

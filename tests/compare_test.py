@@ -1,5 +1,6 @@
 """Equal compute: arms, what a budget buys, and runs that several processes share."""
 
+import contextlib
 import io
 import json
 import pathlib
@@ -16,9 +17,10 @@ from processes import ROOT, environment
 from rich.console import Console
 
 from bertjax import sharding
-from bertjax.comparison import arms, budget, plan
+from bertjax.comparison import arms, budget, plan, runs
 from bertjax.errors import UserError
 from bertjax.launch import grid
+from bertjax.machine import locks
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import checking
 
@@ -43,6 +45,27 @@ def test_an_arm_is_a_recipe_with_keys_of_its_own():
   assert two.config.data.train_vocab.size == 600
   assert one.store == arms.parse('xlm_r', 'test', TEXT, [])[0].store
   assert one.store != arms.parse('bert', 'test', TEXT, [])[0].store
+
+
+@mutation('mask=dict(rate=0.15)', 'mask=dict(rate=0.4)', 'configs/arms/falling.py')
+def test_the_arms_of_the_reference_page_mask_as_they_say():
+  """docs/compare.md: how many of each row are hidden, phase by phase, and in the held-out rows."""
+  folder = 'configs/arms/'
+  given = (
+    f'{folder}falling.py,{folder}clm_mlm.py,{folder}hybrid.py,{folder}rate.py[data.mask.rate=0.3]'
+  )
+  found = {}
+  for arm in arms.parse(given, 'test', TEXT, []):
+    config = _sized(arm)
+    masks = [phase.config.data.mask for phase in checking.phases(config, None, None)]
+    masks.append({**config.data.mask, **config.evals.held_out.data.get('mask', {})})
+    found[pathlib.Path(arm.file).stem] = [m.get('rate', m.get('name')) for m in masks]
+  assert found == {
+    'falling': [0.4, 0.275, 0.15, 0.15],
+    'clm_mlm': ['causal', 0.15, 0.15],
+    'hybrid': ['causal', 0.15, 0.15],
+    'rate': [0.3, 0.15],
+  }
 
 
 @pytest.mark.parametrize(
@@ -179,6 +202,24 @@ def test_a_workdir_of_another_comparison_is_refused(tmp_path):
     plan.check_workdir(tmp_path, dict(flops=2.0))
 
 
+@mutation('done(run) < 1 and do(run)', 'do(run)')
+def test_what_others_do_meanwhile_is_left_to_them(tmp_path, monkeypatch):
+  monkeypatch.setattr(runs, 'POLL_S', 0.01)
+  one, two, three = (runs.Run(name, tmp_path / name, [], 0, name) for name in 'abc')
+  others, done = contextlib.ExitStack(), []
+  others.enter_context(locks.tried(one.beside('lock')))
+
+  def do(run):
+    done.append(run.name)
+    if run is two:  # those who held the first let go, unfinished, and have done the third
+      others.close()
+      done.append('c')
+    return run is one
+
+  assert runs.divided([one, two, three], lambda run: float(run.name in done), do) == [one]
+  assert done == ['b', 'c', 'a']
+
+
 WORDS = 'a the fine dull film book was is not very long short old new good bad'.split()
 
 
@@ -216,7 +257,7 @@ def _start(command):
 
 
 @pytest.mark.full
-@mutation('if ours and not run.finished and', 'if')
+@mutation('if ours and done(run) < 1 and do(run)', 'if do(run)')
 def test_a_comparison_is_killed_resumed_and_shared(tmp_path):
   command, runs = _command(tmp_path), tmp_path / 'runs'
   dry = subprocess.run([*command, '--dry_run'], cwd=ROOT, env=environment(), capture_output=True)

@@ -8,7 +8,7 @@ import contextlib
 import pathlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bertjax.comparison import budget
@@ -40,11 +40,10 @@ class Run(NamedTuple):
 
   @property
   def done(self) -> float:
-    """The share of its steps that are logged; of fine-tuning 1 or 0."""
-    if not self.job:
-      return float(self.finished)
-    logged = lines.of_run(self.directory)
-    return logged[-1]['step'] / self.job.config.total_steps if logged else 0.0
+    """The share of its steps that are logged, 1 once its last checkpoint is there."""
+    logged = [] if self.finished or not self.job else lines.of_run(self.directory)
+    share = logged[-1]['step'] / self.job.config.total_steps if logged else 0.0
+    return 1.0 if self.finished else min(share, 0.999)
 
   def beside(self, kind: str) -> pathlib.Path:
     """Returns the path of its log or its lock."""
@@ -72,16 +71,25 @@ def of_arm(asked: Asked, planned: Planned, workdir: pathlib.Path, more: Sequence
 
 
 def train(runs: Sequence[Run]) -> list[Run]:
-  """Trains what is not finished, here or by others who share the directory; returns the runs that
-  failed here, each tried once. Raises UserError if a signal has stopped a run."""
+  """Trains what is not finished; returns as `divided`. Raises UserError if a signal has stopped a
+  run."""
+  flags = lambda run: [*run.flags, f'--workdir={run.directory}']
+  status = lambda run: resumable.run(flags(run), run.beside('log'), run.name)
+  return divided(runs, lambda run: run.done, status)
+
+
+def divided(
+  runs: Sequence[Run], done: Callable[[Run], float], do: Callable[[Run], int | None]
+) -> list[Run]:
+  """Does for each run what is not done, a share of 1, here or by others who share the directory;
+  returns the runs that failed here, where `do` was not 0 or None, each tried once."""
   failed: dict[str, Run] = {}
   with Bar('compare') as bar:
-    while left := [run for run in runs if not run.finished and run.name not in failed]:
+    while left := [run for run in runs if done(run) < 1 and run.name not in failed]:
       for run in left:
         run.directory.parent.mkdir(parents=True, exist_ok=True)
-        flags = [*run.flags, f'--workdir={run.directory}']
-        with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, run):
-          if ours and not run.finished and resumable.run(flags, run.beside('log'), run.name):
+        with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, done, run):
+          if ours and done(run) < 1 and do(run):
             failed[run.name] = run
       if not any(locks.is_free(run.beside('lock')) for run in left):
         time.sleep(POLL_S)
@@ -89,15 +97,15 @@ def train(runs: Sequence[Run]) -> list[Run]:
 
 
 @contextlib.contextmanager
-def _shown(bar: Bar, runs: Sequence[Run], now: Run) -> Iterator[None]:
-  """Moves the bar over all runs while one is trained."""
+def _shown(bar: Bar, runs: Sequence[Run], done: Callable[[Run], float], now: Run) -> Iterator[None]:
+  """Moves the bar over all runs while something is done for one."""
   over = threading.Event()
 
   def show() -> None:
     while not over.wait(POLL_S):
-      done = [run.done for run in runs]
-      of = f'{done.count(1.0)} of {amount(len(runs), "runs")}'
-      bar.show(f'{of}, {now.name}', sum(done) / len(done))
+      shares = [done(run) for run in runs]
+      of = f'{shares.count(1.0)} of {amount(len(runs), "runs")}'
+      bar.show(f'{of}, {now.name}', sum(shares) / len(shares))
 
   thread = threading.Thread(target=show, daemon=True)
   thread.start()

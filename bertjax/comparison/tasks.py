@@ -117,13 +117,14 @@ def _neighbours(heldout: str) -> list[tuple[str, str]]:
   return [found[i] for i in np.linspace(0, len(found) - 1, min(len(found), NEIGHBOURS), dtype=int)]
 
 
+def measured(run: Run) -> bool:
+  """Returns whether a run has its scores."""
+  return (run.directory / NAME).exists()
+
+
 def measure(run: Run, tasks: Tasks) -> None:
   """Writes RUN/scores.json: what a finished run says of minimal pairs, its linear probe and the
   neighbours that it finds by layer; of what its kind cannot do the reason."""
-  path = run.directory / NAME
-  if path.exists() or not (tasks.pairs or tasks.probed or tasks.neighbours):
-    return
-  print(f'Scoring {run.name}', flush=True)
   model, found, refused = Model.load(run.directory), {}, {}
   asked = dict(minimal_pairs=_minimal_pairs) if tasks.pairs else {}
   asked |= dict(probe=_probe) if tasks.probed else {}
@@ -133,7 +134,7 @@ def measure(run: Run, tasks: Tasks) -> None:
       found |= judge(model, tasks)
     except UserError as error:
       refused[name] = str(error)
-  durable.write_json(path, dict(scores=found, refused=refused))
+  durable.write_json(run.directory / NAME, dict(scores=found, refused=refused))
 
 
 def _minimal_pairs(model: Model, tasks: Tasks) -> dict[str, Any]:
