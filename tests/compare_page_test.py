@@ -54,7 +54,8 @@ def result(home: pathlib.Path, arm: str, peak: str, seed: int, values, finished=
   for i, value in enumerate(values, 1):
     spent = {'flops/total': 1e9 * i, 'tokens/total': 500.0 * i}
     seconds = {'time/compute': 2.0 + seed, 'time/input': 0.5, 'time/other': 0.5, 'time/eval': 99.0}
-    rows += [dict(step=10 * i, loss=1.0, **spent, **seconds), {'step': 10 * i, metric: value}]
+    judged = {'step': 10 * i, metric: value, 'eval/unigram_entropy': 6.25}
+    rows += [dict(step=10 * i, loss=1.0, **spent, **seconds), judged]
   directory = home / arm / f'peak={peak},seed={seed}'
   return Result(directory, arm, peak, seed, config, rows, finished)
 
@@ -109,11 +110,22 @@ def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path
   hover = [said for said in parsed.of('title') if said.endswith('FLOPs')]
   assert hover[:3] == expected and hover[3].startswith('gpt: 7.0000')
   cells = parsed.of('td')
-  assert 'mlm_masked 3.2500 [3.0000, 3.5000]' in cells and 'FAILED' in cells
+  own = cells.index('mlm_masked 3.2500 [3.0000, 3.5000]')
+  assert cells[own + 1] == '6.2500 [6.2500, 6.2500]' and 'FAILED' in cells
   rows = [line for line in markdown.read_text().splitlines() if line.startswith('| ')]
   split = [cell.replace('\\|', '|') for row in rows for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
   both = [text for tag, text in parsed.said if tag in ('td', 'th')]
   assert [cell.strip() for cell in split] == [cell.strip() for cell in both]
+
+
+@mutation("return metric.rpartition('/')[2]", "return metric.removeprefix('eval/')")
+def test_the_same_score_of_other_phases_is_in_one_chart(found, tmp_path):
+  config = found[0].config | {'best.metric': 'eval/turn/mlm_masked'}
+  named = lambda row: {key.replace('eval/', 'eval/turn/'): value for key, value in row.items()}
+  rows = [named(row) for row in found[0].rows]
+  page.write([*found, found[0]._replace(arm='other', config=config, rows=rows)], tmp_path, '')
+  charts = re.findall('aria-label="(.*?)"', (tmp_path / 'report.html').read_text())
+  assert charts == ['mlm_masked'] * 3 + ['lm'] * 3  # by FLOPs, tokens and seconds
 
 
 def test_what_was_not_equal_is_said(found):

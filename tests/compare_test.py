@@ -21,6 +21,7 @@ from bertjax.comparison import arms, budget, plan, runs
 from bertjax.errors import UserError
 from bertjax.launch import grid
 from bertjax.machine import locks
+from bertjax.store.reader import open_store
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import checking
 
@@ -47,7 +48,7 @@ def test_an_arm_is_a_recipe_with_keys_of_its_own():
   assert one.store != arms.parse('bert', 'test', TEXT, [])[0].store
 
 
-@mutation('mask=dict(rate=0.15)', 'mask=dict(rate=0.4)', 'configs/arms/falling.py')
+@mutation('mask=dict(rate=0.15)', 'mask=dict(rate=0.4)', file='configs/arms/falling.py')
 def test_the_arms_of_the_reference_page_mask_as_they_say():
   """docs/compare.md: how many of each row are hidden, phase by phase, and in the held-out rows."""
   folder = 'configs/arms/'
@@ -109,7 +110,7 @@ def test_arms_that_cannot_share_a_vocabulary_are_named_with_their_groups():
   assert '\n  t5: t5\n' in said and 'wordpiece: bert\n' in said and 'each group by itself' in said
 
 
-@mutation('scale = config.batch_size / few.batch_size / SAMPLE', 'scale = 1 / SAMPLE')
+@mutation('scale = config.batch_size / few.batch_size / count', 'scale = 1 / count')
 @mutation('np.average(flops_n, weights=steps_n)', 'np.mean(flops_n)')
 def test_steps_are_what_the_budget_buys_by_the_count_of_the_model():
   arm = asked('bert').arms[0]  # two phases: 9 of 10 steps with rows of a fourth
@@ -124,6 +125,15 @@ def test_steps_are_what_the_budget_buys_by_the_count_of_the_model():
   assert budget.Budget('tokens', 12.5 * found.tokens).steps(found) == 12
   with pytest.raises(UserError, match='buys 9 steps of bert.*at least'):
     budget.Budget('flops', 9.9 * found.flops).steps(found)
+
+
+@mutation('ROWS = 2048', 'ROWS = 32')
+def test_a_step_is_counted_on_as_many_rows_as_its_mean_takes(rich_store, monkeypatch):
+  store, arm = open_store(rich_store), asked('roberta[batch_size=8]').arms[0]
+  config = budget._phases(arm, store.vocabulary_size)[0].config
+  own = budget._count(config, store, '')
+  monkeypatch.setattr(budget, 'ROWS', 8192)
+  assert own == pytest.approx(budget._count(config, store, ''), rel=0.01)
 
 
 def _sized(arm):

@@ -16,7 +16,8 @@ from bertjax.store.reader import Store
 from bertjax.tools.bench.parts import own_step, synthetic, timing
 from bertjax.tools.preflight import checking
 
-SAMPLE = 4  # batches that are counted
+ROWS = 2048  # of a store that are counted at least; fewer differ by percents from its mean
+MADE_UP = 4  # batches of made-up text that are counted
 EVALS = 10  # evaluations of a run
 KINDS = ('flops', 'tokens', 'seconds')
 
@@ -88,13 +89,14 @@ def _count(config: Any, store: Store | None, plans: str) -> tuple[float, float]:
   """Returns FLOPs and real tokens of a step of one phase."""
   few = config.copy_and_resolve_references()
   if store is None:
-    few.batch_size = min(config.batch_size, checking.SAMPLE)
+    few.batch_size, count = min(config.batch_size, checking.SAMPLE), MADE_UP
     rows = synthetic.examples_of(few)
   else:
+    count = -(-ROWS // few.batch_size)
     rows, _ = readers.of(few.data).rows(few, store, plans)
   batches, objective = loader.Batches(rows, few.batch_size), own_step.objective_of(few)
-  found = [batches.at(index) for index in range(SAMPLE)]
-  scale = config.batch_size / few.batch_size / SAMPLE
+  found = [batches.at(index) for index in range(count)]
+  scale = config.batch_size / few.batch_size / count
   flops = sum(float(objective.flops(batch)) for batch, _ in found)
   return scale * flops, scale * sum(counts['real'] for _, counts in found)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bertjax.comparison import svg
 from bertjax.comparison.results import Point, Result, chosen, grouped
-from bertjax.comparison.tables import Table, tables_of
+from bertjax.comparison.tables import Table, short, tables_of
 from bertjax.errors import writing
 from bertjax.tools.bench.parts.timing import environment
 
@@ -58,7 +58,7 @@ def _markdown(tables: Sequence[Table], facts: str, command: str) -> str:
 def _html(
   tables: Sequence[Table], arms: Mapping[str, Sequence[Result]], facts: str, command: str
 ) -> str:
-  colors = {arm: svg.COLORS[i % len(svg.COLORS)] for i, arm in enumerate(arms)}
+  colors = {arm: svg.color(i) for i, arm in enumerate(arms)}
   said = html.escape
   parts = [f'<h1>{TITLE}</h1>', '<p class="key">']
   parts += [
@@ -85,18 +85,21 @@ def _html(
 
 def _curves(arms: Mapping[str, Sequence[Result]], colors: Mapping[str, str]) -> list[str]:
   """Returns a row of charts for each score that arms have, by what was spent."""
-  best = {arm: chosen(runs) for arm, runs in arms.items()}
-  metrics = dict.fromkeys([PROBE, *(runs[0].metric for runs in best.values() if runs)])
+  charts: dict[str, dict[str, list[list[Point]]]] = {PROBE: {}}
+  for arm, of_arm in arms.items():
+    runs = chosen(of_arm)
+    for metric in [PROBE, *(run.metric for run in runs[:1])]:
+      own = [run.curve(metric) for run in runs]
+      if own and all(own):
+        charts.setdefault(PROBE if metric == PROBE else short(metric), {})[arm] = own
   found = []
-  for metric in metrics:
-    own = {arm: [r.curve(metric) for r in runs] for arm, runs in best.items()}
-    own = {arm: curves for arm, curves in own.items() if curves and all(curves)}
+  for name, own in charts.items():
     if not own:
       continue
     found.append('<div class="charts">')
     for unit, field in AXES:
       curves = [svg.Curve(arm, colors[arm], _band(own[arm], field)) for arm in own]
-      found.append(svg.chart(curves, metric.removeprefix('eval/'), unit))
+      found.append(svg.chart(curves, name.removeprefix('eval/'), unit))
     found.append('</div>')
   return found
 

@@ -58,6 +58,13 @@ class Result(NamedTuple):
     return found[-1].value if found else None
 
   @property
+  def unigram(self) -> float | None:
+    """What a guess by the frequency of words has on the targets of its score; None: not known."""
+    whole = f'{self.metric.rpartition("/")[0]}/unigram_entropy'
+    own = self.last(f'{self.metric}_unigram')
+    return self.last(whole) if own is None else own
+
+  @property
   def spent(self) -> Point:
     """Returns what it spent in all, and its real tokens a second."""
     rows = [row for row in self.rows if 'flops/total' in row]

@@ -5,10 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-COLORS = (
-  '#2a6fbb', '#d1495b', '#3a9d5d', '#8e5ea2', '#e08e2b', '#5c6770', '#00838f', '#b5651d', '#c2185b',
-  '#6b8e23',
-)  # fmt: skip
 WIDTH, HEIGHT = 420, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 26, 40  # margins
 
@@ -64,6 +60,11 @@ def chart(curves: Sequence[Curve], title: str, unit: str) -> str:
         f'<title>{html.escape(said)}</title></circle>'
       )
   return '\n'.join([*parts, '</svg>'])
+
+
+def color(index: int) -> str:
+  """Returns a color for each of many curves: hues by the golden angle, in three lightnesses."""
+  return f'hsl({137.5 * index % 360:.0f} 70% {(32, 46, 58)[index % 3]}%)'
 
 
 def ticks(low: float, high: float) -> list[float]:

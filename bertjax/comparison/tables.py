@@ -38,13 +38,14 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
   rows = []
   for arm, runs in best.items():
     if not runs:
-      rows.append([arm, *'-' * 8])
+      rows.append([arm, *'-' * 9])
       continue
     measured = [r.measured[0] for r in runs]
     of = lambda name, found=measured: _spread([each.get(name) for each in found])
-    name, perplexity = _short(runs[0].metric), ('eval/pseudo_perplexity', 'eval/perplexity')
+    name, perplexity = short(runs[0].metric), ('eval/pseudo_perplexity', 'eval/perplexity')
     rows.append([
       arm, str(len(runs)), f'{name} {_spread([r.last(r.metric) for r in runs])}',
+      _spread([r.unigram for r in runs]),
       _spread([r.last(perplexity[0]) or r.last(perplexity[1]) for r in runs]),
       _spread([r.tuned and r.tuned[1] for r in runs]),
       *(_by_layer([m[key] for m in measured if key in m]) for key in ('probe', 'neighbours')),
@@ -52,15 +53,16 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
     ])  # fmt: skip
   names = sorted({r.tuned[0] for runs in best.values() for r in runs if r.tuned})
   head = (
-    'arm', 'seeds', 'own held-out score', '(pseudo-)perplexity', ' '.join(['fine-tuned', *names]),
-    'linear probe, by layer', 'next sentence found, by layer', 'minimal pairs', 'ties',
+    'arm', 'seeds', 'own held-out score', 'its unigram', '(pseudo-)perplexity',
+    ' '.join(['fine-tuned', *names]), 'linear probe, by layer', 'next sentence found, by layer',
+    'minimal pairs', 'ties',
   )  # fmt: skip
   note = (
     'Median over the seeds of the best rate, least and largest in brackets. Own scores are of '
-    'different tasks and do not compare; pseudo-perplexity (each token from all others) and '
-    'perplexity (from those before) do not compare with each other. A sentence of the held-out '
-    f'text finds the next one, of {tasks.NEIGHBOURS:,} at most, by the cosine of mean vectors. '
-    'A tie is wrong.'
+    'different tasks and do not compare; a unigram knows how frequent words are and no context. '
+    'Pseudo-perplexity (each token from all others) and perplexity (from those before) do not '
+    'compare with each other. A sentence of the held-out text finds the next one, of '
+    f'{tasks.NEIGHBOURS:,} at most, by the cosine of mean vectors. A tie is wrong.'
   )
   return Table('Scores', note, head, rows)
 
@@ -98,7 +100,7 @@ def _rates(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Res
       state = 'running' if runs_on else 'FAILED' if lost else ''
       taken = bool(best[arm]) and best[arm][0].peak == peak
       rows.append([
-        arm, peak, _short(metric), _spread([r.last(metric) for r in same]),
+        arm, peak, short(metric), _spread([r.last(metric) for r in same]),
         f'{len(same) - len(lost)} of {len(same)}', state, 'taken' if taken else '',
       ])  # fmt: skip
   note = 'The rate of each arm whose median over the seeds is best is taken for the scores above.'
@@ -125,8 +127,9 @@ def _planned(result: Result) -> Mapping[str, Any]:
   return json_files.read(path, dict, '')['arms'] if path.exists() else {}
 
 
-def _short(metric: str) -> str:
-  return metric.removeprefix('eval/')
+def short(metric: str) -> str:
+  """Returns the name of a score without the evaluation, and the phase, that it is of."""
+  return metric.rpartition('/')[2]
 
 
 def _by_layer(probes: Sequence[Sequence[float]]) -> str:
