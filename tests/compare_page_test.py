@@ -112,6 +112,9 @@ def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path
   cells = parsed.of('td')
   own = cells.index('mlm_masked 3.2500 [3.0000, 3.5000]')
   assert cells[own + 1] == '6.2500 [6.2500, 6.2500]' and 'FAILED' in cells
+  numbers = [json.loads(line) for line in (tmp_path / 'report.jsonl').read_text().splitlines()]
+  assert len(numbers) == len(found) and numbers[1]['seed'] == 1 and not numbers[4]['finished']
+  assert numbers[1]['curve'][2] == dict(flops=3e9, tokens=1500.0, seconds=12.0, value=3.0)
   rows = [line for line in markdown.read_text().splitlines() if line.startswith('| ')]
   split = [cell.replace('\\|', '|') for row in rows for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
   both = [text for tag, text in parsed.said if tag in ('td', 'th')]

@@ -1,9 +1,12 @@
-"""The page of a comparison: report.md, and report.html, one file that opens without a network."""
+"""The page of a comparison: report.md, and report.html, one file that opens without a network;
+report.jsonl has the numbers of each run."""
 
 import html
+import json
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bertjax.comparison import svg
 from bertjax.comparison.results import Point, Result, chosen, grouped
@@ -33,16 +36,25 @@ p{max-width:75ch}
 
 
 def write(results: Sequence[Result], directory: pathlib.Path, command: str) -> None:
-  """Writes both forms of the page into a directory, and says where; `command` repeats them."""
+  """Writes both forms of the page and the numbers of its runs into a directory, and says where;
+  `command` repeats them."""
   tables, arms, made_by = tables_of(results), grouped(results, lambda r: r.arm), environment()
   versions = ', '.join(f'{name} {version}' for name, version in made_by['versions'].items())
   facts = f'{made_by["hardware"]}, {made_by["cores"]} cores; {versions}.'
   directory.mkdir(parents=True, exist_ok=True)
-  markdown, page = directory / 'report.md', directory / 'report.html'
+  markdown, page, numbers = (directory / f'report.{kind}' for kind in ('md', 'html', 'jsonl'))
   with writing('the page', directory):
     markdown.write_text(_markdown(tables, facts, command), encoding='utf-8')
     page.write_text(_html(tables, arms, facts, command), encoding='utf-8')
-  print(f'The page: {page}, {markdown}')
+    numbers.write_text(''.join(f'{json.dumps(_numbers(run))}\n' for run in results), 'utf-8')
+  print(f'The page: {page}, {markdown}; the numbers of its runs: {numbers}')
+
+
+def _numbers(run: Result) -> dict[str, Any]:
+  curve = lambda metric: [point._asdict() for point in run.curve(metric)]
+  said = dict(arm=run.arm, peak=run.peak, seed=run.seed, finished=run.finished, score=run.metric)
+  said |= dict(curve=curve(run.metric), unigram=run.unigram, probe_while_trained=curve(PROBE))
+  return said | dict(fine_tuned=run.tuned, scores=run.measured[0])
 
 
 def _markdown(tables: Sequence[Table], facts: str, command: str) -> str:
