@@ -41,6 +41,7 @@ _FINETUNE = flags.DEFINE_string(
   'finetune', '', 'Config of a task that the best runs are fine-tuned on, and probed by.'
 )
 _FINETUNE_SET = flags.DEFINE_multi_string('finetune_set', [], 'KEY=VALUE of that config.')
+_FINETUNE_RATES = flags.DEFINE_list('finetune_rates', ['1'], 'Factors of its peak rate.')
 _PAIRS = flags.DEFINE_string(
   'pairs', '', 'Minimal pairs: .jsonl with sentence_good and sentence_bad.'
 )
@@ -72,7 +73,8 @@ def main() -> int:
     return 0
   asked = _asked()
   text = _HELDOUT.value if arms_lib.in_files(asked.arms, _HELDOUT.value) else ''
-  judged = tasks.make(_FINETUNE.value, _FINETUNE_SET.value, _PAIRS.value, text)
+  rates = _factors('finetune_rates')
+  judged = tasks.make(_FINETUNE.value, _FINETUNE_SET.value, _PAIRS.value, text, rates)
   planned = plan.make(asked, workdir, not _DRY_RUN.value)
   counted = 'made-up text where there is no store' if _DRY_RUN.value else 'the stores'
   Console(width=None if sys.stdout.isatty() else 160).print(plan.table(asked, planned, counted))
@@ -87,7 +89,7 @@ def main() -> int:
   best = {result.directory for arm in arms for result in results.chosen(read(arm))}
   chosen = [run for run in order if run.directory in best]
   if judged.file:
-    failed += runs.train([judged.tuning(run) for run in chosen])
+    failed += runs.train([tuning for run in chosen for tuning in judged.tuning(run)])
   if judged.pairs or judged.probed or judged.neighbours:
     runs.divided(chosen, lambda run: float(tasks.measured(run)), lambda r: tasks.measure(r, judged))
   page.write([each for arm in arms for each in read(arm)], workdir, command)
@@ -108,19 +110,24 @@ def _asked() -> Any:
     named = ', '.join(f'--{kind}' for kind in budget.KINDS)
     said = ' and '.join(f'--{kind}' for kind in amounts) or 'none'
     raise UserError(f'expected one budget of {named}, got {said}')
-  try:
-    rates = [float(rate) for rate in _RATES.value]
-  except ValueError:
-    rates = []
-  if not rates or min(rates) <= 0 or len({*rates}) < len(rates):
-    raise UserError(f'--rates: expected factors such as 0.5,1,2, got {",".join(_RATES.value)!r}')
   text = arms.Text(_INPUT.value or '', _HELDOUT.value, _VOCAB.value)
   same = dict(text._asdict(), size=_SIZE.value, set=_SET.value, **amounts)
   same |= dict(finetune=_FINETUNE.value, finetune_set=_FINETUNE_SET.value, pairs=_PAIRS.value)
   found = arms.parse(_ARMS.value or '', _SIZE.value, text, _SET.value)
   return plan.Asked(
-    text, found, budget.Budget(*next(iter(amounts.items()))), rates, _SEEDS.value, same
+    text, found, budget.Budget(*next(iter(amounts.items()))), _factors('rates'), _SEEDS.value, same
   )
+
+
+def _factors(flag: str) -> list[float]:
+  given = flags.FLAGS[flag].value
+  try:
+    rates = [float(rate) for rate in given]
+  except ValueError:
+    rates = []
+  if not rates or min(rates) <= 0 or len({*rates}) < len(rates):
+    raise UserError(f'--{flag}: expected factors such as 0.5,1,2, got {",".join(given)!r}')
+  return rates
 
 
 if __name__ == '__main__':

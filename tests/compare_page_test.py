@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.comparison import arms, page, results, svg, tables, tasks
+from bertjax.comparison import arms, page, results, runs, svg, tables, tasks
 from bertjax.comparison.results import Result
 from bertjax.errors import UserError
 
@@ -73,8 +73,8 @@ def found(tmp_path) -> list[Result]:
   ]
 
 
-@mutation("best = max if whole[0][0].config['best.mode'] == 'max' else min", 'best = max')
-@mutation('if len(same) == most]', 'if same]')
+@mutation("best = max if mode == 'max' else min", 'best = max')
+@mutation('if len(found) == most]', 'if found]')
 def test_the_rate_with_the_best_median_is_chosen(found):
   assert [r.seed for r in results.chosen(found[:8])] == [0, 1, 2]
   assert {r.peak for r in results.chosen(found[:8])} == {'0.001'}  # at 0.002 a seed was lost
@@ -134,6 +134,22 @@ def test_the_same_score_of_other_phases_is_in_one_chart(found, tmp_path):
 def test_what_was_not_equal_is_said(found):
   unequal = tables.tables_of(found)[-1]
   assert unequal.rows == [['batch_size', '8', '16'], ['total_steps', '30', '20']]
+
+
+@mutation('return {first: found[first]} | found', 'return found')
+@mutation('one.value for one in _best(runs)', 'one.value for r in runs for one in r.tuned')
+def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found, monkeypatch):
+  one = lambda peak, value: results.Tuned(peak, 'eval/dev/accuracy', 'max', 0.5, value)
+  of_seed = {0: [one('3e-4', 0.7), one('1e-3', 0.75)], 1: [one('3e-4', 0.9), one('1e-3', 0.8)]}
+  of_seed[2] = [one('3e-4', 0.5), one('1e-3', 0.85)]
+  monkeypatch.setattr(Result, 'tuned', property(lambda r: of_seed[r.seed] if r.arm < 'b' else []))
+  scores, _, rates, _ = tables.tables_of(found)
+  at = scores.head.index('fine-tuned eval/dev/accuracy (majority 0.5000)')
+  assert [row[at] for row in scores.rows] == ['0.8000 [0.7500, 0.8500]', '-']
+  assert [row[1:] for row in rates.rows if 'fine-tuned' in row[0]] == [
+    ['1e-3', 'accuracy', '0.8000 [0.7500, 0.8500]', '3 of 3', '', 'taken'],
+    ['3e-4', 'accuracy', '0.7000 [0.5000, 0.9000]', '3 of 3', '', ''],
+  ]
 
 
 @mutation('np.mean(difference_n > 0)', 'np.mean(difference_n >= 0)')
@@ -197,7 +213,16 @@ def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
   with pytest.raises(ValueError, match="has the class 'z'"):
     tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   write('dev.jsonl', [dict(text='a', label='x')])
-  made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
+  classes = "data.task.classes=('x','y')"
+  made = tasks.make('configs/finetune/text.py', [*keys, classes], '', rates=[0.5, 1.0])
+  tuning = made.tuning(runs.Run('a, seed=7', tmp_path / 'run', [], 7, 'a'))
+  peak = made.config.optimizer.schedule.peak
+  assert [float(run.directory.name.removeprefix('tuned,peak=')) for run in tuning] == [
+    peak / 2,
+    peak,
+  ]
+  assert f'--config.optimizer.schedule.peak={peak / 2:g}' in tuning[0].flags
+  assert {'--config.seed=7', f'--config.init_from={tmp_path}/run'} <= {*tuning[1].flags}
   text = arms.Text('text.txt', '', 'wordpiece:600')
   bert, gpt, t5 = arms.parse('bert,gpt,t5', 'test', text, [])
   flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'

@@ -24,6 +24,16 @@ class Point(NamedTuple):
   value: float
 
 
+class Tuned(NamedTuple):
+  """A finished run that was fine-tuned from one of pretraining."""
+
+  peak: str
+  metric: str
+  mode: str  # 'max' or 'min', which is better
+  majority: float | None  # what a guess of the commonest class has
+  value: float
+
+
 class Result(NamedTuple):
   """A run of pretraining."""
 
@@ -74,20 +84,9 @@ class Result(NamedTuple):
     return Point(last['flops/total'], last['tokens/total'], seconds, rate)
 
   @property
-  def tuned(self) -> tuple[str, float] | None:
-    """The score of the run that was fine-tuned from it: its name, with what the majority has, and
-    its value; None: there is none."""
-    home = self.directory / TUNED
-    record = resume.stored(home)
-    if record is None or not finished(str(home)):
-      return None
-    metric = record['config']['best']['metric']
-    rows = [row for row in lines.of_run(home) if row.get(metric) is not None]
-    if not rows:
-      return None
-    majority = rows[-1].get(f'{metric.rpartition("/")[0]}/majority')
-    beside = '' if majority is None else f' (majority {majority:.4f})'
-    return metric + beside, rows[-1][metric]
+  def tuned(self) -> list[Tuned]:
+    """What was fine-tuned from it, one for each rate."""
+    return [run for home in sorted(self.directory.glob(f'{TUNED}*')) for run in _tuned(home)]
 
   @property
   def measured(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -118,14 +117,43 @@ def grouped(results: Iterable[Result], key: Callable[[Result], str]) -> dict[str
   return found
 
 
+def _tuned(home: pathlib.Path) -> list[Tuned]:
+  """Returns the run of a directory, or none."""
+  record = resume.stored(home)
+  if record is None or not finished(str(home)):
+    return []
+  metric, mode = (record['config']['best'][key] for key in ('metric', 'mode'))
+  rows = [row for row in lines.of_run(home) if row.get(metric) is not None]
+  majority = f'{metric.rpartition("/")[0]}/majority'
+  peak = home.name.removeprefix(TUNED)
+  return [Tuned(peak, metric, mode, row.get(majority), row[metric]) for row in rows[-1:]]
+
+
 def chosen(of_arm: Sequence[Result]) -> list[Result]:
-  """Returns the finished runs of the rate of an arm whose median is best, of those rates at which
-  most seeds finished; [] if no run did."""
+  """Returns the finished runs of the `best_rate` of an arm; [] if no run finished."""
   score = lambda result: result.last(result.metric)
   by_rate = grouped((r for r in of_arm if score(r) is not None), lambda r: r.peak)
   if not by_rate:
     return []
-  most = max(map(len, by_rate.values()))
-  whole = [same for same in by_rate.values() if len(same) == most]
-  best = max if whole[0][0].config['best.mode'] == 'max' else min
-  return best(whole, key=lambda same: statistics.median(map(score, same)))
+  scores = {rate: [*map(score, same)] for rate, same in by_rate.items()}
+  return by_rate[best_rate(scores, of_arm[0].config['best.mode'])]
+
+
+def tuned(runs: Sequence[Result]) -> dict[str, list[Tuned]]:
+  """rate -> what was fine-tuned from some runs, the `best_rate` first."""
+  found: dict[str, list[Tuned]] = {}
+  for one in (each for run in runs for each in run.tuned):
+    found.setdefault(one.peak, []).append(one)
+  if not found:
+    return {}
+  scores = {rate: [one.value for one in same] for rate, same in found.items()}
+  first = best_rate(scores, next(iter(found.values()))[0].mode)
+  return {first: found[first]} | found
+
+
+def best_rate(scores: Mapping[str, Sequence[float]], mode: str) -> str:
+  """Returns the rate whose median is best, of those at which most seeds finished."""
+  most = max(map(len, scores.values()))
+  whole = [rate for rate, found in scores.items() if len(found) == most]
+  best = max if mode == 'max' else min
+  return best(whole, key=lambda rate: statistics.median(scores[rate]))

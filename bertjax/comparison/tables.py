@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bertjax import json_files
 from bertjax.comparison import plan, tasks
-from bertjax.comparison.results import Result, chosen, grouped
+from bertjax.comparison.results import Result, Tuned, chosen, grouped, tuned
 from bertjax.machine import locks
 
 # Keys in which arms may be unequal, with all below.
@@ -47,11 +47,11 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
       arm, str(len(runs)), f'{name} {_spread([r.last(r.metric) for r in runs])}',
       _spread([r.unigram for r in runs]),
       _spread([r.last(perplexity[0]) or r.last(perplexity[1]) for r in runs]),
-      _spread([r.tuned and r.tuned[1] for r in runs]),
+      _spread([one.value for one in _best(runs)]),
       *(_by_layer([m[key] for m in measured if key in m]) for key in ('probe', 'neighbours')),
       of('minimal_pairs'), of('minimal_pairs_ties'),
     ])  # fmt: skip
-  names = sorted({r.tuned[0] for runs in best.values() for r in runs if r.tuned})
+  names = sorted({_task(one) for runs in best.values() for one in _best(runs)})
   head = (
     'arm', 'seeds', 'own held-out score', 'its unigram', '(pseudo-)perplexity',
     ' '.join(['fine-tuned', *names]), 'linear probe, by layer', 'next sentence found, by layer',
@@ -103,6 +103,11 @@ def _rates(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Res
         arm, peak, short(metric), _spread([r.last(metric) for r in same]),
         f'{len(same) - len(lost)} of {len(same)}', state, 'taken' if taken else '',
       ])  # fmt: skip
+    for i, (peak, ones) in enumerate(tuned(best[arm]).items()):
+      rows.append([
+        f'{arm}, fine-tuned', peak, short(ones[0].metric), _spread([one.value for one in ones]),
+        f'{len(ones)} of {len(best[arm])}', '', '' if i else 'taken',
+      ])  # fmt: skip
   note = 'The rate of each arm whose median over the seeds is best is taken for the scores above.'
   head = ('arm', 'peak', 'score', 'after the last step', 'finished', '', '')
   return Table('Learning rates', note, head, rows)
@@ -125,6 +130,15 @@ def _planned(result: Result) -> Mapping[str, Any]:
   """Returns arm -> its record of the comparison that a run is of; {} of a run by itself."""
   path = (result.directory / '../../..' / plan.NAME).resolve()
   return json_files.read(path, dict, '')['arms'] if path.exists() else {}
+
+
+def _best(runs: Sequence[Result]) -> list[Tuned]:
+  """What was fine-tuned from some runs with the best rate."""
+  return next(iter(tuned(runs).values()), [])
+
+
+def _task(one: Tuned) -> str:
+  return one.metric + ('' if one.majority is None else f' (majority {one.majority:.4f})')
 
 
 def short(metric: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bertjax.comparison import arms
 from bertjax.comparison.arms import Arm
-from bertjax.comparison.runs import Run
+from bertjax.comparison.runs import PEAK, Run
 from bertjax.config import command_line
 from bertjax.errors import UserError
 from bertjax.evals import linear_probe
@@ -24,7 +24,7 @@ from bertjax.use.model import Model
 
 PAIR = ('sentence_good', 'sentence_bad')  # columns of BLiMP (Warstadt et al. 2020)
 NAME = 'scores.json'
-TUNED = 'tuned'  # in a run's directory, the run that is fine-tuned from it
+TUNED = 'tuned,peak='  # and the rate: in a run's directory, what is fine-tuned from it
 NEIGHBOURS = 1000  # pairs of sentences at most
 WORDS = 5  # of such a sentence at least
 
@@ -35,6 +35,7 @@ class Tasks(NamedTuple):
   file: str = ''  # config of the task, of configs/finetune; '': none
   point: Mapping[str, str] = {}  # keys that it changes
   config: Any = None
+  peaks: Sequence[str] = ()  # learning rates of fine-tuning
   pairs: Sequence[tuple[str, str]] = ()  # a good and a bad sentence each
   neighbours: Sequence[tuple[str, str]] = ()  # a sentence and the one behind it
 
@@ -63,16 +64,23 @@ class Tasks(NamedTuple):
     """Number of examples that a linear classifier is fitted to."""
     return self.config.data.examples or linear_probe.Options().examples
 
-  def tuning(self, run: Run) -> Run:
-    """Returns the run that fine-tunes a finished one, by its seed."""
-    own = {**self.point, 'init_from': str(run.directory), 'seed': str(run.seed)}
-    flags = [f'--config={self.file}', *(f'--config.{key}={value}' for key, value in own.items())]
-    return Run(f'{run.name}, fine-tuned', run.directory / TUNED, flags, run.seed, run.arm)
+  def tuning(self, run: Run) -> list[Run]:
+    """Returns the runs that fine-tune a finished one, by its seed, one for each rate."""
+    found = []
+    for peak in self.peaks:
+      own = {**self.point, PEAK: peak, 'init_from': str(run.directory), 'seed': str(run.seed)}
+      flags = [f'--config={self.file}', *(f'--config.{key}={value}' for key, value in own.items())]
+      name, home = f'{run.name}, fine-tuned with peak={peak}', run.directory / f'{TUNED}{peak}'
+      found.append(Run(name, home, flags, run.seed, run.arm))
+    return found
 
 
-def make(file: str, changes: Sequence[str], pairs: str, heldout: str = '') -> Tasks:
-  """Reads the files of --finetune, --pairs and --heldout, where that names files. Raises UserError:
-  no such file, columns or classes, or a config that cannot be."""
+def make(
+  file: str, changes: Sequence[str], pairs: str, heldout: str = '', rates: Sequence[float] = (1.0,)
+) -> Tasks:
+  """Reads the files of --finetune, --pairs and --heldout, where that names files; `rates` are
+  factors of the peak rate of fine-tuning. Raises UserError: no such file, columns or classes, or a
+  config that cannot be."""
   both = lambda row: (records.string(row, PAIR[0]), records.string(row, PAIR[1]))
   found = [both(row) for row in records.read(pairs, PAIR)] if pairs else []
   if pairs and not found:
@@ -101,7 +109,8 @@ def make(file: str, changes: Sequence[str], pairs: str, heldout: str = '') -> Ta
           f'--finetune={file}: config.data.{key}={data[key]} has the class {min(unknown)!r}: '
           f'expected one of config.data.task.classes={data.task.classes}'
         )
-  return Tasks(file, point, config, found, beside)
+  peaks = [f'{config.optimizer.schedule.peak * rate:.6g}' for rate in rates]
+  return Tasks(file, point, config, peaks, found, beside)
 
 
 def _neighbours(heldout: str) -> list[tuple[str, str]]:
