@@ -7,7 +7,7 @@ All arms read one text through one vocabulary and have one budget, FLOPs by each
 (generator, second stream, decoder and head are in it), tokens or seconds. An arm is a config of
 configs/, NAME, NAME:SIZE or NAME[KEY=VALUE,...], or a file of your own. Each is trained with
 several learning rates and seeds; the same command goes on where it was stopped, and given on
-several machines that share the workdir it divides the runs among them.
+several machines that share the workdir it divides runs and scores among them.
 """
 
 import glob
@@ -41,7 +41,9 @@ _FINETUNE = flags.DEFINE_string(
   'finetune', '', 'Config of a task that the best runs are fine-tuned on, and probed by.'
 )
 _FINETUNE_SET = flags.DEFINE_multi_string('finetune_set', [], 'KEY=VALUE of that config.')
-_FINETUNE_RATES = flags.DEFINE_list('finetune_rates', ['1'], 'Factors of its peak rate.')
+_FINETUNE_RATES = flags.DEFINE_list(
+  'finetune_rates', ['1'], 'Factors of the peak rate of --finetune; each arm takes its best.'
+)
 _PAIRS = flags.DEFINE_string(
   'pairs', '', 'Minimal pairs: .jsonl with sentence_good and sentence_bad.'
 )
@@ -87,15 +89,16 @@ def main() -> int:
   opening.check({f'--arms={run.arm}': (run.job.config, run.directory) for run in due if run.job})
   failed, read = runs.train(order), lambda arm: [results.read(run.directory, run) for run in arm]
   best = {result.directory for arm in arms for result in results.chosen(read(arm))}
-  chosen = [run for run in order if run.directory in best]
+  chosen, unscored = [run for run in order if run.directory in best], []
   if judged.file:
     failed += runs.train([tuning for run in chosen for tuning in judged.tuning(run)])
-  if judged.pairs or judged.probed or judged.neighbours:
-    runs.divided(chosen, lambda run: float(tasks.measured(run)), lambda r: tasks.measure(r, judged))
+  if judged.judges:
+    score = lambda run: tasks.score(run, judged)
+    unscored = runs.divided('scores', chosen, tasks.is_scored, score, tasks.is_scored)
   page.write([each for arm in arms for each in read(arm)], workdir, command)
   for run in failed:
     print(f'failed: {run.name}; see {run.beside("log")}')
-  return 1 if failed else 0
+  return 1 if failed or unscored else 0
 
 
 def _asked() -> Any:
@@ -120,6 +123,7 @@ def _asked() -> Any:
 
 
 def _factors(flag: str) -> list[float]:
+  """Returns the factors of peak rates that a flag has. Raises UserError: they are none."""
   given = flags.FLAGS[flag].value
   try:
     rates = [float(rate) for rate in given]

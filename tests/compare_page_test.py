@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
+from bertjax.checkpoint import resume
 from bertjax.comparison import arms, page, results, runs, svg, tables, tasks
 from bertjax.comparison.results import Result
 from bertjax.errors import UserError
@@ -55,6 +56,7 @@ def result(home: pathlib.Path, arm: str, peak: str, seed: int, values, finished=
     spent = {'flops/total': 1e9 * i, 'tokens/total': 500.0 * i}
     seconds = {'time/compute': 2.0 + seed, 'time/input': 0.5, 'time/other': 0.5, 'time/eval': 99.0}
     judged = {'step': 10 * i, metric: value, 'eval/unigram_entropy': 6.25}
+    judged['eval/rtd_auc_unigram'] = 0.55
     rows += [dict(step=10 * i, loss=1.0, **spent, **seconds), judged]
   directory = home / arm / f'peak={peak},seed={seed}'
   return Result(directory, arm, peak, seed, config, rows, finished)
@@ -73,11 +75,14 @@ def found(tmp_path) -> list[Result]:
   ]
 
 
+@mutation("done[0].config['best.mode']", "of_arm[0].config['best.mode']")
 @mutation("best = max if mode == 'max' else min", 'best = max')
 @mutation('if len(found) == most]', 'if found]')
 def test_the_rate_with_the_best_median_is_chosen(found):
   assert [r.seed for r in results.chosen(found[:8])] == [0, 1, 2]
   assert {r.peak for r in results.chosen(found[:8])} == {'0.001'}  # at 0.002 a seed was lost
+  lost = found[4]._replace(config={}, rows=[])  # it ended before its first step
+  assert results.chosen([lost, *found[:8]]) == found[:3]
   assert results.chosen([found[4]]) == []  # it did not finish
 
 
@@ -121,6 +126,12 @@ def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path
   assert [cell.strip() for cell in split] == [cell.strip() for cell in both]
 
 
+@mutation('if name in OF_WORDS else', 'if name else')
+def test_a_unigram_is_of_the_score_that_it_stands_beside(found):
+  of = lambda metric: found[0]._replace(config={'best.metric': metric}).unigram
+  assert [of(f'eval/{name}') for name in ('mlm_masked', 'rtd_auc', 'rtd')] == [6.25, 0.55, None]
+
+
 @mutation("return metric.rpartition('/')[2]", "return metric.removeprefix('eval/')")
 def test_the_same_score_of_other_phases_is_in_one_chart(found, tmp_path):
   config = found[0].config | {'best.metric': 'eval/turn/mlm_masked'}
@@ -136,18 +147,34 @@ def test_what_was_not_equal_is_said(found):
   assert unequal.rows == [['batch_size', '8', '16'], ['total_steps', '30', '20']]
 
 
-@mutation('return {first: found[first]} | found', 'return found')
-@mutation('one.value for one in _best(runs)', 'one.value for r in runs for one in r.tuned')
-def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found, monkeypatch):
-  one = lambda peak, value: results.Tuned(peak, 'eval/dev/accuracy', 'max', 0.5, value)
-  of_seed = {0: [one('3e-4', 0.7), one('1e-3', 0.75)], 1: [one('3e-4', 0.9), one('1e-3', 0.8)]}
-  of_seed[2] = [one('3e-4', 0.5), one('1e-3', 0.85)]
-  monkeypatch.setattr(Result, 'tuned', property(lambda r: of_seed[r.seed] if r.arm < 'b' else []))
+def tuned(run: Result, peak: str, value: float | None) -> None:
+  """Writes what a fine-tuning of a run leaves: one that failed if the value is None."""
+  home = run.directory / f'tuned,peak={peak}'
+  (home / 'checkpoints' / ('10' if value is not None else '5')).mkdir(parents=True)
+  best = dict(metric='eval/dev/accuracy', mode='max')
+  config = dict(total_steps=10, best=best, evals={})
+  (home / 'config.json').write_text(json.dumps(dict(format=resume.FORMAT, config=config)))
+  rows = [{'step': 5, 'eval/dev/accuracy': 0.99}]
+  rows += [{'step': 10, 'eval/dev/accuracy': value, 'eval/dev/majority': 0.5}] if value else []
+  (home / 'metrics.jsonl').write_text(''.join(f'{json.dumps(row)}\n' for row in rows))
+  home.with_name(f'{home.name}.log').write_text('')
+
+
+@mutation('by_rate[best_rate(scores, done[0].mode)]', 'done')
+@mutation('whole and math.isfinite', 'math.isfinite')
+@mutation('one.directory for one in ones if one.value is None', 'one.directory for one in []')
+def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found):
+  for run, *values in zip(
+    found, (0.7, 0.9, 0.5), (0.75, 0.8, 0.85), (0.9, 0.9, None), strict=False
+  ):
+    for peak, value in zip(('3e-4', '1e-3', '3e-3'), values, strict=True):
+      tuned(run, peak, value)
   scores, _, rates, _ = tables.tables_of(found)
   at = scores.head.index('fine-tuned eval/dev/accuracy (majority 0.5000)')
   assert [row[at] for row in scores.rows] == ['0.8000 [0.7500, 0.8500]', '-']
   assert [row[1:] for row in rates.rows if 'fine-tuned' in row[0]] == [
     ['1e-3', 'accuracy', '0.8000 [0.7500, 0.8500]', '3 of 3', '', 'taken'],
+    ['3e-3', 'accuracy', '0.9000 [0.9000, 0.9000]', '2 of 3', 'FAILED', ''],
     ['3e-4', 'accuracy', '0.7000 [0.5000, 0.9000]', '3 of 3', '', ''],
   ]
 
@@ -214,20 +241,27 @@ def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
     tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   write('dev.jsonl', [dict(text='a', label='x')])
   classes = "data.task.classes=('x','y')"
-  made = tasks.make('configs/finetune/text.py', [*keys, classes], '', rates=[0.5, 1.0])
-  tuning = made.tuning(runs.Run('a, seed=7', tmp_path / 'run', [], 7, 'a'))
-  peak = made.config.optimizer.schedule.peak
-  assert [float(run.directory.name.removeprefix('tuned,peak=')) for run in tuning] == [
-    peak / 2,
-    peak,
-  ]
-  assert f'--config.optimizer.schedule.peak={peak / 2:g}' in tuning[0].flags
-  assert {'--config.seed=7', f'--config.init_from={tmp_path}/run'} <= {*tuning[1].flags}
+  made = tasks.make('configs/finetune/text.py', [*keys, classes], '')
   text = arms.Text('text.txt', '', 'wordpiece:600')
   bert, gpt, t5 = arms.parse('bert,gpt,t5', 'test', text, [])
   flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'
   assert made.probed and flag in made.flags(bert) and flag in made.flags(gpt)
   assert not made.flags(t5)  # its vocabulary may have no [CLS]
+
+
+@mutation('PEAK: peak, ', '')
+@mutation("schedule.peak * rate:.6g}'", "schedule.peak:.6g}'")
+def test_each_rate_of_fine_tuning_is_a_run_of_its_own(tmp_path):
+  for key in ('train', 'dev'):
+    (tmp_path / f'{key}.jsonl').write_text('{"text": "a", "label": "x"}\n')
+  keys = [f'data.{key}={tmp_path}/{key}.jsonl' for key in ('train', 'dev')]
+  keys += ["data.task.classes=('x','y')", 'optimizer.schedule.peak=1e-3']
+  made = tasks.make('configs/finetune/text.py', keys, '', rates=[0.3, 1.0])
+  low, high = made.tuning(runs.Run('a', tmp_path / 'run', [], 7, 'a'))
+  assert low.directory == tmp_path / 'run/tuned,peak=0.0003' and low.name != high.name
+  own = [flag for flag in low.flags if 'peak' in flag]
+  assert own == ['--config.optimizer.schedule.peak=0.0003']
+  assert {'--config.seed=7', f'--config.init_from={tmp_path}/run'} <= {*high.flags}
 
 
 def test_ticks_are_few_and_round():

@@ -212,7 +212,7 @@ def test_a_workdir_of_another_comparison_is_refused(tmp_path):
     plan.check_workdir(tmp_path, dict(flops=2.0))
 
 
-@mutation('done(run) < 1 and do(run)', 'do(run)')
+@mutation('not done(run) and do(run)', 'do(run)')
 def test_what_others_do_meanwhile_is_left_to_them(tmp_path, monkeypatch):
   monkeypatch.setattr(runs, 'POLL_S', 0.01)
   one, two, three = (runs.Run(name, tmp_path / name, [], 0, name) for name in 'abc')
@@ -226,7 +226,8 @@ def test_what_others_do_meanwhile_is_left_to_them(tmp_path, monkeypatch):
       done.append('c')
     return run is one
 
-  assert runs.divided([one, two, three], lambda run: float(run.name in done), do) == [one]
+  is_done = lambda run: run.name in done
+  assert runs.divided('', [one, two, three], is_done, do, is_done) == [one]
   assert done == ['b', 'c', 'a']
 
 
@@ -267,7 +268,7 @@ def _start(command):
 
 
 @pytest.mark.full
-@mutation('if ours and done(run) < 1 and do(run)', 'if do(run)')
+@mutation('if ours and not done(run) and do(run)', 'if do(run)')
 def test_a_comparison_is_killed_resumed_and_shared(tmp_path):
   command, runs = _command(tmp_path), tmp_path / 'runs'
   dry = subprocess.run([*command, '--dry_run'], cwd=ROOT, env=environment(), capture_output=True)

@@ -20,7 +20,7 @@ from bertjax.store import ensure
 from bertjax.store.reader import open_store
 
 NAME = 'compare.json'
-FORMAT = 1
+FORMAT = 2  # 1 counted four batches of an arm, up to 5% from its mean
 
 
 class Asked(NamedTuple):

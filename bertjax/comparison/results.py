@@ -4,7 +4,7 @@ import math
 import pathlib
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bertjax import dotted, json_files
 from bertjax.checkpoint import resume
@@ -13,6 +13,9 @@ from bertjax.comparison.tasks import NAME, TUNED
 from bertjax.launch.resumable import finished
 from bertjax.metrics import lines
 from bertjax.metrics.ledger import TRAINING
+from bertjax.train.report import OF_WORDS
+
+T = TypeVar('T')
 
 
 class Point(NamedTuple):
@@ -25,13 +28,14 @@ class Point(NamedTuple):
 
 
 class Tuned(NamedTuple):
-  """A finished run that was fine-tuned from one of pretraining."""
+  """A run that fine-tunes one of pretraining."""
 
+  directory: pathlib.Path
   peak: str
   metric: str
   mode: str  # 'max' or 'min', which is better
   majority: float | None  # what a guess of the commonest class has
-  value: float
+  value: float | None  # after the last step; None: it failed, or is not finished
 
 
 class Result(NamedTuple):
@@ -69,10 +73,10 @@ class Result(NamedTuple):
 
   @property
   def unigram(self) -> float | None:
-    """What a guess by the frequency of words has on the targets of its score; None: not known."""
-    whole = f'{self.metric.rpartition("/")[0]}/unigram_entropy'
-    own = self.last(f'{self.metric}_unigram')
-    return self.last(whole) if own is None else own
+    """A guess by the frequency of words, on the targets of its score but for special tokens; None:
+    not known."""
+    group, _, name = self.metric.rpartition('/')
+    return self.last(f'{group}/unigram_entropy' if name in OF_WORDS else f'{self.metric}_unigram')
 
   @property
   def spent(self) -> Point:
@@ -85,8 +89,8 @@ class Result(NamedTuple):
 
   @property
   def tuned(self) -> list[Tuned]:
-    """What was fine-tuned from it, one for each rate."""
-    return [run for home in sorted(self.directory.glob(f'{TUNED}*')) for run in _tuned(home)]
+    """The runs that fine-tune it, one for each rate."""
+    return [_tuned(home) for home in sorted(self.directory.glob(f'{TUNED}*')) if home.is_dir()]
 
   @property
   def measured(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -109,46 +113,43 @@ def read(directory: pathlib.Path | str, run: Run | None = None) -> Result:
   return Result(directory, arm, peak, seed, config, rows, bool(record) and finished(str(directory)))
 
 
-def grouped(results: Iterable[Result], key: Callable[[Result], str]) -> dict[str, list[Result]]:
+def grouped(results: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
   """Returns the results by a key, in the order in which it comes up."""
-  found: dict[str, list[Result]] = {}
+  found: dict[str, list[T]] = {}
   for result in results:
     found.setdefault(key(result), []).append(result)
   return found
 
 
-def _tuned(home: pathlib.Path) -> list[Tuned]:
-  """Returns the run of a directory, or none."""
-  record = resume.stored(home)
-  if record is None or not finished(str(home)):
-    return []
+def _tuned(home: pathlib.Path) -> Tuned:
+  record = resume.stored(home) or dict(config=dict(best=dict(metric='', mode='')))
   metric, mode = (record['config']['best'][key] for key in ('metric', 'mode'))
-  rows = [row for row in lines.of_run(home) if row.get(metric) is not None]
-  majority = f'{metric.rpartition("/")[0]}/majority'
-  peak = home.name.removeprefix(TUNED)
-  return [Tuned(peak, metric, mode, row.get(majority), row[metric]) for row in rows[-1:]]
+  whole = finished(str(home))
+  rows = [row for row in lines.of_run(home) if whole and math.isfinite(row.get(metric, math.nan))]
+  last = rows[-1] if rows else {}
+  majority = last.get(f'{metric.rpartition("/")[0]}/majority')
+  return Tuned(home, home.name.removeprefix(TUNED), metric, mode, majority, last.get(metric))
 
 
 def chosen(of_arm: Sequence[Result]) -> list[Result]:
   """Returns the finished runs of the `best_rate` of an arm; [] if no run finished."""
   score = lambda result: result.last(result.metric)
-  by_rate = grouped((r for r in of_arm if score(r) is not None), lambda r: r.peak)
-  if not by_rate:
+  done = [result for result in of_arm if score(result) is not None]
+  if not done:
     return []
+  by_rate = grouped(done, lambda r: r.peak)
   scores = {rate: [*map(score, same)] for rate, same in by_rate.items()}
-  return by_rate[best_rate(scores, of_arm[0].config['best.mode'])]
+  return by_rate[best_rate(scores, done[0].config['best.mode'])]
 
 
-def tuned(runs: Sequence[Result]) -> dict[str, list[Tuned]]:
-  """rate -> what was fine-tuned from some runs, the `best_rate` first."""
-  found: dict[str, list[Tuned]] = {}
-  for one in (each for run in runs for each in run.tuned):
-    found.setdefault(one.peak, []).append(one)
-  if not found:
-    return {}
-  scores = {rate: [one.value for one in same] for rate, same in found.items()}
-  first = best_rate(scores, next(iter(found.values()))[0].mode)
-  return {first: found[first]} | found
+def chosen_tuned(runs: Sequence[Result]) -> list[Tuned]:
+  """Returns the finished fine-tunings of some runs at their `best_rate`; [] if none finished."""
+  done = [one for run in runs for one in run.tuned if one.value is not None]
+  if not done:
+    return []
+  by_rate = grouped(done, lambda one: one.peak)
+  scores = {rate: [one.value for one in same] for rate, same in by_rate.items()}
+  return by_rate[best_rate(scores, done[0].mode)]
 
 
 def best_rate(scores: Mapping[str, Sequence[float]], mode: str) -> str:

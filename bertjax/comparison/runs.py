@@ -40,10 +40,11 @@ class Run(NamedTuple):
 
   @property
   def done(self) -> float:
-    """The share of its steps that are logged, 1 once its last checkpoint is there."""
-    logged = [] if self.finished or not self.job else lines.of_run(self.directory)
-    share = logged[-1]['step'] / self.job.config.total_steps if logged else 0.0
-    return 1.0 if self.finished else min(share, 0.999)
+    """The share of its steps that are logged; of fine-tuning 1 or 0."""
+    if not self.job:
+      return float(self.finished)
+    logged = lines.of_run(self.directory)
+    return logged[-1]['step'] / self.job.config.total_steps if logged else 0.0
 
   def beside(self, kind: str) -> pathlib.Path:
     """Returns the path of its log or its lock."""
@@ -75,21 +76,26 @@ def train(runs: Sequence[Run]) -> list[Run]:
   run."""
   flags = lambda run: [*run.flags, f'--workdir={run.directory}']
   status = lambda run: resumable.run(flags(run), run.beside('log'), run.name)
-  return divided(runs, lambda run: run.done, status)
+  share = lambda run: run.done
+  return divided('compare', runs, lambda run: run.finished, status, share)
 
 
 def divided(
-  runs: Sequence[Run], done: Callable[[Run], float], do: Callable[[Run], int | None]
+  title: str,
+  runs: Sequence[Run],
+  done: Callable[[Run], bool],
+  do: Callable[[Run], int],
+  share: Callable[[Run], float],
 ) -> list[Run]:
-  """Does for each run what is not done, a share of 1, here or by others who share the directory;
-  returns the runs that failed here, where `do` was not 0 or None, each tried once."""
+  """Does for each run what is not done, here or by others who share the directory; returns the runs
+  that failed here, where `do` was not 0, each tried once. A bar shows the `share` of each."""
   failed: dict[str, Run] = {}
-  with Bar('compare') as bar:
-    while left := [run for run in runs if done(run) < 1 and run.name not in failed]:
+  with Bar(title) as bar:
+    while left := [run for run in runs if not done(run) and run.name not in failed]:
       for run in left:
         run.directory.parent.mkdir(parents=True, exist_ok=True)
-        with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, done, run):
-          if ours and done(run) < 1 and do(run):
+        with locks.tried(run.beside('lock')) as ours, _shown(bar, runs, share, run):
+          if ours and not done(run) and do(run):
             failed[run.name] = run
       if not any(locks.is_free(run.beside('lock')) for run in left):
         time.sleep(POLL_S)
@@ -97,13 +103,15 @@ def divided(
 
 
 @contextlib.contextmanager
-def _shown(bar: Bar, runs: Sequence[Run], done: Callable[[Run], float], now: Run) -> Iterator[None]:
+def _shown(
+  bar: Bar, runs: Sequence[Run], share: Callable[[Run], float], now: Run
+) -> Iterator[None]:
   """Moves the bar over all runs while something is done for one."""
   over = threading.Event()
 
   def show() -> None:
     while not over.wait(POLL_S):
-      shares = [done(run) for run in runs]
+      shares = [share(run) for run in runs]
       of = f'{shares.count(1.0)} of {amount(len(runs), "runs")}'
       bar.show(f'{of}, {now.name}', sum(shares) / len(shares))
 

@@ -1,12 +1,13 @@
 """The tables of the page, of which both its forms are made."""
 
+import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import json_files
 from bertjax.comparison import plan, tasks
-from bertjax.comparison.results import Result, Tuned, chosen, grouped, tuned
+from bertjax.comparison.results import Result, Tuned, chosen, chosen_tuned, grouped
 from bertjax.machine import locks
 
 # Keys in which arms may be unequal, with all below.
@@ -31,10 +32,12 @@ def tables_of(results: Sequence[Result]) -> list[Table]:
   """Returns the tables, of which both forms are made."""
   arms = grouped(results, lambda r: r.arm)
   best = {arm: chosen(runs) for arm, runs in arms.items()}
-  return [_scores(best), _costs(arms, best), _rates(arms, best), _unequal(best)]
+  tuned = {arm: chosen_tuned(runs) for arm, runs in best.items()}
+  rates = _rates(arms, best, tuned)
+  return [_scores(best, tuned), _costs(arms, best), rates, _unequal(best)]
 
 
-def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
+def _scores(best: Mapping[str, Sequence[Result]], tuned: Mapping[str, Sequence[Tuned]]) -> Table:
   rows = []
   for arm, runs in best.items():
     if not runs:
@@ -47,11 +50,12 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
       arm, str(len(runs)), f'{name} {_spread([r.last(r.metric) for r in runs])}',
       _spread([r.unigram for r in runs]),
       _spread([r.last(perplexity[0]) or r.last(perplexity[1]) for r in runs]),
-      _spread([one.value for one in _best(runs)]),
+      _spread([one.value for one in tuned[arm]]),
       *(_by_layer([m[key] for m in measured if key in m]) for key in ('probe', 'neighbours')),
       of('minimal_pairs'), of('minimal_pairs_ties'),
     ])  # fmt: skip
-  names = sorted({_task(one) for runs in best.values() for one in _best(runs)})
+  beside = lambda one: '' if one.majority is None else f' (majority {one.majority:.4f})'
+  names = sorted({one.metric + beside(one) for found in tuned.values() for one in found})
   head = (
     'arm', 'seeds', 'own held-out score', 'its unigram', '(pseudo-)perplexity',
     ' '.join(['fine-tuned', *names]), 'linear probe, by layer', 'next sentence found, by layer',
@@ -59,10 +63,10 @@ def _scores(best: Mapping[str, Sequence[Result]]) -> Table:
   )  # fmt: skip
   note = (
     'Median over the seeds of the best rate, least and largest in brackets. Own scores are of '
-    'different tasks and do not compare; a unigram knows how frequent words are and no context. '
-    'Pseudo-perplexity (each token from all others) and perplexity (from those before) do not '
-    'compare with each other. A sentence of the held-out text finds the next one, of '
-    f'{tasks.NEIGHBOURS:,} at most, by the cosine of mean vectors. A tie is wrong.'
+    'different tasks and do not compare; a unigram guesses its words, special tokens apart, by '
+    'how frequent they are. Pseudo-perplexity (each token from all others) and perplexity (from '
+    'those before) do not compare with each other. A sentence of the held-out text finds the next '
+    f'one, of {tasks.NEIGHBOURS:,} at most, by the cosine of mean vectors. A tie is wrong.'
   )
   return Table('Scores', note, head, rows)
 
@@ -90,23 +94,28 @@ def _costs(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Res
   return Table('What each arm spent', note, head, rows)
 
 
-def _rates(arms: Mapping[str, Sequence[Result]], best: Mapping[str, Sequence[Result]]) -> Table:
+def _rates(
+  arms: Mapping[str, Sequence[Result]],
+  best: Mapping[str, Sequence[Result]],
+  tuned: Mapping[str, Sequence[Tuned]],
+) -> Table:
   rows = []
   for arm, runs in arms.items():
     for peak, same in grouped(runs, lambda r: r.peak).items():
       metric = next((r.metric for r in same if r.metric), '')
-      lost = [r for r in same if not r.finished]
-      runs_on = any(not locks.is_free(r.directory / 'lock') for r in lost)
-      state = 'running' if runs_on else 'FAILED' if lost else ''
+      lost = [r.directory for r in same if not r.finished]
       taken = bool(best[arm]) and best[arm][0].peak == peak
       rows.append([
         arm, peak, short(metric), _spread([r.last(metric) for r in same]),
-        f'{len(same) - len(lost)} of {len(same)}', state, 'taken' if taken else '',
+        *_finished(same, lost), 'taken' if taken else '',
       ])  # fmt: skip
-    for i, (peak, ones) in enumerate(tuned(best[arm]).items()):
+    for peak, ones in grouped(
+      [one for r in best[arm] for one in r.tuned], lambda o: o.peak
+    ).items():
+      lost = [one.directory for one in ones if one.value is None]
       rows.append([
         f'{arm}, fine-tuned', peak, short(ones[0].metric), _spread([one.value for one in ones]),
-        f'{len(ones)} of {len(best[arm])}', '', '' if i else 'taken',
+        *_finished(ones, lost), 'taken' if tuned[arm] and tuned[arm][0].peak == peak else '',
       ])  # fmt: skip
   note = 'The rate of each arm whose median over the seeds is best is taken for the scores above.'
   head = ('arm', 'peak', 'score', 'after the last step', 'finished', '', '')
@@ -132,13 +141,11 @@ def _planned(result: Result) -> Mapping[str, Any]:
   return json_files.read(path, dict, '')['arms'] if path.exists() else {}
 
 
-def _best(runs: Sequence[Result]) -> list[Tuned]:
-  """What was fine-tuned from some runs with the best rate."""
-  return next(iter(tuned(runs).values()), [])
-
-
-def _task(one: Tuned) -> str:
-  return one.metric + ('' if one.majority is None else f' (majority {one.majority:.4f})')
+def _finished(runs: Sequence[Any], lost: Sequence[pathlib.Path]) -> tuple[str, str]:
+  """Returns how many runs finished, and what became of those in the directories `lost`."""
+  runs_on = any(not locks.is_free(home / 'lock') for home in lost)
+  state = 'running' if runs_on else 'FAILED' if lost else ''
+  return f'{len(runs) - len(lost)} of {len(runs)}', state
 
 
 def short(metric: str) -> str:

@@ -1,7 +1,7 @@
 """Judges trained arms alike: by a task that each is fine-tuned on, a linear probe on its texts,
 minimal pairs, and whether a sentence is nearest to the one behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,13 @@ class Tasks(NamedTuple):
     fields = {key: data.task[key] for key in ('text', 'label', 'classes', 'header')}
     fields |= dict(train=data.train, dev=data.dev, examples=self.examples)
     return [f'--config.evals.linear_probe.{key}={value}' for key, value in fields.items()]
+
+  @property
+  def judges(self) -> dict[str, Callable[[Model, 'Tasks'], dict[str, Any]]]:
+    """The functions that score a model, by name: those that there are texts for."""
+    found = dict(minimal_pairs=_minimal_pairs) if self.pairs else {}
+    found |= dict(probe=_probe) if self.probed else {}
+    return found | (dict(neighbours=_nearest) if self.neighbours else {})
 
   @property
   def examples(self) -> int:
@@ -126,24 +133,28 @@ def _neighbours(heldout: str) -> list[tuple[str, str]]:
   return [found[i] for i in np.linspace(0, len(found) - 1, min(len(found), NEIGHBOURS), dtype=int)]
 
 
-def measured(run: Run) -> bool:
-  """Returns whether a run has its scores."""
+def is_scored(run: Run) -> bool:
+  """Returns True if a run has its scores."""
   return (run.directory / NAME).exists()
 
 
-def measure(run: Run, tasks: Tasks) -> None:
+def score(run: Run, tasks: Tasks) -> int:
   """Writes RUN/scores.json: what a finished run says of minimal pairs, its linear probe and the
-  neighbours that it finds by layer; of what its kind cannot do the reason."""
-  model, found, refused = Model.load(run.directory), {}, {}
-  asked = dict(minimal_pairs=_minimal_pairs) if tasks.pairs else {}
-  asked |= dict(probe=_probe) if tasks.probed else {}
-  asked |= dict(neighbours=_nearest) if tasks.neighbours else {}
-  for name, judge in asked.items():
+  neighbours that it finds by layer; of what its kind cannot do the reason. Returns 1 where the run
+  cannot be opened, with a line that says why, else 0."""
+  try:
+    model = Model.load(run.directory)
+  except UserError as error:
+    print(f'no scores of {run.name}: {error}', flush=True)
+    return 1
+  found, refused = {}, {}
+  for name, judge in tasks.judges.items():
     try:
       found |= judge(model, tasks)
     except UserError as error:
       refused[name] = str(error)
   durable.write_json(run.directory / NAME, dict(scores=found, refused=refused))
+  return 0
 
 
 def _minimal_pairs(model: Model, tasks: Tasks) -> dict[str, Any]:
