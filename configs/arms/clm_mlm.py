@@ -1,4 +1,9 @@
-"""RoBERTa by the next token for half of its steps, then by masked ones (arXiv 2507.00994)."""
+"""RoBERTa by the next token for half of its steps, then by masked ones (arXiv 2507.00994).
+
+  python -m bertjax.compare --arms=roberta,configs/arms/clm_mlm.py ...
+
+Until half of the steps its `mlm_masked` is the loss of the next token.
+"""
 
 from bertjax.cited import cited
 from bertjax.examples import recipes

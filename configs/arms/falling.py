@@ -1,4 +1,7 @@
-"""RoBERTa with 40% of the tokens masked, then 27.5%, then 15%, a third of the steps each."""
+"""RoBERTa with 40% of the tokens masked, then 27.5%, then 15%, a third of the steps each.
+
+python -m bertjax.compare --arms=roberta,configs/arms/falling.py ...
+"""
 
 from bertjax.cited import cited
 from configs import roberta

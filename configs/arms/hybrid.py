@@ -1,4 +1,8 @@
-"""RoBERTa by the next token and by masked ones, a step each in turns (as GPT-BERT mixes rows)."""
+"""RoBERTa by the next token and by masked ones, a step each in turns (GPT-BERT mixes rows so:
+Charpentier and Samuel 2024, arXiv 2410.24159).
+
+  python -m bertjax.compare --arms=roberta,configs/arms/hybrid.py ...
+"""
 
 from bertjax.cited import cited
 from bertjax.examples import recipes

@@ -1,4 +1,7 @@
-"""RoBERTa for arms that mask more, as `[data.mask.rate=0.4]`, all judged at 15%."""
+"""RoBERTa for arms that mask more, all judged at 15%.
+
+python -m bertjax.compare --arms='roberta,configs/arms/rate.py[data.mask.rate=0.4]' ...
+"""
 
 from bertjax.cited import cited
 from configs import roberta
