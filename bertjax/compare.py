@@ -124,7 +124,7 @@ def _asked() -> Any:
 
 def _factors(flag: str) -> list[float]:
   """Returns the factors of peak rates that a flag has. Raises UserError: they are none."""
-  given = flags.FLAGS[flag].value
+  given: list[str] = flags.FLAGS[flag].value or []
   try:
     rates = [float(rate) for rate in given]
   except ValueError:

@@ -148,7 +148,7 @@ def chosen_tuned(runs: Sequence[Result]) -> list[Tuned]:
   if not done:
     return []
   by_rate = grouped(done, lambda one: one.peak)
-  scores = {rate: [one.value for one in same] for rate, same in by_rate.items()}
+  scores = {rate: [one.value or 0.0 for one in same] for rate, same in by_rate.items()}
   return by_rate[best_rate(scores, done[0].mode)]
 
 
