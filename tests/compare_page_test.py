@@ -163,12 +163,15 @@ def tuned(run: Result, peak: str, value: float | None) -> None:
 @mutation('by_rate[best_rate(scores, done[0].mode)]', 'done')
 @mutation('whole and math.isfinite', 'math.isfinite')
 @mutation('one.directory for one in ones if one.value is None', 'one.directory for one in []')
-def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found):
+def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found, tmp_path):
   for run, *values in zip(
     found, (0.7, 0.9, 0.5), (0.75, 0.8, 0.85), (0.9, 0.9, None), strict=False
   ):
     for peak, value in zip(('3e-4', '1e-3', '3e-3'), values, strict=True):
       tuned(run, peak, value)
+  page.write(found, tmp_path, '')
+  first = json.loads((tmp_path / 'report.jsonl').read_text().splitlines()[0])
+  assert [one['value'] for one in first['fine_tuned']] == [0.75, 0.9, 0.7]
   scores, _, rates, _ = tables.tables_of(found)
   at = scores.head.index('fine-tuned eval/dev/accuracy (majority 0.5000)')
   assert [row[at] for row in scores.rows] == ['0.8000 [0.7500, 0.8500]', '-']

@@ -54,7 +54,8 @@ def _numbers(run: Result) -> dict[str, Any]:
   curve = lambda metric: [point._asdict() for point in run.curve(metric)]
   said = dict(arm=run.arm, peak=run.peak, seed=run.seed, finished=run.finished, score=run.metric)
   said |= dict(curve=curve(run.metric), unigram=run.unigram, probe_while_trained=curve(PROBE))
-  return said | dict(fine_tuned=[one._asdict() for one in run.tuned], scores=run.measured[0])
+  tuned = [one._replace(directory=one.directory.name)._asdict() for one in run.tuned]
+  return said | dict(fine_tuned=tuned, scores=run.measured[0])
 
 
 def _markdown(tables: Sequence[Table], facts: str, command: str) -> str:
