@@ -77,7 +77,7 @@ def found(tmp_path) -> list[Result]:
 
 @mutation("done[0].config['best.mode']", "of_arm[0].config['best.mode']")
 @mutation("best = max if mode == 'max' else min", 'best = max')
-@mutation('if len(found) == most]', 'if found]')
+@mutation('if len(same) == most]', 'if same]')
 def test_the_rate_with_the_best_median_is_chosen(found):
   assert [r.seed for r in results.chosen(found[:8])] == [0, 1, 2]
   assert {r.peak for r in results.chosen(found[:8])} == {'0.001'}  # at 0.002 a seed was lost
@@ -160,7 +160,7 @@ def tuned(run: Result, peak: str, value: float | None) -> None:
   home.with_name(f'{home.name}.log').write_text('')
 
 
-@mutation('by_rate[best_rate(scores, done[0].mode)]', 'done')
+@mutation('at_best_rate(done, lambda one: one.value, done[0].mode) if done else []', 'done')
 @mutation('whole and math.isfinite', 'math.isfinite')
 @mutation('one.directory for one in ones if one.value is None', 'one.directory for one in []')
 def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found, tmp_path):
@@ -243,8 +243,7 @@ def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
   with pytest.raises(ValueError, match="has the class 'z'"):
     tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   write('dev.jsonl', [dict(text='a', label='x')])
-  classes = "data.task.classes=('x','y')"
-  made = tasks.make('configs/finetune/text.py', [*keys, classes], '')
+  made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   text = arms.Text('text.txt', '', 'wordpiece:600')
   bert, gpt, t5 = arms.parse('bert,gpt,t5', 'test', text, [])
   flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'

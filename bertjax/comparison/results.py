@@ -132,29 +132,22 @@ def _tuned(home: pathlib.Path) -> Tuned:
 
 
 def chosen(of_arm: Sequence[Result]) -> list[Result]:
-  """Returns the finished runs of the `best_rate` of an arm; [] if no run finished."""
+  """Returns the finished runs of an arm `at_best_rate`; [] if no run finished."""
   score = lambda result: result.last(result.metric)
   done = [result for result in of_arm if score(result) is not None]
-  if not done:
-    return []
-  by_rate = grouped(done, lambda r: r.peak)
-  scores = {rate: [*map(score, same)] for rate, same in by_rate.items()}
-  return by_rate[best_rate(scores, done[0].config['best.mode'])]
+  return at_best_rate(done, score, done[0].config['best.mode']) if done else []
 
 
 def chosen_tuned(runs: Sequence[Result]) -> list[Tuned]:
-  """Returns the finished fine-tunings of some runs at their `best_rate`; [] if none finished."""
+  """Returns the finished fine-tunings of some runs `at_best_rate`; [] if none finished."""
   done = [one for run in runs for one in run.tuned if one.value is not None]
-  if not done:
-    return []
-  by_rate = grouped(done, lambda one: one.peak)
-  scores = {rate: [one.value or 0.0 for one in same] for rate, same in by_rate.items()}
-  return by_rate[best_rate(scores, done[0].mode)]
+  return at_best_rate(done, lambda one: one.value, done[0].mode) if done else []
 
 
-def best_rate(scores: Mapping[str, Sequence[float]], mode: str) -> str:
-  """Returns the rate whose median is best, of those at which most seeds finished."""
-  most = max(map(len, scores.values()))
-  whole = [rate for rate, found in scores.items() if len(found) == most]
+def at_best_rate(done: Sequence[T], score: Callable[[T], Any], mode: str) -> list[T]:
+  """Returns the runs of the rate whose median is best, of those at which most seeds finished."""
+  by_rate = [*grouped(done, lambda run: run.peak).values()]  # pyright: ignore
+  most = max(map(len, by_rate))
   best = max if mode == 'max' else min
-  return best(whole, key=lambda rate: statistics.median(scores[rate]))
+  whole = [same for same in by_rate if len(same) == most]
+  return best(whole, key=lambda same: statistics.median(map(score, same)))
