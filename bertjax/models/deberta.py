@@ -100,7 +100,7 @@ class Net(nn.Module):
     run = lambda p, x, context, noise, number: layer.apply(
       {'params': p}, x, context, noise, None, number
     )[0]
-    apply = remat_lib.function(run, self.remat, turns(self.layers) == 1)
+    apply = remat_lib.function(run, self.remat, turns(self.layers, self.remat) == 1)
     before, last = (jax.tree.map(lambda leaf, at=at: leaf[at], params) for at in (np.s_[:-1], -1))
 
     def visit(x_BTD: Array, inputs) -> tuple[Array, None]:
@@ -108,7 +108,7 @@ class Net(nn.Module):
       return apply(mine, x_BTD, context, noise, number), None
 
     numbers = jnp.arange(self.layers - 1)
-    x_BTD, _ = jax.lax.scan(visit, x_BTD, (before, numbers), unroll=turns(self.layers))
+    x_BTD, _ = jax.lax.scan(visit, x_BTD, (before, numbers), unroll=turns(self.layers, self.remat))
     shape = self.positions, x_BTD.shape[-1]
     place = small_table(self, 'absolute', 'position', shape, self.layer['initializer'])
     query_BTD = x_BTD + place[position_BT].astype(x_BTD.dtype)

@@ -136,16 +136,22 @@ def _of(patterns: Sequence[str]) -> param_rules.Rules:
 def _clip(
   largest: float, rules: param_rules.Rules | None, leaves: Leaves
 ) -> optax.GradientTransformation:
-  """Clips by the global norm; with rules by that of what they say 1 of, and that of all else."""
-  clip = optax.clip_by_global_norm(largest)
-  if rules is None:
-    return clip
-  apart = leaves.resolve(rules, 'clip_apart')
+  """Clips by the global norm; with rules by that of what they say 1 of, and that of all else.
+  Gradients are multiplied by one number, as in TensorFlow and PyTorch, where optax divides each by
+  the norm: XLA on CPUs writes the quotients to memory (LOG.md)."""
+  apart = leaves.resolve(rules, 'clip_apart') if rules else None
+
+  def factor(updates: Any) -> Array:
+    return jnp.minimum(1.0, largest / optax.tree.norm(updates))
 
   def update(updates: Any, params: Any) -> Any:
+    if apart is None:
+      by = factor(updates)
+      return jax.tree.map(lambda u: u * by.astype(u.dtype), updates)
     of = lambda group: jax.tree.map(lambda a, u: jnp.where(a == group, u, 0), apart, updates)
-    clipped = lambda group: clip.update(of(group), optax.EmptyState())[0]
-    return jax.tree.map(jnp.add, clipped(0.0), clipped(1.0))
+    rest, chosen = factor(of(0.0)), factor(of(1.0))
+    clipped = lambda a, u: u * jnp.where(a == 1.0, chosen, rest).astype(u.dtype)
+    return jax.tree.map(clipped, apart, updates)
 
   return optax.stateless(update)
 

@@ -38,7 +38,8 @@ def span(
   return jnp.where(reverse_B, back[None], ahead[None])
 
 
-def shift(x: Array, keys: int) -> Array:
+@jax.custom_vjp
+def shift(x: Array) -> Array:
   """x [..., T, T + S] by distance -> [..., T, S] by key: out[t, s] = x[t, T - 1 - t + s].
 
   Column c of x belongs to the distance c less than the largest one, which the last query has to the
@@ -48,20 +49,19 @@ def shift(x: Array, keys: int) -> Array:
   queries, width = x.shape[-2:]
   flat = x.reshape(*x.shape[:-2], queries * width)
   flat = flat[..., queries - 1 : queries - 1 + queries * (width - 1)]
-  return flat.reshape(*x.shape[:-1], width - 1)[..., :keys]
+  return flat.reshape(*x.shape[:-1], width - 1)[..., : width - queries]
 
 
-def shift_back(x: Array, queries: int) -> Array:
-  """x [..., S, T + S] by distance -> [..., T, S] by query: out[t, s] = x[s, T - 1 - t + s].
+def _unshifted(y: Array) -> Array:
+  """The gradient of `shift`: y [..., T, S] -> [..., T, T + S]."""
+  *rest, queries, keys = y.shape
+  width = queries + keys
+  y = jnp.concatenate([jnp.zeros((*rest, queries, queries - 1), y.dtype), y], -1)
+  y = jnp.concatenate([y, jnp.zeros((*rest, 1, width - 1), y.dtype)], -2)
+  return y.reshape(*rest, -1)[..., : queries * width].reshape(*rest, queries, width)
 
-  The columns are those of `shift`. Read with rows that are one longer, each next row starts one
-  earlier, and the queries come in reverse.
-  """
-  keys, width = x.shape[-2:]
-  flat = x.reshape(*x.shape[:-2], keys * width)
-  flat = jnp.pad(flat, [(0, 0)] * (flat.ndim - 1) + [(0, keys)])
-  back = flat.reshape(*x.shape[:-1], width + 1)[..., :queries]
-  return jnp.swapaxes(back[..., ::-1], -1, -2)
+
+shift.defvjp(lambda x: (shift(x), None), lambda _, y: (_unshifted(y),))
 
 
 def alibi(heads: int, distance: np.ndarray) -> np.ndarray:

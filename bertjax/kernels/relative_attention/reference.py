@@ -56,43 +56,75 @@ def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) 
   return seen_BTS
 
 
+def _dot(x: Array, y: Array, of_x: int, of_y: int) -> Array:
+  """Sums over an axis of either, for each row and head, in float32."""
+  numbers = ((of_x,), (of_y,)), ((0, 1), (0, 1))
+  return jax.lax.dot_general(x, y, numbers, preferred_element_type=jnp.float32)
+
+
+@jax.custom_vjp
+def _products(x_BNTH: Array, y_BNSH: Array) -> Array:
+  """Returns the product of each x with each y, float32 [B, N, T, S]."""
+  return _dot(x_BNTH, y_BNSH, 3, 3)
+
+
+def _products_gradient(given: tuple[Array, Array], slope_BNTS: Array) -> tuple[Array, Array]:
+  """The slopes are the second factor of y's gradient: as the first one, which jax would make them,
+  XLA on CPUs turns them before the product."""
+  x_BNTH, y_BNSH = given
+  by_x_BNTH = _dot(slope_BNTS, y_BNSH, 3, 2)
+  by_y_BNSH = jnp.swapaxes(_dot(x_BNTH, slope_BNTS, 2, 2), 2, 3)
+  return by_x_BNTH.astype(x_BNTH.dtype), by_y_BNSH.astype(y_BNSH.dtype)
+
+
+_products.defvjp(lambda x, y: (_products(x, y), (x, y)), _products_gradient)
+
+
 def scores(x: Operands, column: Array | int) -> Array:
   """float32 [B, N, T, S] before the mask; `column` is the first query's among the keys."""
-  q_BTNH, relative, scale = x.q_BTNH, x.relative or Relative(), x.scale
-  queries, keys = q_BTNH.shape[1], x.k_BSNH.shape[1]
+  q_BTNH, relative = x.q_BTNH, x.relative or Relative()
+  (batch, queries, *_), keys = q_BTNH.shape, x.k_BSNH.shape[1]
+  furthest = column + queries - 1  # distance, from the last query to the first key
 
-  def product(equation: str, bias_NH: Array | None, x: Array) -> Array:
+  def scaled(bias_NH: Array | None) -> Array:
     biased_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(q_BTNH.dtype)
-    return jnp.einsum(equation, biased_BTNH * scale, x, preferred_element_type=jnp.float32)
+    return biased_BTNH * x.scale
 
-  def rows(table: Array) -> Array:
-    first = column + queries - 1
+  def product(x_BTNH: Array, y_BSNH: Array) -> Array:
+    return _products(jnp.swapaxes(x_BTNH, 1, 2), jnp.swapaxes(y_BSNH, 1, 2))
+
+  def rows(table: Array, first: Array | int) -> Array:
     return distance_tables.span(table, relative.far, first, queries + keys, relative.direction_B)
 
-  score_BNTS = product('BTNH,BSNH->BNTS', relative.u_NH, x.k_BSNH)
+  def projected(table_RNH: Array, first: Array | int) -> Array:  # [B, R, N, H]
+    found = rows(table_RNH.astype(q_BTNH.dtype), first)
+    return jnp.broadcast_to(found, (batch, *found.shape[-3:]))
+
+  score_BNTS = product(scaled(relative.u_NH), x.k_BSNH)
   if relative.p_RNH is not None:
-    p = rows(relative.p_RNH.astype(q_BTNH.dtype))
-    equation = 'BSNH,RNH->BNSR' if p.ndim == 3 else 'BSNH,BRNH->BNSR'
-    by_key_BNSR = jnp.einsum(equation, x.k_BSNH * scale, p, preferred_element_type=jnp.float32)
-    score_BNTS += distance_tables.shift_back(by_key_BNSR, queries)
+    nearest_first_BRNH = jnp.flip(projected(relative.p_RNH, furthest + 1), 1)
+    by_key_BNSR = product(x.k_BSNH * x.scale, nearest_first_BRNH)
+    score_BNTS += jnp.swapaxes(distance_tables.shift(by_key_BNSR), 2, 3)
   by_distance = None
   if relative.r_RNH is not None:
-    r = rows(relative.r_RNH.astype(q_BTNH.dtype))
-    equation = 'BTNH,RNH->BNTR' if r.ndim == 3 else 'BTNH,BRNH->BNTR'
-    by_distance = product(equation, relative.w_NH, r)
+    by_distance = product(scaled(relative.w_NH), projected(relative.r_RNH, furthest))
   if relative.bias_NR is not None:
-    bias = jnp.moveaxis(rows(relative.bias_NR.T), -1, -2)  # [(B), N, R]
+    bias = jnp.moveaxis(rows(relative.bias_NR.T, furthest), -1, -2)  # [(B), N, R]
     bias = bias.reshape(-1, bias.shape[-2], 1, queries + keys)
-    shape = (*bias.shape[:2], *score_BNTS.shape[2:3], queries + keys)
+    shape = (*bias.shape[:2], queries, queries + keys)
     by_distance = jnp.broadcast_to(bias, shape) if by_distance is None else by_distance + bias
   if by_distance is not None:
-    score_BNTS += distance_tables.shift(by_distance, keys)
+    score_BNTS += distance_tables.shift(by_distance)
   if relative.segment is not None:
     segment = relative.segment
     embedding_2NH = segment.embedding_2NH.astype(q_BTNH.dtype)
-    either_2BNT1 = product('BTNH,KNH->KBNT', segment.z_NH, embedding_2NH)[..., None]
+    either_2BNT = jnp.einsum(
+      'BTNH,KNH->KBNT', scaled(segment.z_NH), embedding_2NH, preferred_element_type=jnp.float32
+    )
     other_BTS = segment.segment_q_BT[:, :, None] != segment.segment_k_BS[:, None, :]
-    score_BNTS += jnp.where(other_BTS[:, None], either_2BNT1[1], either_2BNT1[0])
+    score_BNTS += jnp.where(
+      other_BTS[:, None], either_2BNT[1, ..., None], either_2BNT[0, ..., None]
+    )
   return score_BNTS
 
 
@@ -110,7 +142,9 @@ def attend_block(x: Operands, place: Place, near: int | None) -> Array:
   prob_BNTS = probabilities(x, place, near)
   if x.dropout is not None:
     prob_BNTS = _drop(prob_BNTS, x.dropout, place, x.mask.sinks)
-  return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(x.v_BSNH.dtype), x.v_BSNH)
+  v_BNSH = jnp.swapaxes(x.v_BSNH, 1, 2)
+  y_BNTH = _dot(prob_BNTS.astype(v_BNSH.dtype), v_BNSH, 3, 2)
+  return jnp.swapaxes(y_BNTH, 1, 2).astype(v_BNSH.dtype)
 
 
 def _drop(prob_BNTS: Array, dropout: Dropout, place: Place, sinks: int) -> Array:

@@ -76,7 +76,7 @@ def test_a_model_keeps_less_and_less():
   ],
 )
 @mutation('unroll=each,', '', case='bert-light', file='bertjax/models/layers/encoder.py')
-@mutation('loop = turns(self.layers) == 1', 'loop = True', case='modernbert-light')
+@mutation('loop = turns(self.layers, self.remat) == 1', 'loop = True', case='modernbert-light')
 def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   """As on a GPU: the same loss and gradients, no array of all layers' outputs, and what is computed
   again is not merged with what was computed before."""
@@ -88,7 +88,7 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   carry = objective.carry(batch)
   gradient = lambda v: accumulate(objective, v, carry, batch, ctx, 1)[:2]
   texts, results = [], []
-  for turns in (lambda layers: 1, lambda layers: layers):
+  for turns in (lambda layers, remat: 1, lambda layers, remat: layers):
     monkeypatch.setattr(encoder, 'turns', turns)
     lowered = jax.jit(lambda v: gradient(v)).lower(variables)
     texts.append(lowered.as_text())
@@ -99,8 +99,11 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   assert ('optimization_barrier' in texts[1]) == (policy != 'none')
 
 
-@mutation("return layers if target.platform() == 'gpu' else 1", 'return 1')
-def test_a_gpu_gets_all_layers_one_after_the_other():
-  assert encoder.turns(12) == 1
+@mutation("== 'cpu' and remat == 'none'", "== 'cpu'")
+@mutation("target.platform() == 'gpu' or", '')
+def test_where_layers_run_without_a_loop():
+  assert (encoder.turns(12, 'none'), encoder.turns(12, 'light')) == (12, 1)
   with target.compiled_for('NVIDIA H200'):
-    assert encoder.turns(12) == 12
+    assert encoder.turns(12, 'light') == 12
+  with target.compiled_for('TPU v5e'):
+    assert encoder.turns(12, 'none') == 1
