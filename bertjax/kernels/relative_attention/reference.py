@@ -1,5 +1,6 @@
 """The meaning of the attention operation, in plain JAX, on a block of queries or on all of them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -9,6 +10,8 @@ from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import distance_tables
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative
 from bertjax.types import Array
+
+BLOCK = 128  # queries, or keys, whose products with a table are taken together
 
 
 class Place(NamedTuple):
@@ -80,41 +83,51 @@ def _products_gradient(given: tuple[Array, Array], slope_BNTS: Array) -> tuple[A
 _products.defvjp(lambda x, y: (_products(x, y), (x, y)), _products_gradient)
 
 
+def _by_distance(x_BTNH: Array, others: int, window: Callable[[int, int], Array]) -> Array:
+  """Returns the products of each x with the rows of a table for its distances to so many others,
+  float32 [B, N, T, S]. `window(end, width)` are the rows [(B), width, N, H] from the distance of x
+  end - 1 to the first of the others on. A block of x needs few more rows than there are others; all
+  of x at once would need as many more as there are x."""
+  batch, count, heads, size = x_BTNH.shape
+  block = BLOCK if count % BLOCK == 0 else count
+  width = block + others
+  windows = jnp.stack([window(end, width) for end in range(block, count + 1, block)], -4)
+  windows = jnp.moveaxis(windows, -2, -4)  # [(B), N, blocks, width, H]
+  windows = jnp.broadcast_to(windows, (batch, *windows.shape[-4:]))
+  products = _products(
+    jnp.swapaxes(x_BTNH, 1, 2).reshape(batch, -1, block, size),
+    windows.reshape(batch, -1, width, size),
+  )
+  return distance_tables.shift(products).reshape(batch, heads, count, others)
+
+
 def scores(x: Operands, column: Array | int) -> Array:
   """float32 [B, N, T, S] before the mask; `column` is the first query's among the keys."""
   q_BTNH, relative = x.q_BTNH, x.relative or Relative()
-  (batch, queries, *_), keys = q_BTNH.shape, x.k_BSNH.shape[1]
-  furthest = column + queries - 1  # distance, from the last query to the first key
+  queries, keys = q_BTNH.shape[1], x.k_BSNH.shape[1]
 
   def scaled(bias_NH: Array | None) -> Array:
     biased_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(q_BTNH.dtype)
     return biased_BTNH * x.scale
 
-  def product(x_BTNH: Array, y_BSNH: Array) -> Array:
-    return _products(jnp.swapaxes(x_BTNH, 1, 2), jnp.swapaxes(y_BSNH, 1, 2))
+  def rows(table: Array, first: Array | int, width: int) -> Array:
+    return distance_tables.span(table, relative.far, first, width, relative.direction_B)
 
-  def rows(table: Array, first: Array | int) -> Array:
-    return distance_tables.span(table, relative.far, first, queries + keys, relative.direction_B)
-
-  def projected(table_RNH: Array, first: Array | int) -> Array:  # [B, R, N, H]
-    found = rows(table_RNH.astype(q_BTNH.dtype), first)
-    return jnp.broadcast_to(found, (batch, *found.shape[-3:]))
-
-  score_BNTS = product(scaled(relative.u_NH), x.k_BSNH)
-  if relative.p_RNH is not None:
-    nearest_first_BRNH = jnp.flip(projected(relative.p_RNH, furthest + 1), 1)
-    by_key_BNSR = product(x.k_BSNH * x.scale, nearest_first_BRNH)
-    score_BNTS += jnp.swapaxes(distance_tables.shift(by_key_BNSR), 2, 3)
-  by_distance = None
+  u_BTNH = scaled(relative.u_NH)
+  score_BNTS = _products(jnp.swapaxes(u_BTNH, 1, 2), jnp.swapaxes(x.k_BSNH, 1, 2))
   if relative.r_RNH is not None:
-    by_distance = product(scaled(relative.w_NH), projected(relative.r_RNH, furthest))
+    r_RNH = relative.r_RNH.astype(q_BTNH.dtype)
+    window = lambda end, width: rows(r_RNH, column + end - 1, width)
+    score_BNTS += _by_distance(scaled(relative.w_NH), keys, window)
+  if relative.p_RNH is not None:
+    p_RNH = relative.p_RNH.astype(q_BTNH.dtype)
+    back = lambda end, width: jnp.flip(rows(p_RNH, column - end + width, width), -3)
+    score_BNTS += jnp.swapaxes(_by_distance(x.k_BSNH * x.scale, queries, back), 2, 3)
   if relative.bias_NR is not None:
-    bias = jnp.moveaxis(rows(relative.bias_NR.T, furthest), -1, -2)  # [(B), N, R]
-    bias = bias.reshape(-1, bias.shape[-2], 1, queries + keys)
+    bias = jnp.moveaxis(rows(relative.bias_NR.T, column + queries - 1, queries + keys), -1, -2)
+    bias = bias.reshape(-1, bias.shape[-2], 1, queries + keys)  # [B or 1, N, 1, R]
     shape = (*bias.shape[:2], queries, queries + keys)
-    by_distance = jnp.broadcast_to(bias, shape) if by_distance is None else by_distance + bias
-  if by_distance is not None:
-    score_BNTS += distance_tables.shift(by_distance)
+    score_BNTS += distance_tables.shift(jnp.broadcast_to(bias, shape))
   if relative.segment is not None:
     segment = relative.segment
     embedding_2NH = segment.embedding_2NH.astype(q_BTNH.dtype)
