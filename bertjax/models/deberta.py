@@ -87,7 +87,7 @@ class Net(nn.Module):
     context = Context(mask, table_RD=norm(table_KD))
     layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
     if not self.positions:
-      stack = scanned(self, Layer)(**layer, name='layers')
+      stack = scanned(self, Layer, noise)(**layer, name='layers')
       x_BTD, (_, hidden_LBTD) = stack(x_BTD, context, noise, None, jnp.arange(self.layers))
       return x_BTD, hidden_LBTD
     return self._decoded(Layer(**layer, parent=None), x_BTD, position_BT, context, noise), None
@@ -100,7 +100,7 @@ class Net(nn.Module):
     run = lambda p, x, context, noise, number: layer.apply(
       {'params': p}, x, context, noise, None, number
     )[0]
-    apply = remat_lib.function(run, self.remat, turns(self.layers, self.remat) == 1)
+    apply = remat_lib.function(run, self.remat, turns(self.layers, self.remat, noise) == 1)
     before, last = (jax.tree.map(lambda leaf, at=at: leaf[at], params) for at in (np.s_[:-1], -1))
 
     def visit(x_BTD: Array, inputs) -> tuple[Array, None]:
@@ -108,7 +108,9 @@ class Net(nn.Module):
       return apply(mine, x_BTD, context, noise, number), None
 
     numbers = jnp.arange(self.layers - 1)
-    x_BTD, _ = jax.lax.scan(visit, x_BTD, (before, numbers), unroll=turns(self.layers, self.remat))
+    x_BTD, _ = jax.lax.scan(
+      visit, x_BTD, (before, numbers), unroll=turns(self.layers, self.remat, noise)
+    )
     shape = self.positions, x_BTD.shape[-1]
     place = small_table(self, 'absolute', 'position', shape, self.layer['initializer'])
     query_BTD = x_BTD + place[position_BT].astype(x_BTD.dtype)

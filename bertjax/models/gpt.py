@@ -104,7 +104,7 @@ class GPT(Sized, StreamModel, OneText, kw_only=True):
     x_BTD, table_VE = self._embedded(batch, noise)
     embedded_BTD = x_BTD
     mask = example_mask(batch, 'causal')
-    stack = scanned(self, Block)(**self._layer(hidden), name='layers')
+    stack = scanned(self, Block, noise)(**self._layer(hidden), name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, Context(mask), noise, None, jnp.arange(self.layers))
     x_BTD, word = self._scores(x_BTD, table_VE)
     out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, carry=carry)

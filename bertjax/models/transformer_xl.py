@@ -206,7 +206,7 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
       dropout=self.dropout, inner_dropout=self.dropout, attention_dropout=self.attention_dropout,
       initializer=init, hidden=hidden, dtype=dtype,
     )  # fmt: skip
-    stack = scanned(self, Layer)(**layer, name='layers')
+    stack = scanned(self, Layer, noise)(**layer, name='layers')
     context = Context(mask, table_RD=table_RD, biases=biases)
     hidden_BLMD = memory.hidden_BLMD if memory else None
     return stack(x_BTD, context, noise, hidden_BLMD, jnp.arange(self.layers))

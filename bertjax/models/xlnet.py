@@ -181,7 +181,7 @@ class XLNet(Sized, Remembering, kw_only=True):
       attention_bias=False, positions=True, nested=True, reuse_len=self.reuse_len, hidden=hidden,
       initializer=INITS[self.initializer](self.init_std), dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
-    stack = scanned(self, Layer)(**layer, name='layers')
+    stack = scanned(self, Layer, noise)(**layer, name='layers')
     hidden_BLMD = memory.hidden_BLMD if memory else None
     return stack(x_BXD, streams, noise, hidden_BLMD, jnp.arange(self.layers))
 

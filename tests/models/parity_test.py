@@ -14,7 +14,7 @@ from slow_imports import torch
 from bertjax.objectives import mlm
 
 mutation('(query_BT1 == key_B1S) & (query_BT1 > 0)', '(query_BT1 > 0) & (key_B1S > -1)')
-mutation('biased_BTNH * scale, x, preferred', 'biased_BTNH, x, preferred')
+mutation('return biased_BTNH * x.scale', 'return biased_BTNH')
 mutation("activation='gelu_tanh'", "activation='gelu_erf'", file='configs/bert.py')
 mutation('norm_eps=1e-5', 'norm_eps=1e-12', file='configs/roberta.py')
 mutation('position_offset=-1', 'position_offset=0')

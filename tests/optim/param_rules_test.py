@@ -31,7 +31,7 @@ def test_clip_holds_the_global_norm_of_what_is_not_frozen():
       np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6)
 
 
-@mutation('clipped(0.0), clipped(1.0)', 'clipped(0.0), of(1.0)')
+@mutation('a == 1.0, chosen, rest', 'a == 1.0, 1.0, rest')
 def test_what_is_clipped_apart_has_a_norm_of_its_own():
   flat, grads = tensors(0), some_grads(1)
   raw = config(name='adamw', **ADAM | dict(weight_decay=0.0, b1=0.0, b2=0.0, eps=1.0))

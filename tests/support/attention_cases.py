@@ -19,7 +19,7 @@ def small_tiles(side: int = 16):
 
 
 class Case(NamedTuple):
-  """What an operation has; sizes are odd on purpose, so that no block divides them."""
+  """What an operation has. Most sizes are odd on purpose, so that no block divides them."""
 
   name: str
   queries: int = 19
@@ -56,8 +56,9 @@ CASES = (
   ),
   Case('t5', table='both', bias=True, scale=1.0),
   Case('alibi', memory=8, order='causal', table='both', bias=True),
-  Case('deberta', rows=1, table='both', by_keys=True, scale=96**-0.5, rate=0.1),
-  Case('deberta_and_more', memory=7, order='random', table='mirror', by_keys=True, biases=True),
+  Case('deberta', queries=20, rows=1, table='both', by_keys=True, scale=96**-0.5, rate=0.1),
+  Case('deberta_and_more', queries=20, memory=8, order='random', table='mirror', by_keys=True,
+       biases=True),
   Case('modernbert', queries=40, rows=1, window=5, rate=0.1),
   Case('modernbert_long', queries=97, rows=1, window=12, rate=0.1),
   Case('transformer_xl_long', queries=61, memory=14, rows=1, order='causal', window=5,

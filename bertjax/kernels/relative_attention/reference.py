@@ -1,7 +1,7 @@
 """The meaning of the attention operation, in plain JAX, on a block of queries or on all of them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,24 +59,30 @@ def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) 
   return seen_BTS
 
 
-def _dot(x: Array, y: Array, of_x: int, of_y: int) -> Array:
-  """Sums over an axis of either, for each row and head, in float32."""
+def _dot(x: Array, y: Array, of_x: int, of_y: int, dtype: Any = jnp.float32) -> Array:
+  """Sums over an axis of either, for each row and head."""
   numbers = ((of_x,), (of_y,)), ((0, 1), (0, 1))
-  return jax.lax.dot_general(x, y, numbers, preferred_element_type=jnp.float32)
+  return jax.lax.dot_general(x, y, numbers, preferred_element_type=dtype)
 
 
 @jax.custom_vjp
 def _products(x_BNTH: Array, y_BNSH: Array) -> Array:
-  """Returns the product of each x with each y, float32 [B, N, T, S]."""
-  return _dot(x_BNTH, y_BNSH, 3, 3)
+  """Returns the product of each x with each y, float32 [B, N, T, S]; one row of y serves all."""
+  return _dot(x_BNTH, _for_all(y_BNSH, x_BNTH), 3, 3)
+
+
+def _for_all(y_BNSH: Array, x_BNTH: Array) -> Array:
+  return jnp.broadcast_to(y_BNSH, (len(x_BNTH), *y_BNSH.shape[1:]))
 
 
 def _products_gradient(given: tuple[Array, Array], slope_BNTS: Array) -> tuple[Array, Array]:
   """The slopes are the second factor of y's gradient: as the first one, which jax would make them,
   XLA on CPUs turns them before the product."""
   x_BNTH, y_BNSH = given
-  by_x_BNTH = _dot(slope_BNTS, y_BNSH, 3, 2)
+  by_x_BNTH = _dot(slope_BNTS, _for_all(y_BNSH, x_BNTH), 3, 2)
   by_y_BNSH = jnp.swapaxes(_dot(x_BNTH, slope_BNTS, 2, 2), 2, 3)
+  if len(y_BNSH) == 1:
+    by_y_BNSH = jnp.sum(by_y_BNSH, 0, keepdims=True)
   return by_x_BNTH.astype(x_BNTH.dtype), by_y_BNSH.astype(y_BNSH.dtype)
 
 
@@ -93,10 +99,9 @@ def _by_distance(x_BTNH: Array, others: int, window: Callable[[int, int], Array]
   width = block + others
   windows = jnp.stack([window(end, width) for end in range(block, count + 1, block)], -4)
   windows = jnp.moveaxis(windows, -2, -4)  # [(B), N, blocks, width, H]
-  windows = jnp.broadcast_to(windows, (batch, *windows.shape[-4:]))
   products = _products(
     jnp.swapaxes(x_BTNH, 1, 2).reshape(batch, -1, block, size),
-    windows.reshape(batch, -1, width, size),
+    windows.reshape(-1, heads * (count // block), width, size),
   )
   return distance_tables.shift(products).reshape(batch, heads, count, others)
 
@@ -131,13 +136,11 @@ def scores(x: Operands, column: Array | int) -> Array:
   if relative.segment is not None:
     segment = relative.segment
     embedding_2NH = segment.embedding_2NH.astype(q_BTNH.dtype)
-    either_2BNT = jnp.einsum(
-      'BTNH,KNH->KBNT', scaled(segment.z_NH), embedding_2NH, preferred_element_type=jnp.float32
+    either_BNT2 = jnp.einsum(
+      'BTNH,KNH->BNTK', scaled(segment.z_NH), embedding_2NH, preferred_element_type=jnp.float32
     )
     other_BTS = segment.segment_q_BT[:, :, None] != segment.segment_k_BS[:, None, :]
-    score_BNTS += jnp.where(
-      other_BTS[:, None], either_2BNT[1, ..., None], either_2BNT[0, ..., None]
-    )
+    score_BNTS += jnp.where(other_BTS[:, None], either_BNT2[..., 1:], either_BNT2[..., :1])
   return score_BNTS
 
 
@@ -156,8 +159,8 @@ def attend_block(x: Operands, place: Place, near: int | None) -> Array:
   if x.dropout is not None:
     prob_BNTS = _drop(prob_BNTS, x.dropout, place, x.mask.sinks)
   v_BNSH = jnp.swapaxes(x.v_BSNH, 1, 2)
-  y_BNTH = _dot(prob_BNTS.astype(v_BNSH.dtype), v_BNSH, 3, 2)
-  return jnp.swapaxes(y_BNTH, 1, 2).astype(v_BNSH.dtype)
+  y_BNTH = _dot(prob_BNTS.astype(v_BNSH.dtype), v_BNSH, 3, 2, dtype=None)
+  return jnp.swapaxes(y_BNTH, 1, 2)
 
 
 def _drop(prob_BNTS: Array, dropout: Dropout, place: Place, sinks: int) -> Array:

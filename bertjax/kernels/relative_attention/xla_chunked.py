@@ -17,13 +17,12 @@ from bertjax.kernels.relative_attention.operands import Mask, Operands
 from bertjax.kernels.relative_attention.reference import Place
 from bertjax.types import Array
 
-# Scores of one row and head that are held at once. Small enough for a cache: at 512 queries by 896
-# keys, 64 queries at a time take 0.73 of the CPU time of all at once, forward twice included.
+# Scores of one row and head that are held at once where not all are kept.
 SCORES = 2**16
 
-# Scores of the whole operation that are kept for the backward pass rather than made again: 32 MB in
-# float32. With the 5.5 M of XLNet base, one row of 512 by 896, a train step takes 0.85 of the time.
-WHOLE = 2**23
+# Scores of the whole operation that are kept for the backward pass rather than made again: 64 MB in
+# float32. With DeBERTa base's four rows of 512 forward and backward take half of the time (LOG.md).
+WHOLE = 2**24
 
 # Runs of queries whose keys are cut off where a mask lets them see no further: at most so many, of
 # at least so many queries. With eight a causal operation computes nine sixteenths of its scores.

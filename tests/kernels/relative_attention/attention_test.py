@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.kernels.relative_attention import relative_attention, xla_chunked
+from bertjax.kernels.relative_attention import reference, relative_attention, xla_chunked
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
@@ -21,10 +21,12 @@ mutation('total = total * fade + jnp', 'total = total + jnp')
 mutation('pad(flat(x[:, block:]), block, 0)', 'pad(flat(x[:, block:]), 0, block)')
 mutation('jnp.where(back_B, 0.0, part_BXNR)', 'part_BXNR')
 mutation('- 1 : queries - 1 + queries * (width - 1)', '- 2 : queries - 2 + queries * (width - 1)')
-mutation('[(0, keys)])', '[(keys, 0)])')
-mutation('back[..., ::-1]', 'back[..., ::1]')
+mutation('y.dtype), y], -1)', 'y.dtype) + 1, y], -1)')
+mutation('column - end + width, width)', 'column - keys + width, width)')
+mutation('column + end - 1, width)', 'column + queries - 1, width)')
+mutation('by_x_BNTH.astype(x_BNTH.dtype)', '0 * by_x_BNTH.astype(x_BNTH.dtype)')
 mutation('reshape((-1,) + (1,) * table.ndim) < 0', 'reshape((-1,) + (1,) * table.ndim) < -1')
-mutation('either_2BNT1[1], either_2BNT1[0]', 'either_2BNT1[0], either_2BNT1[1]')
+mutation('other_BTS[:, None], either_BNT2[..., 1:]', '~other_BTS[:, None], either_BNT2[..., 1:]')
 mutation('+= jnp.asarray(place.first).astype(jnp.uint32)', '+= jnp.asarray(0).astype(jnp.uint32)')
 mutation('(key < sinks, 0, jnp.asarray(place.low))', '(key < 0, 0, jnp.asarray(place.low))')
 mutation('low=place.low + begin * moves', 'low=place.low')
@@ -69,6 +71,7 @@ FULL = pytest.mark.full
 @pytest.fixture(params=['reference', 'xla', *(pytest.param(k, marks=FULL) for k in KERNELS)])
 def impl(request, monkeypatch):
   """An implementation with blocks so small that every case has several."""
+  monkeypatch.setattr(reference, 'BLOCK', 4)
   monkeypatch.setattr(xla_chunked, 'WHOLE', 0)
   monkeypatch.setattr(xla_chunked, 'SCORES', 256)
   monkeypatch.setattr(xla_chunked, 'SPAN', 4)

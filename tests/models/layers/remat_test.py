@@ -9,7 +9,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.config import command_line
-from bertjax.kernels import target
+from bertjax.kernels import dropout, target
 from bertjax.models.layers import encoder, remat
 from bertjax.objectives import mlm
 from bertjax.tools.bench.parts import own_step
@@ -43,8 +43,9 @@ def test_what_is_computed_again_changes_no_gradient(policy, products):
   "y_2d = keep(x_2d @ kernel.astype(self.dtype).reshape(rows, -1), 'product')",
   'y_2d = x_2d @ kernel.astype(self.dtype).reshape(rows, -1)',
 )
-def test_a_model_keeps_less_and_less():
+def test_a_model_keeps_less_and_less(monkeypatch):
   """The memory of a gradient, by XLA's analysis, and the products that it takes."""
+  monkeypatch.setattr(encoder, 'turns', lambda *_: 1)
   c, batch = cases.config('bert'), with_rows(cases.batch([[60]] * 16, 64))
   c.model.layers, c.model.dropout, c.model.attention_dropout = 6, 0.1, 0.0
   ctx = Context(jax.random.key(0), jnp.int32(0), train=True)
@@ -76,7 +77,9 @@ def test_a_model_keeps_less_and_less():
   ],
 )
 @mutation('unroll=each,', '', case='bert-light', file='bertjax/models/layers/encoder.py')
-@mutation('loop = turns(self.layers, self.remat) == 1', 'loop = True', case='modernbert-light')
+@mutation(
+  'loop = turns(self.layers, self.remat, noise) == 1', 'loop = True', case='modernbert-light'
+)
 def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   """As on a GPU: the same loss and gradients, no array of all layers' outputs, and what is computed
   again is not merged with what was computed before."""
@@ -88,7 +91,7 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   carry = objective.carry(batch)
   gradient = lambda v: accumulate(objective, v, carry, batch, ctx, 1)[:2]
   texts, results = [], []
-  for turns in (lambda layers, remat: 1, lambda layers, remat: layers):
+  for turns in (lambda layers, *_: 1, lambda layers, *_: layers):
     monkeypatch.setattr(encoder, 'turns', turns)
     lowered = jax.jit(lambda v: gradient(v)).lower(variables)
     texts.append(lowered.as_text())
@@ -99,11 +102,13 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   assert ('optimization_barrier' in texts[1]) == (policy != 'none')
 
 
-@mutation("== 'cpu' and remat == 'none'", "== 'cpu'")
+@mutation("== 'cpu' and kept", "== 'cpu'")
 @mutation("target.platform() == 'gpu' or", '')
 def test_where_layers_run_without_a_loop():
-  assert (encoder.turns(12, 'none'), encoder.turns(12, 'light')) == (12, 1)
+  noise = dropout.noise_from_key(jax.random.key(0), jnp.zeros(1, jnp.int32))
+  turns = lambda *choice: encoder.turns(12, *choice)
+  assert [turns(*c) for c in (('none', noise), ('light', noise), ('none', None))] == [12, 1, 1]
   with target.compiled_for('NVIDIA H200'):
-    assert encoder.turns(12, 'light') == 12
+    assert turns('light', None) == 12
   with target.compiled_for('TPU v5e'):
-    assert encoder.turns(12, 'none') == 1
+    assert turns('none', noise) == 1
