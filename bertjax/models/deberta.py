@@ -26,7 +26,7 @@ from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import Dropout, Norm, options_of, small_table
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.encoder import scanned, stacked, turns
+from bertjax.models.layers.encoder import scanned, stacked, unrolled
 from bertjax.types import Array, Batch, Factory
 
 PASSES = 2  # of the last layer in the enhanced mask decoder (masked_language_model.py:47)
@@ -100,7 +100,8 @@ class Net(nn.Module):
     run = lambda p, x, context, noise, number: layer.apply(
       {'params': p}, x, context, noise, None, number
     )[0]
-    apply = remat_lib.function(run, self.remat, turns(self.layers, self.remat, noise) == 1)
+    apart = unrolled(self.remat, noise)
+    apply = remat_lib.function(run, self.remat, not apart)
     before, last = (jax.tree.map(lambda leaf, at=at: leaf[at], params) for at in (np.s_[:-1], -1))
 
     def visit(x_BTD: Array, inputs) -> tuple[Array, None]:
@@ -108,9 +109,7 @@ class Net(nn.Module):
       return apply(mine, x_BTD, context, noise, number), None
 
     numbers = jnp.arange(self.layers - 1)
-    x_BTD, _ = jax.lax.scan(
-      visit, x_BTD, (before, numbers), unroll=turns(self.layers, self.remat, noise)
-    )
+    x_BTD, _ = jax.lax.scan(visit, x_BTD, (before, numbers), unroll=apart)
     shape = self.positions, x_BTD.shape[-1]
     place = small_table(self, 'absolute', 'position', shape, self.layer['initializer'])
     query_BTD = x_BTD + place[position_BT].astype(x_BTD.dtype)

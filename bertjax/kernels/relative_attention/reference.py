@@ -1,6 +1,5 @@
 """The meaning of the attention operation, in plain JAX, on a block of queries or on all of them."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -89,19 +88,20 @@ def _products_gradient(given: tuple[Array, Array], slope_BNTS: Array) -> tuple[A
 _products.defvjp(lambda x, y: (_products(x, y), (x, y)), _products_gradient)
 
 
-def _by_distance(x_BTNH: Array, others: int, window: Callable[[int, int], Array]) -> Array:
-  """Returns the products of each x with the rows of a table for its distances to so many others,
-  float32 [B, N, T, S]. `window(end, width)` are the rows [(B), width, N, H] from the distance of x
-  end - 1 to the first of the others on. A block of x needs few more rows than there are others; all
-  of x at once would need as many more as there are x."""
+def _by_distance(x_BTNH: Array, table: Array) -> Array:
+  """Returns the product of each x with the row of its distance to each of the others, float32
+  [B, N, T, S]. The table, [(B), T + S, N, H], begins at the distance of the last x to the first of
+  the others. A block of x needs few more rows than there are others; all of x at once would need as
+  many more as there are x."""
   batch, count, heads, size = x_BTNH.shape
   block = BLOCK if count % BLOCK == 0 else count
-  width = block + others
-  windows = jnp.stack([window(end, width) for end in range(block, count + 1, block)], -4)
-  windows = jnp.moveaxis(windows, -2, -4)  # [(B), N, blocks, width, H]
+  others = table.shape[-3] - count
+  starts = range(count - block, -1, -block)
+  windows = jnp.stack([table[..., at : at + block + others, :, :] for at in starts], -4)
+  windows = jnp.moveaxis(windows, -2, -4)  # [(B), N, blocks, block + S, H]
   products = _products(
     jnp.swapaxes(x_BTNH, 1, 2).reshape(batch, -1, block, size),
-    windows.reshape(-1, heads * (count // block), width, size),
+    windows.reshape(-1, heads * len(starts), block + others, size),
   )
   return distance_tables.shift(products).reshape(batch, heads, count, others)
 
@@ -110,26 +110,25 @@ def scores(x: Operands, column: Array | int) -> Array:
   """float32 [B, N, T, S] before the mask; `column` is the first query's among the keys."""
   q_BTNH, relative = x.q_BTNH, x.relative or Relative()
   queries, keys = q_BTNH.shape[1], x.k_BSNH.shape[1]
+  furthest = column + queries - 1  # distance, of the last query to the first key
 
   def scaled(bias_NH: Array | None) -> Array:
     biased_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(q_BTNH.dtype)
     return biased_BTNH * x.scale
 
-  def rows(table: Array, first: Array | int, width: int) -> Array:
-    return distance_tables.span(table, relative.far, first, width, relative.direction_B)
+  def rows(table: Array, first: Array | int) -> Array:
+    return distance_tables.span(table, relative.far, first, queries + keys, relative.direction_B)
 
   u_BTNH = scaled(relative.u_NH)
   score_BNTS = _products(jnp.swapaxes(u_BTNH, 1, 2), jnp.swapaxes(x.k_BSNH, 1, 2))
   if relative.r_RNH is not None:
-    r_RNH = relative.r_RNH.astype(q_BTNH.dtype)
-    window = lambda end, width: rows(r_RNH, column + end - 1, width)
-    score_BNTS += _by_distance(scaled(relative.w_NH), keys, window)
+    table = rows(relative.r_RNH.astype(q_BTNH.dtype), furthest)
+    score_BNTS += _by_distance(scaled(relative.w_NH), table)
   if relative.p_RNH is not None:
-    p_RNH = relative.p_RNH.astype(q_BTNH.dtype)
-    back = lambda end, width: jnp.flip(rows(p_RNH, column - end + width, width), -3)
-    score_BNTS += jnp.swapaxes(_by_distance(x.k_BSNH * x.scale, queries, back), 2, 3)
+    table = jnp.flip(rows(relative.p_RNH.astype(q_BTNH.dtype), furthest + 1), -3)
+    score_BNTS += jnp.swapaxes(_by_distance(x.k_BSNH * x.scale, table), 2, 3)
   if relative.bias_NR is not None:
-    bias = jnp.moveaxis(rows(relative.bias_NR.T, column + queries - 1, queries + keys), -1, -2)
+    bias = jnp.moveaxis(rows(relative.bias_NR.T, furthest), -1, -2)
     bias = bias.reshape(-1, bias.shape[-2], 1, queries + keys)  # [B or 1, N, 1, R]
     shape = (*bias.shape[:2], queries, queries + keys)
     score_BNTS += distance_tables.shift(jnp.broadcast_to(bias, shape))

@@ -23,25 +23,25 @@ PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down
 Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
-def turns(layers: int, remat: str, noise: Noise | None) -> int:
-  """Returns the layers that the compiler sees one after the other, out of so many of a scan: all of
-  them on a GPU, and on a CPU where a model is trained, that is with noise, and nothing is computed
-  again, which that compiler undoes without a loop. A loop copies what each layer keeps for the
-  backward pass into an array of all layers that was filled with zeros before: a fifth of the bytes
-  of BERT's step on a GPU (docs/gpu.md), a seventh of its time on a CPU. A TPU's compiler copies
-  less, and takes three times as long for all layers (LOG.md, 2026-11-27)."""
+def unrolled(remat: str, noise: Noise | None) -> bool:
+  """Returns whether the compiler sees the layers of a scan one after the other: on a GPU, and on a
+  CPU where a model is trained, that is with noise, and nothing is computed again, which that
+  compiler undoes without a loop. A loop copies what each layer keeps for the backward pass into an
+  array of all layers that was filled with zeros before: a fifth of the bytes of BERT's step on a
+  GPU (docs/gpu.md), a seventh of its time on a CPU. A TPU's compiler copies less, and takes three
+  times as long for all layers (LOG.md, 2026-11-27)."""
   kept = noise is not None and remat == 'none'
-  return layers if target.platform() == 'gpu' or (target.platform() == 'cpu' and kept) else 1
+  return target.platform() == 'gpu' or (target.platform() == 'cpu' and kept)
 
 
 def scanned(model: Any, block: type[nn.Module], noise: Noise | None) -> Any:
   """Returns the class of a stack of blocks: one scan of `model.layers` over (x, what all get,
   noise, memory, number of the layer), whose derivative keeps what `model.remat` says; `noise` as it
   will get it. Memories have their layers on axis 1, outputs and parameters on axis 0."""
-  each = turns(model.layers, model.remat, noise)
+  apart = unrolled(model.remat, noise)
   return nn.scan(
-    remat_lib.module(block, model.remat, each == 1),
-    unroll=each,
+    remat_lib.module(block, model.remat, not apart),
+    unroll=apart,
     variable_axes={'params': 0},
     split_rngs={'params': True},
     in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
@@ -144,7 +144,7 @@ class Encoder(nn.Module):
   def _in_turn(self, x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None):
     """Scans the periods of the pattern, behind the layers before the first."""
     lead, period = pattern(self.kinds, int(self.normed_stream))
-    loop = turns(self.layers, self.remat, noise) == 1
+    apart = unrolled(self.remat, noise)
     first = Block(**self.layer, enters=self.normed_stream, parent=None)
     later = Block(**self.layer, parent=None)
     init = lambda key: self._init(later, key, x_BTD, contexts[0])
@@ -152,7 +152,7 @@ class Encoder(nn.Module):
 
     def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
-      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat, loop)(params, x_BTD)
+      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat, not apart)(params, x_BTD)
       return x_BTD, h_BTD
 
     def one_period(x_BTD: Array, inputs):
@@ -172,9 +172,7 @@ class Encoder(nn.Module):
       return x_BTD, (jnp.concatenate(outputs) if self.layer['hidden'] else None)
     rest = jax.tree.map(lambda leaf: leaf[lead:].reshape(-1, period, *leaf.shape[1:]), stack)
     numbers = jnp.arange(lead, self.layers, period)
-    x_BTD, hidden = jax.lax.scan(
-      one_period, x_BTD, (rest, numbers), unroll=turns(len(numbers), self.remat, noise)
-    )
+    x_BTD, hidden = jax.lax.scan(one_period, x_BTD, (rest, numbers), unroll=apart)
     if not self.layer['hidden']:
       return x_BTD, None
     return x_BTD, jnp.concatenate([*outputs, _in_order(hidden, x_BTD)])
@@ -185,7 +183,8 @@ class Encoder(nn.Module):
     layer = Block(**self.layer, parent=None)
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
     run = lambda params, *args: layer.apply({'params': params}, *args)
-    apply = remat_lib.function(run, self.remat, turns(self.layers, self.remat, noise) == 1)
+    apart = unrolled(self.remat, noise)
+    apply = remat_lib.function(run, self.remat, not apart)
     # Exact, where the original's int(l / layers * groups) and transformers' int(l / (layers /
     # groups)) are rounded otherwise in some odd cases, first at 22 layers in 22 groups, 18 in 14.
     group_L, outputs = np.arange(self.layers) * self.groups // self.layers, []
@@ -201,9 +200,7 @@ class Encoder(nn.Module):
           hidden.append(h_BTD)
         return x_BTD, hidden
 
-      x_BTD, hidden = jax.lax.scan(
-        visit, x_BTD, (first, each), unroll=turns(len(first), self.remat, noise)
-      )
+      x_BTD, hidden = jax.lax.scan(visit, x_BTD, (first, each), unroll=apart)
       if self.layer['hidden']:
         outputs.append(_in_order(hidden, x_BTD))
     return x_BTD, (jnp.concatenate(outputs) if outputs else None)

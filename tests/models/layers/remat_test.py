@@ -45,7 +45,7 @@ def test_what_is_computed_again_changes_no_gradient(policy, products):
 )
 def test_a_model_keeps_less_and_less(monkeypatch):
   """The memory of a gradient, by XLA's analysis, and the products that it takes."""
-  monkeypatch.setattr(encoder, 'turns', lambda *_: 1)
+  monkeypatch.setattr(encoder, 'unrolled', lambda *_: False)
   c, batch = cases.config('bert'), with_rows(cases.batch([[60]] * 16, 64))
   c.model.layers, c.model.dropout, c.model.attention_dropout = 6, 0.1, 0.0
   ctx = Context(jax.random.key(0), jnp.int32(0), train=True)
@@ -76,9 +76,9 @@ def test_a_model_keeps_less_and_less(monkeypatch):
     ),
   ],
 )
-@mutation('unroll=each,', '', case='bert-light', file='bertjax/models/layers/encoder.py')
+@mutation('    unroll=apart,\n', '', case='bert-light', file='bertjax/models/layers/encoder.py')
 @mutation(
-  'loop = turns(self.layers, self.remat, noise) == 1', 'loop = True', case='modernbert-light'
+  '(run, self.remat, not apart)(params', '(run, self.remat, True)(params', case='modernbert-light'
 )
 def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   """As on a GPU: the same loss and gradients, no array of all layers' outputs, and what is computed
@@ -91,8 +91,8 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   carry = objective.carry(batch)
   gradient = lambda v: accumulate(objective, v, carry, batch, ctx, 1)[:2]
   texts, results = [], []
-  for turns in (lambda layers, *_: 1, lambda layers, *_: layers):
-    monkeypatch.setattr(encoder, 'turns', turns)
+  for apart in (False, True):
+    monkeypatch.setattr(encoder, 'unrolled', lambda *_, apart=apart: apart)
     lowered = jax.jit(lambda v: gradient(v)).lower(variables)
     texts.append(lowered.as_text())
     results.append(lowered.compile()(variables))
@@ -106,9 +106,9 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
 @mutation("target.platform() == 'gpu' or", '')
 def test_where_layers_run_without_a_loop():
   noise = dropout.noise_from_key(jax.random.key(0), jnp.zeros(1, jnp.int32))
-  turns = lambda *choice: encoder.turns(12, *choice)
-  assert [turns(*c) for c in (('none', noise), ('light', noise), ('none', None))] == [12, 1, 1]
+  choices = (('none', noise), ('light', noise), ('none', None))
+  assert [encoder.unrolled(*choice) for choice in choices] == [True, False, False]
   with target.compiled_for('NVIDIA H200'):
-    assert turns('light', None) == 12
+    assert encoder.unrolled('light', None)
   with target.compiled_for('TPU v5e'):
-    assert turns('none', noise) == 1
+    assert not encoder.unrolled('none', noise)
