@@ -52,7 +52,7 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
     f'{said["config"]}, {said["phase"]}: {said["batch_size"]:,} rows of {said["length"]} on '
     f'{said["topology"]} ({mesh}), {said["dtype"]}, remat {said["remat"]}'
   )
-  gb = lambda count: f'{count / 2**30:.2f} GB'
+  gb = lambda count: f'{count / 2**30:.2f} GiB'
   needs = f'{gb(said["hbm_bytes"])} of {gb(said["hbm_limit_bytes"])} a chip'
   parts = ', '.join(f'{name} {gb(count)}' for name, count in said['estimate'].items())
   yield f'  by shapes alone {gb(said["estimate_bytes"])}: {parts}'
@@ -76,7 +76,7 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
     over = ', '.join(each['axes'])
     yield (
       f'  {each["count"]:>5} x {each["kind"]} over {over} ({each["ways"]} ways), {each["dtype"]}: '
-      f'{each["bytes"] / 2**20:,.1f} MB, {each["sent_bytes"] / 2**20:,.1f} MB sent by each chip'
+      f'{each["bytes"] / 2**20:,.1f} MiB, {each["sent_bytes"] / 2**20:,.1f} MiB sent by each chip'
     )
   compute = said['roofline']['compute']
   bound = lambda s: f' (MFU at most {compute / s:.0%})' if s > compute else ''

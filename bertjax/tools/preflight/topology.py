@@ -66,12 +66,12 @@ class Chip(NamedTuple):
   ici_bytes_per_second: float  # bandwidth from the chip to its neighbours, over all links
 
 
-GB = 2**30
+GIB = 2**30
 CHIPS = {
-  'TPU v4': Chip(int(30.75 * GB), 1.228e12, 300e9),
-  'TPU v5 lite': Chip(int(15.75 * GB), 0.819e12, 200e9),
-  'TPU v5': Chip(int(95.74 * GB), 2.765e12, 600e9),
-  'TPU v6 lite': Chip(int(31.25 * GB), 1.64e12, 448e9),
+  'TPU v4': Chip(int(30.75 * GIB), 1.228e12, 300e9),
+  'TPU v5 lite': Chip(int(15.75 * GIB), 0.819e12, 200e9),
+  'TPU v5': Chip(int(95.74 * GIB), 2.765e12, 600e9),
+  'TPU v6 lite': Chip(int(31.25 * GIB), 1.64e12, 448e9),
 } | {
   card.kind: Chip(
     card.memory_bytes * 3 // 4, card.memory_bytes_per_second, card.link_bytes_per_second

@@ -17,7 +17,7 @@ MODERNBERT_LARGE = {
   'mesh.data': 8, 'mesh.tensor': 2,
   **{f'phases.{phase}.microbatches': parts for phase, parts in PARTS.items()},
 }  # fmt: skip
-# Config, slice, changes, and GB of a chip by libtpu 0.0.52 of each batch, as in docs/tpu.md.
+# Config, slice, changes, and GiB of a chip by libtpu 0.0.52 of each batch, as in docs/tpu.md.
 PAPERS = (
   ('bert:base', '4x4', {}, {'256 x 128': 2.15, '256 x 512': 3.66}),
   ('bert:large', '4x4', {}, {'256 x 128': 6.59, '256 x 512': 10.16}),

@@ -107,6 +107,14 @@ def test_a_step_on_a_card():
   assert said['hbm_bytes'] < said['hbm_limit_bytes'] == 143771 * 2**20 * 3 // 4
 
 
+@mutation('2**30:.2f} GiB', '1e9:.2f} GiB')
+def test_memory_is_said_in_gib():
+  """As libtpu and the makers of cards count it: a v5e has 16 GiB, less what libtpu keeps."""
+  size = ('--estimate', '--batch_size=65536', '--length=512', '--config.model.positions=512')
+  done = preflight('--config=configs/bert.py:test', '--nojson', *size)
+  assert done.returncode == 1 and ' of 15.75 GiB a chip. By shapes alone it fits' in done.stdout
+
+
 def test_one_size_without_the_other_is_refused():
   with pytest.raises(UserError, match='--batch_size and --length'):
     checking.phases(bert.get_config('test'), 8, None)
