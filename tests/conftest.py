@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import hearing
 
+from bertjax.machine import compiled
+
 hearing.let_children_hear()
 os.environ.pop('PYTHONUNBUFFERED', None)  # what children say waits in a buffer, as a user's does
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
@@ -15,6 +17,9 @@ os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+# By the environment, which all that a test starts has from here.
+compiled.keep(pathlib.Path('~/.cache/bertjax-tests').expanduser())
+os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.5'
 
 import cases  # noqa: E402  (after the environment that jax reads)
 import compiling  # noqa: E402
@@ -24,10 +29,6 @@ import pytest  # noqa: E402
 
 # Strict dtype promotion breaks optax and flax's bfloat16 norm, so it stays standard.
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-jax.config.update(
-  'jax_compilation_cache_dir', os.path.expanduser('~/.cache/bertjax-tests/compiled')
-)
-jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / 'shared' / 'data'
 

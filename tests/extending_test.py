@@ -25,11 +25,7 @@ QUICK = ('--config.data.train_vocab.size=512', '--config.data.documents=200')
 
 def environment(site: pathlib.Path) -> dict[str, str]:
   """The dependencies of this Python, and bertjax from `site` alone."""
-  cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
-  return dict(
-    os.environ, PYTHONPATH=str(site), XLA_FLAGS='', JAX_COMPILATION_CACHE_DIR=cache,
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
-  )  # fmt: skip
+  return dict(os.environ, PYTHONPATH=str(site), XLA_FLAGS='')
 
 
 @pytest.fixture(scope='module')

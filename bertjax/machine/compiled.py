@@ -2,7 +2,9 @@
 
 A restart, the runs of a sweep and fine-tuning over and over compile the same steps: JAX keeps them
 in a directory, if it is told which (JAX_COMPILATION_CACHE_DIR). Code for CPUs is made for those of
-this host, and a home directory may be that of many, so each kind of CPU has a directory.
+this host, and for as many as the process may use: what one core has compiled leaves others idle,
+and adds up in another order. A home directory may be that of many hosts, so each kind and number of
+CPUs has a directory.
 """
 
 import hashlib
@@ -19,14 +21,16 @@ _FEATURES = ('flags', 'Features')  # how x86 and Arm call them
 
 def keep(cache: pathlib.Path, environ: MutableMapping[str, str] = os.environ) -> None:
   """Names a directory in `cache`, if none is named. To be called before jax compiles anything."""
-  directory = environ.setdefault(DIRECTORY, str(cache / 'compiled' / _kind_of_cpu()))
+  directory = environ.setdefault(DIRECTORY, str(cache / 'compiled' / _cpus()))
   jax = sys.modules.get('jax') if environ is os.environ else None
   if jax and not jax.config.jax_compilation_cache_dir:
     jax.config.update('jax_compilation_cache_dir', directory)  # it has read the environment before
 
 
-def _kind_of_cpu() -> str:
-  """Returns the architecture, and what tells what these CPUs can do from what others can."""
+def _cpus() -> str:
+  """Returns the architecture, what tells what these CPUs can do from what others can, and how many
+  there are."""
   lines = _CPU.read_text().splitlines() if _CPU.exists() else [platform.processor()]
   known = sorted({line for line in lines if line.startswith(_FEATURES)} or lines[:1])
-  return f'{platform.machine()}-{hashlib.sha256("".join(known).encode()).hexdigest()[:8]}'
+  kind = hashlib.sha256(''.join(known).encode()).hexdigest()[:8]
+  return f'{platform.machine()}-{kind}-{len(os.sched_getaffinity(0))}'

@@ -11,9 +11,11 @@ from processes import ROOT, command, lines
 from bertjax.machine import compiled
 
 
-@mutation("/ 'compiled' / _kind_of_cpu()", "/ 'compiled'")
-def test_each_kind_of_cpu_has_its_code(tmp_path, monkeypatch):
-  def directory(features, speed):
+@mutation("/ 'compiled' / _cpus()", "/ 'compiled'")
+@mutation('-{len(os.sched_getaffinity(0))}', '')
+def test_each_kind_and_number_of_cpus_has_its_code(tmp_path, monkeypatch):
+  def directory(features, speed, cores=2):
+    monkeypatch.setattr(os, 'sched_getaffinity', lambda _: range(cores))
     (tmp_path / 'cpuinfo').write_text(f'flags : {features}\ncpu MHz : {speed}\n' * 2)
     monkeypatch.setattr(compiled, '_CPU', tmp_path / 'cpuinfo')
     found = {}
@@ -22,6 +24,7 @@ def test_each_kind_of_cpu_has_its_code(tmp_path, monkeypatch):
 
   old, new, busy = directory('avx2', 1000), directory('avx2 avx512f', 1000), directory('avx2', 900)
   assert old == busy != new and old.startswith(f'{tmp_path}/compiled/')
+  assert directory('avx2', 1000, cores=1) != old
 
 
 @mutation('environ.setdefault(DIRECTORY, ', 'environ.__setitem__(DIRECTORY, ')

@@ -30,16 +30,12 @@ def command(store, workdir, *more, config: str = 'bert.py:test') -> list[str]:
 
 
 def environment(devices: int = 1) -> dict[str, str]:
-  """Compiled steps are shared between the processes; warnings stay warnings there. None starts anew
-  for huge pages: it has them."""
-  cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
+  """Warnings stay warnings there. None starts anew for huge pages: it has them."""
   return dict(
     os.environ,
     GLIBC_TUNABLES='glibc.malloc.hugetlb=1',
     PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
     XLA_FLAGS=f'--xla_force_host_platform_device_count={devices} {compiling.flags()}',
-    JAX_COMPILATION_CACHE_DIR=cache,
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
   )
 
 
