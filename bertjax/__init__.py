@@ -24,12 +24,16 @@ def _shown(kind: Any, error: Any, trace: Any) -> None:
   )  # fmt: skip
 
 
-if sys.argv[:1] == ['-m']:
+# As the package of `python -m bertjax.X`, and not of another whose package imports this one.
+_COMMAND = sys.argv[:1] == ['-m'] and any(
+  word.removeprefix('-m').partition('.')[0] == 'bertjax' for word in sys.orig_argv[1:]
+)
+if _COMMAND:
   sys.excepthook = _shown
 
 # Python looks for the module of `python -m bertjax.X`, whose imports may take seconds: until its
 # door (errors.py) Ctrl-C ends the process without a traceback, as it ends a program in C.
-if sys.argv[:1] == ['-m'] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+if _COMMAND and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
   signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 if TYPE_CHECKING:

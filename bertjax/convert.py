@@ -12,8 +12,8 @@
 
 Every conversion writes parity.json, its receipt: what became of each tensor, and where torch and
 transformers are installed how far the outputs of both sides are apart. Where they differ the
-command exits with 1 and leaves no finished directory. What takes a run takes a converted one:
-predict, embed, and config.init_from.
+command exits with 1 and leaves no finished directory. predict, embed and config.init_from take a
+converted model as a run.
 """
 
 import sys

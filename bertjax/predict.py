@@ -10,8 +10,8 @@
   --mode=choose    the right one of the choices of each question, likewise
   --mode=answer    the answer to each question on a text, of a model that was fine-tuned on such
 
-Without --mode it is that of the task that the model was fine-tuned on, fill where the first text
-has a [MASK], else replaced where the model can, else score. Texts come from --text, or one a line
+Without --mode a fine-tuned model takes its task's mode; other models take fill if the first text
+has a [MASK], else replaced if they can, else score. Texts come from --text, or one a line
 from --input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl,
 and a pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
 needed, and plain text is cut into words (bertjax/text/words.py); so it is of mode choose, right

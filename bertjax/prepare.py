@@ -72,7 +72,7 @@ _HOLDOUT = flags.DEFINE_float(
 )
 _WORKERS = flags.DEFINE_integer('workers', 0, 'Processes; 0: one per core.', 0)
 _PART_MB = flags.DEFINE_float(
-  'part_mb', 64.0, 'Megabytes of tokens in a part: what a kill costs, and what memory holds.', 0.001
+  'part_mb', 64.0, 'Mebibytes of tokens in a part: what a kill costs, and what memory holds.', 0.001
 )
 _RUNNER = flags.DEFINE_string(
   'runner',

@@ -52,8 +52,9 @@ def find(package: str, name: str, key: str) -> ModuleType:
 def load(name: str, key: str) -> ModuleType:
   """Imports a module that a config or a flag names. UserError: as `check`, or it is not found."""
   place = check(name, key)
+  before = sys.path[:]
   hidden = _here() if place else []
-  sys.path[:] = [each for each in sys.path if each not in hidden]
+  sys.path[:] = [each for each in before if each not in hidden]
   try:
     if not re.fullmatch(r'[\w-]+(\.[\w-]+)*', name):  # as `_words` knows them
       raise ModuleNotFoundError('that is no name of a module')
@@ -64,7 +65,7 @@ def load(name: str, key: str) -> ModuleType:
       f'{key}: expected a module that Python finds {where}, got {name!r}: {error}'
     ) from error
   finally:
-    sys.path[:0] = hidden
+    sys.path[:] = [*before, *(each for each in sys.path if each not in before)]
 
 
 def check(name: str, key: str) -> str:

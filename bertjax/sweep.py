@@ -8,6 +8,7 @@ same command goes on where it was stopped, runs what failed again and skips what
 becomes a store once, for all runs, unless the grid is over what the store is made of.
 """
 
+import os
 import pathlib
 import shlex
 import sys
@@ -18,7 +19,7 @@ from absl import flags
 from ml_collections import config_flags
 from rich.console import Console
 
-from bertjax.config import command_line
+from bertjax.config import command_line, presets
 from bertjax.config.arguments import without_flags
 from bertjax.errors import UserError, amount, choose, door
 from bertjax.launch.grid import Job, Point, jobs, judged, table
@@ -131,6 +132,7 @@ def _settle(config: Any, point: Collection[str]) -> None:
   from bertjax.train.facts import Facts
 
   given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
+  presets.choose_own(config, given, os.environ)
   settled = resolve.counted(resolve.resolve(config, Facts(given))).config
   for key in ('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps'):
     config[key] = settled[key]

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from bertjax import sharding
 from bertjax.comparison import arms, budget, plan, runs
+from bertjax.config import presets
 from bertjax.errors import UserError
 from bertjax.launch import grid
 from bertjax.machine import locks
@@ -40,7 +41,8 @@ def test_an_arm_is_a_recipe_with_keys_of_its_own():
   )
   assert one.file == 'configs/roberta.py:test' and two.file == 'configs/modernbert.py:tiny'
   assert two.flags[1:] == [
-    '--config.length=32', '--config.data.mask.rate=0.4', '--config.batch_size=8',
+    '--config.preset=', '--config.length=32', '--config.data.mask.rate=0.4',
+    '--config.batch_size=8',
   ]  # fmt: skip
   assert (two.config.data.mask.rate, two.config.batch_size, one.config.length) == (0.4, 8, 32)
   assert two.config.data.train_vocab.size == 600
@@ -210,6 +212,45 @@ def test_a_workdir_of_another_comparison_is_refused(tmp_path):
   (tmp_path / 'config.json').write_text('{}')
   with pytest.raises(UserError, match='holds a run'):
     plan.check_workdir(tmp_path, dict(flops=2.0))
+
+
+@mutation('if differing := may_differ', 'if False and may_differ')
+@mutation('presets.set_fields(config, point)', 'pass', file='bertjax/comparison/arms.py')
+@mutation(
+  'presets.choose_own(config, point, os.environ)', 'pass', file='bertjax/comparison/arms.py'
+)
+def test_an_arm_that_has_runs_by_another_config_is_refused(tmp_path, monkeypatch):
+  """Its file was changed, or this machine has a GPU and so another preset."""
+  (before,) = arms.parse('bert', 'test', TEXT, ['preset=cpu'])
+  known = dict(bert=dict(config=plan._json(before.config)))
+  plan._check_arms(tmp_path, known, [before])
+  (after,) = arms.parse('bert', 'test', TEXT, ['preset=cpu', 'batch_size=64'])
+  with pytest.raises(UserError, match='runs of bert by another config:\n  config.batch_size: '):
+    plan._check_arms(tmp_path, known, [after])
+  monkeypatch.setattr(presets, 'DRIVER', tmp_path)
+  monkeypatch.setattr(presets.importlib.util, 'find_spec', lambda name: name)
+  monkeypatch.setenv('JAX_PLATFORMS', '')
+  (there,) = arms.parse('bert', 'test', TEXT, [])
+  assert '--config.preset=gpu' in there.flags and there.config.model.dtype == 'bfloat16'
+  with pytest.raises(UserError, match="model.dtype: expected 'float32', got 'bfl"):
+    plan._check_arms(tmp_path, known, [there])
+
+
+@mutation('    write(known)  # before', '    pass  # before')
+def test_a_comparison_that_is_broken_off_early_is_none_of_another_vocabulary(tmp_path, monkeypatch):
+  (tmp_path / 'text.txt').write_text('one two three\n' * 50)
+  few = asked('bert')
+  few = few._replace(text=few.text._replace(input=str(tmp_path / 'text.txt')))
+  monkeypatch.setattr(budget, 'counted', lambda arm, *_: budget.Cost(arm.name, 1, 1, 1e9, 1, 1.0))
+
+  def broken_off(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(plan, '_make_store', broken_off)
+  with pytest.raises(KeyboardInterrupt):
+    plan.make(few, tmp_path / 'runs', True)
+  with pytest.raises(UserError, match='flops: expected 1000000000000.0, got 2.0'):
+    plan.make(few._replace(same=dict(flops=2.0)), tmp_path / 'runs', True)
 
 
 @mutation('not done(run) and do(run)', 'do(run)')

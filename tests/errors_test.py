@@ -181,13 +181,27 @@ def interrupted(command, after: float) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize('after', [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
-@mutation("if sys.argv[:1] == ['-m'] and", 'if False and', case='0.0')
+@mutation('if _COMMAND and', 'if False and', case='0.0')
 def test_ctrl_c_at_any_moment_shows_no_traceback(rich_store, tmp_path, after):
   endless = processes.command(rich_store, tmp_path / 'run', '--config.total_steps=1000000')[1:]
   status, said = interrupted(endless, after)
   assert 'Traceback' not in said, said
   assert status in (-signal.SIGINT, 130, 0), (status, said)  # before the door, within, of a run
   assert status != 130 or said.endswith('\nbertjax: interrupted\n'), said
+
+
+@mutation("and any(\n  word.removeprefix('-m')", "and any(\n  True or word.removeprefix('-m')")
+def test_a_program_whose_package_imports_ours_keeps_its_ctrl_c(tmp_path):
+  (tmp_path / 'theirs').mkdir()
+  (tmp_path / 'theirs' / '__init__.py').write_text('import bertjax')
+  said = 'import signal, sys; print(signal.getsignal(signal.SIGINT), sys.excepthook)'
+  (tmp_path / 'theirs' / 'app.py').write_text(said)
+  path = os.pathsep.join((str(tmp_path), str(ROOT)))
+  done = subprocess.run(
+    [sys.executable, '-m', 'theirs.app'], env=dict(os.environ, PYTHONPATH=path), text=True,
+    capture_output=True, check=True,
+  )  # fmt: skip
+  assert 'default_int_handler' in done.stdout and 'built-in function excepthook' in done.stdout
 
 
 @mutation('signal.signal(signal.SIGINT, functools.partial(_interrupt, program))', 'pass')

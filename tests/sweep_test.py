@@ -14,7 +14,7 @@ from mutation import mutation
 from processes import ROOT, command, environment
 
 from bertjax.checkpoint import resume
-from bertjax.config import sections
+from bertjax.config import presets, sections
 from bertjax.errors import UserError
 from bertjax.launch import grid as grids
 from configs import bert
@@ -182,6 +182,19 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
   assert unknown.stdout.count('; output in') == 1  # the first run that is there has not got it
   other = run_sweep(rich_store, workdir, '--config.optimizer.b1=0.5')
   assert other.returncode == 1 and 'another config' in other.stderr
+
+
+@mutation('  presets.choose_own(config, given, os.environ)\n', '')
+def test_the_runs_of_a_sweep_have_the_preset_of_a_gpu(monkeypatch, tmp_path):
+  from bertjax import sweep  # whose flags are those of its process
+
+  monkeypatch.setattr(sweep.config_flags, 'get_override_values', lambda _: {})
+  monkeypatch.setattr(presets, 'DRIVER', tmp_path)
+  monkeypatch.setattr(presets.importlib.util, 'find_spec', lambda name: name)
+  monkeypatch.setenv('JAX_PLATFORMS', '')
+  found = config()
+  sweep._settle(found, [])
+  assert (found.preset, found.model.dtype) == ('gpu', 'bfloat16')
 
 
 @pytest.mark.full

@@ -61,9 +61,9 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   found = _read(path, "then the config that is given is the run's")
   if 'model_type' in found:
     raise UserError(
-      f'{workdir} is a directory of transformers and no run: where one may be named it is '
-      f'hf:{workdir} (config.init_from), and one is made of it by `python -m bertjax.convert '
-      f'--from=hf --input={workdir} --output=RUN`'
+      f'{workdir} is a directory of transformers, not a run: name it as in --config.init_from=hf:'
+      f'{workdir}, or make a run of it with `python -m bertjax.convert --from=hf --input={workdir} '
+      '--output=RUN`'
     )
   json_files.check(path, found, dict(format=int))
   version = 1 if found.get('format') is None else found['format']

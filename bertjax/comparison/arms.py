@@ -2,11 +2,12 @@
 
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertjax.config import command_line
+from bertjax.config import command_line, presets
 from bertjax.config.keys import LEAST_PIECES
 from bertjax.errors import UserError, choose
 from bertjax.examples import readers, unread_text
@@ -63,8 +64,9 @@ class Arm(NamedTuple):
 
   @property
   def flags(self) -> list[str]:
-    """The flags of `bertjax.main` for its recipe."""
-    return [f'--config={self.file}', *(f'--config.{k}={v}' for k, v in self.point.items())]
+    """The flags of `bertjax.main` for its recipe, on any machine with the preset of this one."""
+    point = dict(preset=self.config.preset) | self.point
+    return [f'--config={self.file}', *(f'--config.{k}={v}' for k, v in point.items())]
 
   @property
   def store(self) -> str:
@@ -105,6 +107,8 @@ def _arm(given: str, size: str, text: Text, common: Sequence[str]) -> Arm:
   file = f'{name}:{own or size}'
   try:
     config = grid.changed_by(command_line.load(file), point | text.keys(), 'config')
+    presets.choose_own(config, point, os.environ)
+    presets.set_fields(config, point)
     resolve.resolve(config)
   except UserError as error:
     raise UserError(f'--arms={given}: {error}') from error

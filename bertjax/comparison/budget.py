@@ -55,7 +55,7 @@ class Cost(NamedTuple):
 
 def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
   """Counts an arm on the first batches of its store, and compiles its longest phase; None: counts
-  on made-up text, whose rows are as full. `plans` is where plans go if the store cannot take
+  on made-up text, whose rows are less full. `plans` is where plans go if the store cannot take
   them."""
   found: list[tuple[float, float, float]] = []
   phases = _phases(arm, ids)
@@ -76,7 +76,7 @@ def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
 def timed(arm: Arm, ids: int, cost: Cost) -> Cost:
   """Runs steps of the longest phase of an arm that was counted: returns its cost with seconds."""
   longest = max(_phases(arm, ids), key=lambda phase: phase.steps or 1).config
-  return cost._replace(seconds=cost.flops / pool.apart(_rate, longest))
+  return cost._replace(seconds=pool.apart(_seconds, longest))
 
 
 def _phases(arm: Arm, ids: int) -> Sequence[Any]:
@@ -101,13 +101,14 @@ def _count(config: Any, store: Store | None, plans: str) -> tuple[float, float]:
   return scale * flops, scale * sum(counts['real'] for _, counts in found)
 
 
-def _rate(config: Any) -> float:
-  """Returns the FLOPs of a second: the median of three steps, after one that is not timed."""
+def _seconds(config: Any) -> float:
+  """Returns the seconds of a step, which are the same however full its rows are: the median of
+  three, after one that is not timed; of fewer rows, taken as often."""
   few = config.copy_and_resolve_references()
   few.batch_size = min(config.batch_size, checking.SAMPLE)
-  batch = checking.batch_of(few)
-  step = own_step.make_step(few, batch)
-  return own_step.flops(few, batch) / statistics.median(timing.alternate({'': step}, 3, 1)[''])
+  step = own_step.make_step(few, checking.batch_of(few))
+  seconds = statistics.median(timing.alternate({'': step}, 3, 1)[''])
+  return seconds * config.batch_size / few.batch_size
 
 
 def point_of(arm: Arm, steps: int, store: pathlib.Path | str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The plan of a comparison, WORKDIR/compare.json: what was asked for, and the steps of each arm."""
 
 import copy
+import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bertjax import json_files
+from bertjax.checkpoint import may_differ
 from bertjax.comparison import arms as arms_lib
 from bertjax.comparison import budget as budget_lib
 from bertjax.comparison.arms import Arm, Text
@@ -20,7 +22,7 @@ from bertjax.store import ensure
 from bertjax.store.reader import open_store
 
 NAME = 'compare.json'
-FORMAT = 2  # 1 counted four batches of an arm, up to 5% from its mean
+FORMAT = 3  # 2 did not keep the configs of arms; 1 counted four batches of each, up to 5% off
 
 
 class Asked(NamedTuple):
@@ -67,12 +69,28 @@ def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, A
   return found['arms']
 
 
+def _check_arms(workdir: pathlib.Path, known: Mapping[str, Any], arms: Sequence[Arm]) -> None:
+  """Raises UserError if an arm has runs by another config: its file, or the machine, is another."""
+  for arm in [arm for arm in arms if arm.name in known]:
+    if differing := may_differ.config_differences(known[arm.name]['config'], _json(arm.config)):
+      lines = [f'\n  config.{key}: expected {a!r}, got {b!r}' for key, a, b in differing]
+      raise UserError(
+        f'{workdir} has runs of {arm.name} by another config:{"".join(lines)}\nPut the config back '
+        '(a preset goes by the machine: take one of the same kind), or name another --workdir'
+      )
+
+
+def _json(config: Any) -> dict[str, Any]:
+  return json.loads(config.copy_and_resolve_references().to_json_best_effort())
+
+
 def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   """Returns the arms with their steps. With `writes` vocabulary, stores and the record are made in
   the workdir, by one process at a time; without them steps are counted on made-up text, and timed.
-  Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`; or
-  for a budget that buys too little."""
+  Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`, for
+  arms that have runs by another config, or for a budget that buys too little."""
   known = check_workdir(workdir, asked.same)
+  _check_arms(workdir, known, asked.arms)
   arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
   costs = {}
@@ -89,13 +107,18 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   workdir.mkdir(parents=True, exist_ok=True)
   with locks.in_turn(workdir / 'compare.lock', lambda who: copies.to_stderr(f'waits for {who}')):
     known = check_workdir(workdir, asked.same)
+    _check_arms(workdir, known, asked.arms)
+    write = lambda arms: durable.write_json(
+      workdir / NAME, dict(format=FORMAT, same=dict(asked.same), arms=arms)
+    )
+    write(known)  # before there is a vocabulary, which another comparison would take for its own
     for arm in asked.arms:
       _make_store(arm, workdir)
       cost = _counted(asked, arm, workdir, known)
       costs[arm.name] = cost._replace(seconds=cost.seconds or costs[arm.name].seconds)
     planned = _planned(asked, workdir, known, costs)
-    arms = known | {p.arm.name: dict(cost=p.cost._asdict(), steps=p.steps) for p in planned}
-    durable.write_json(workdir / NAME, dict(format=FORMAT, same=dict(asked.same), arms=arms))
+    of = lambda p: dict(cost=p.cost._asdict(), steps=p.steps, config=_json(p.arm.config))
+    write(known | {p.arm.name: of(p) for p in planned})
   return planned
 
 

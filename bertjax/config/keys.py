@@ -38,9 +38,9 @@ class Run(NamedTuple):
     preset: dtype and compiler flags of a kind of device; '': none.
     seed: of the initial weights, the data and the dropout.
     total_steps: optimizer steps of the run.
-    epochs: passes over labelled examples, which then set total_steps; 0: it is as it says.
-    minutes: of training, which set total_steps by the time of the first steps on the devices that
-      the run begins on; 0: it is as it says.
+    epochs: passes over labelled examples; sets total_steps unless the command line does; 0: unused.
+    minutes: training time; a new run times some steps on its devices and sets total_steps to fit,
+      unless the command line does; 0: unused.
     batch_size: rows per step, over all devices and hosts.
     length: tokens per row, special tokens included.
     microbatches: parts of a batch whose gradients are summed.
@@ -182,8 +182,8 @@ class Data(NamedTuple):
   """`config.data`.
 
   Attributes:
-    store: a finished store, or what makes one in the workdir:
-    input: files, as of `bertjax.prepare --input`, or
+    store: a finished store; '': made in the workdir from input or mixture.
+    input: text files, as in `bertjax.prepare --input`.
     mixture: the name of a seqio Task or Mixture.
     module: imported first; registers Tasks.
     vocab: file or directory of a vocabulary.
@@ -197,9 +197,9 @@ class Data(NamedTuple):
     columns: fields of JSON lines to keep for each sentence.
     languages: in the order of their ids; (): as the text has them.
     language: of labelled examples, by name or number, where the model has a table of languages.
-    lexicon: files of phrases and entities, or
+    lexicon: files of phrases and entities.
     segmenter: what finds them: the units of masks.
-    holdout: share of the documents kept for evaluation, or
+    holdout: share of the documents kept for evaluation.
     heldout: text for it, as input.
     workers: processes of `prepare`; 0: one per core.
     reader: where rows come from: store, seqio (a stream), or labelled (examples in memory).
@@ -213,7 +213,7 @@ class Data(NamedTuple):
     mask: what is hidden and predicted.
     pack: examples per row at most.
     language_alpha: languages are read with p ~ (share of the rows)^alpha; None: as they come.
-    language_block: rows in a row that share a language.
+    language_block: consecutive rows of one language, with language_alpha.
   """
 
   store: str = ''

@@ -23,7 +23,7 @@ class Recipe(NamedTuple):
     mask_name, masking, mask_options: the rule by which tokens are hidden.
     pack: examples per row at most.
     language_alpha: languages are read with p ~ (share of the rows)^alpha; None: each row once.
-    language_block: rows in a row that share a language.
+    language_block: consecutive rows of one language, with language_alpha.
   """
 
   plan_name: str

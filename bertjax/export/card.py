@@ -95,7 +95,8 @@ def card(
   else:
     rows += [('steps', f'{run.step:,}'), ('batch', amount(run.config.batch_size, 'rows'))]
     if ledger := meta.get('ledger'):
-      rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
+      seen = ledger['total']['real'] + ledger['open']['real']  # since its last log line
+      rows.append(('tokens seen', f'{seen:,.0f}'))
     if text := data.mixture or data.input or data.train or data.store:
       rows.append(('data', f'`{_name(text)}`'))
   scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))

@@ -11,20 +11,28 @@ import hashlib
 import os
 import pathlib
 import platform
+import re
 import sys
 from collections.abc import MutableMapping
 
 DIRECTORY = 'JAX_COMPILATION_CACHE_DIR'
 _CPU = pathlib.Path('/proc/cpuinfo')
+_OF_CPUS = re.compile(r'\w+-[0-9a-f]{8}-\d+')
 _FEATURES = ('flags', 'Features')  # how x86 and Arm call them
 
 
 def keep(cache: pathlib.Path, environ: MutableMapping[str, str] = os.environ) -> None:
-  """Names a directory in `cache`, if none is named. To be called before jax compiles anything."""
-  directory = environ.setdefault(DIRECTORY, str(cache / 'compiled' / _cpus()))
+  """Names a directory in the one that is named, else in `cache`: to jax alone where it is imported,
+  else in the environment. To be called before jax compiles anything."""
+  named = environ.get(DIRECTORY)
+  root = named or str(cache / 'compiled')
+  above, _, last = root.rpartition('/')
+  directory = f'{above if _OF_CPUS.fullmatch(last) else root}/{_cpus()}'  # of the process before
   jax = sys.modules.get('jax') if environ is os.environ else None
-  if jax and not jax.config.jax_compilation_cache_dir:
-    jax.config.update('jax_compilation_cache_dir', directory)  # it has read the environment before
+  if not jax:
+    environ[DIRECTORY] = directory
+  elif jax.config.jax_compilation_cache_dir in (None, named):  # not by the program itself
+    jax.config.update('jax_compilation_cache_dir', directory)
 
 
 def _cpus() -> str:

@@ -55,7 +55,7 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   wanted = lambda name: not file or name == file or beside and '/' not in name
   copy = Copy(folder, 'copies')
   with copy.alone():
-    copy.pull(wanted, say)
+    copy.drop(wanted, copy.pull(wanted, say))
   here = copy.here / file
   if not here.exists():
     raise UserError(f'there is nothing at {url}: expected a file, or files below it')
@@ -126,16 +126,23 @@ class Copy:
         raise UserError(f'{self.url} has a file {name!r}, whose copy would lie outside: remove it')
     return {name: (_token(info), info['size']) for name, info in files.items() if name}
 
-  def pull(self, wanted: Callable[[str], bool], say: Say, below: str = '') -> None:
-    """Fetches the files that are not here, or other ones, below a folder or, with '', all."""
+  def pull(self, wanted: Callable[[str], bool], say: Say, below: str = '') -> Collection[str]:
+    """Fetches the files that are not here, or other ones, below a folder or, with '', all; returns
+    the names of those there."""
     there = {name: seen for name, seen in self.names(below).items() if wanted(name)}
     stale = {name: seen for name, seen in there.items() if self._differs(name, seen[0])}
     if not stale:
-      return
+      return there
     size = sum(size for _, size in stale.values())
     files = amount(len(stale), 'files')
     say(f'Copying {files}, {size / 1e6:,.1f} MB, of {self.url} to {self.here}')
     self._each(self._fetch, [(name, *seen) for name, seen in stale.items()])
+    return there
+
+  def drop(self, wanted: Callable[[str], bool], there: Collection[str]) -> None:
+    """Removes here what came from there and is no more; what was made here stays."""
+    for name in [name for name in self._known if wanted(name) and name not in there]:
+      (self.here / name).unlink(missing_ok=True)
 
   def push(
     self,

@@ -160,8 +160,8 @@ def _check_reached(run: setup.Run, start: int) -> None:
   those steps follows from its length."""
   if start > run.timeline.total:
     raise UserError(
-      f'the newest checkpoint is of step {start}, and config.total_steps={run.timeline.total}, as '
-      'given or by the epochs of the examples: expected as many at least, or a new --workdir'
+      f'the newest checkpoint is of step {start}, and config.total_steps={run.timeline.total} is '
+      'fewer: raise that, or config.epochs where it sets that, or give a new --workdir'
     )
 
 

@@ -185,7 +185,7 @@ def _check_best(config: Any, evals: Sequence[evaluation.EvalSet]) -> None:
   for key in (key for key, value in asks.items() if value and not known):
     raise UserError(
       f'config.{key}={asks[key]} follows the scores of a run, and there is nothing to evaluate on: '
-      'set it to 0, or hold something out'
+      'set it to 0, or give config.data.heldout (labelled examples: config.data.dev)'
     )
 
 

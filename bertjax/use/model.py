@@ -93,7 +93,7 @@ class Model(Words, FineTuned):
       trust_code: modules of somebody's own that the config of the run may name: they are imported.
     """
     compiled.keep(copies.cache())
-    registry.TRUSTED.update(trust_code)
+    registry.TRUSTED.update([trust_code] if isinstance(trust_code, str) else trust_code)
     found = load_lib.find(path, step, task)
     net = nets.make(found.model, found.vocabulary.special, found.beside)
     tables = dict.fromkeys(net.model.tables, 0)

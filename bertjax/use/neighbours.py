@@ -48,7 +48,7 @@ def nearest(
   own_n = columns[0][len(columns[1]) : len(columns[2])]
   if not len(own_n):
     raise UserError(
-      f'{word!r} has no token of its own, or stands behind those that the model takes: expected '
+      f"{word!r} has no token of its own, or lies past the model's maximum length: expected "
       'another word, or a shorter text'
     )
   query_D = model.embed([text], 'none', layer, cut)[0][own_n].mean(0)

@@ -68,8 +68,8 @@ class Texts:
         raise UserError(f'text {number} has nothing to fill in: expected {blank} in it')
       if not sentence.blanks:
         raise UserError(
-          f'text {number} has its {blank} behind the {self._room} tokens that the model takes, '
-          f'{self._source}: shorten it'
+          f'text {number} has its {blank} after the {self._room} tokens that {self._source} takes: '
+          'shorten it'
         )
     return found
 

@@ -175,6 +175,15 @@ def test_the_lines_of_a_card_give_a_graph_the_axes_that_it_has(name, shape, run,
   assert named['outputs']['input_ids'].shape == shape
 
 
+@mutation(" + ledger['open']['real']", '', file='bertjax/export/card.py')
+def test_a_card_counts_the_tokens_behind_the_last_line_of_the_log(run, monkeypatch):
+  meta = dict(ledger=dict(total=dict(real=1000.0), open=dict(real=24.0)))
+  monkeypatch.setattr(runs.Run, 'meta', meta)
+  said, opened = dict(model_class='BertForMaskedLM', tensors=[], versions={}), runs.open_run(run)
+  opened = opened._replace(checkpoint=opened.checkpoint.parent / '5')
+  assert '| tokens seen | 1,024 |' in card_lib.card(opened, opened.config.model, said)
+
+
 @mutation('(?!{of_file})', '', case='no owner')
 @mutation("r'[^/@,+", "r'[^/@+", case='at the end')
 @pytest.mark.parametrize(

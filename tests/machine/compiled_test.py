@@ -11,7 +11,7 @@ from processes import ROOT, command, lines
 from bertjax.machine import compiled
 
 
-@mutation("/ 'compiled' / _cpus()", "/ 'compiled'")
+@mutation("hashlib.sha256(''.join(known)", "hashlib.sha256(''")
 @mutation('-{len(os.sched_getaffinity(0))}', '')
 def test_each_kind_and_number_of_cpus_has_its_code(tmp_path, monkeypatch):
   def directory(features, speed, cores=2):
@@ -27,14 +27,22 @@ def test_each_kind_and_number_of_cpus_has_its_code(tmp_path, monkeypatch):
   assert directory('avx2', 1000, cores=1) != old
 
 
-@mutation('environ.setdefault(DIRECTORY, ', 'environ.__setitem__(DIRECTORY, ')
-def test_a_directory_of_the_user_is_taken(tmp_path):
-  found = {'JAX_COMPILATION_CACHE_DIR': 'mine'}
+@pytest.mark.parametrize('named', ['mine', '/shared/mine', 'gs://b/mine'])
+@mutation("named or str(cache / 'compiled')", "str(cache / 'compiled')")
+@mutation('above if _OF_CPUS.fullmatch(last) else root', 'root')
+def test_a_directory_of_the_user_has_one_for_each_too(named, tmp_path, monkeypatch):
+  """Also where a process with more cores has started this one, and so has named its own."""
+  found = {'JAX_COMPILATION_CACHE_DIR': named}
   compiled.keep(tmp_path, found)
-  assert found == {'JAX_COMPILATION_CACHE_DIR': 'mine'}
+  many = found['JAX_COMPILATION_CACHE_DIR']
+  monkeypatch.setattr(os, 'sched_getaffinity', lambda _: range(1))
+  compiled.keep(tmp_path, found)
+  one = found['JAX_COMPILATION_CACHE_DIR']
+  assert many.rpartition('/')[0] == one.rpartition('/')[0] == named
+  assert many.rpartition('-')[0] == one.rpartition('-')[0] and one.endswith('-1')
 
 
-@mutation('if jax and not jax.config.jax_compilation_cache_dir:', 'if False:')
+@mutation('in (None, named):', 'in ():')
 def test_jax_that_is_there_already_is_told_too(tmp_path, monkeypatch):
   before = jax.config.jax_compilation_cache_dir
   try:
@@ -42,6 +50,7 @@ def test_jax_that_is_there_already_is_told_too(tmp_path, monkeypatch):
       jax.config.update('jax_compilation_cache_dir', had)
       monkeypatch.delenv(compiled.DIRECTORY, raising=False)
       compiled.keep(tmp_path)
+      assert compiled.DIRECTORY not in os.environ  # which is the user's, and of others of theirs
       assert str(jax.config.jax_compilation_cache_dir).startswith(gets)
   finally:
     jax.config.update('jax_compilation_cache_dir', before)

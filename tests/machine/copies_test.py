@@ -28,6 +28,20 @@ def test_a_copy_is_made_once_and_again_where_a_side_changed(there):
   assert (copies.local('memory://b/store', silent) / 'sub/c').read_bytes() == b'same'
 
 
+@mutation('copy.drop(wanted, copy.pull(wanted, say))', 'copy.pull(wanted, say)')
+@mutation('if wanted(name) and name not in there]', 'if name not in there]')
+def test_what_is_no_longer_there_is_not_in_the_copy(there):
+  """Made here, it stays, and so do files beside the one that is asked for."""
+  there.pipe({'/b/v/vocab.txt': b'a', '/b/v/tokenizer_config.json': b'{}', '/b/v/other': b'x'})
+  here = copies.local('memory://b/v', silent)
+  (here / 'plan').write_bytes(b'made here')
+  there.rm_file('/b/v/tokenizer_config.json')
+  copies.local('memory://b/v/vocab.txt', silent)
+  assert (here / 'tokenizer_config.json').exists()
+  copies.local('memory://b/v', silent)
+  assert sorted(path.name for path in here.iterdir()) == ['other', 'plan', 'vocab.txt']
+
+
 @mutation("if name.startswith('/') or '..' in name.split('/'):", 'if False:')
 @pytest.mark.parametrize('name', ['../evil', 'a/../../evil', '/evil'])
 def test_a_name_that_leads_out_of_the_copy_is_refused(there, monkeypatch, name):

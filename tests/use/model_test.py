@@ -262,7 +262,7 @@ def test_what_is_too_long_is_refused_by_number_or_cut(bert, caplog):
   assert [len(each) for each in found] == [64, 64]
   assert sum('it is cut to 64' in line for line in caplog.messages) == 1
   assert model.tokens([long], cut=True)[0][-2:] == ['w9', '[SEP]']
-  with pytest.raises(UserError, match=r'text 1 has its \[MASK\] behind the 64 tokens'):
+  with pytest.raises(UserError, match=r'text 1 has its \[MASK\] after the 64 tokens'):
     model.fill([f'{long} [MASK]'], cut=True)
 
 

@@ -26,7 +26,6 @@ A user's module does the same with its own (`config.data.module`), and its names
 import contextlib
 import functools
 import itertools
-import os
 import pathlib
 import tempfile
 
@@ -36,6 +35,7 @@ from bertjax.examples.seqio_tasks import names
 from bertjax.examples.seqio_tasks.corpora import open_corpus, size_of, stream_task, tfds_task
 from bertjax.examples.seqio_tasks.example_tasks import add_examples
 from bertjax.examples.seqio_tasks.loaded import seqio
+from bertjax.machine import copies
 from bertjax.text import python_docs, sentence_split
 from bertjax.text.corpus import PYTHON_DOCS
 from bertjax.vocab.train import TRAINERS
@@ -67,8 +67,7 @@ def documents_of(task: seqio.Task) -> float:
 def trained_vocabulary(text: str, kind: str, size: int) -> str:
   """Returns the path of a vocabulary of at most `size` pieces, trained on the first documents of a
   text at the first call; `kind` is 'wordpiece', of lowercased text, 'bpe' or 'unigram'."""
-  root = pathlib.Path(os.environ.get('XDG_CACHE_HOME', '~/.cache')).expanduser() / 'bertjax'
-  path = root / 'vocab' / f'{text}-{kind}-{size}'
+  path = copies.cache() / 'vocab' / f'{text}-{kind}-{size}'
   if not path.exists():
     path.parent.mkdir(parents=True, exist_ok=True)
     corpus = open_corpus(text)

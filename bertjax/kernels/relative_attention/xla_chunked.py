@@ -20,8 +20,8 @@ from bertjax.types import Array
 # Scores of one row and head that are held at once where not all are kept.
 SCORES = 2**16
 
-# Scores of the whole operation that are kept for the backward pass rather than made again: 64 MB in
-# float32. With DeBERTa base's four rows of 512 forward and backward take half of the time (LOG.md).
+# Scores of the whole operation that are kept for the backward pass rather than made again: 64 MiB
+# in float32. With DeBERTa base's four rows of 512 both passes take half of the time (LOG.md).
 WHOLE = 2**24
 
 # Runs of queries whose keys are cut off where a mask lets them see no further: at most so many, of

@@ -93,7 +93,7 @@ def test_compiles_for_tpu(kind):
   environment = dict(
     os.environ, PYTHONPATH=os.pathsep.join(sys.path), TPU_ACCELERATOR_TYPE=accelerator,
     TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1',
-    TPU_STDERR_LOG_LEVEL='3',
+    TPU_STDERR_LOG_LEVEL='3', JAX_ENABLE_COMPILATION_CACHE='false',  # what it keeps none can read
   )  # fmt: skip
   done = subprocess.run(
     [sys.executable, '-c', COMPILE, topology, *names],

@@ -71,7 +71,7 @@ def _check_takes(x: Operands, block: int, kind: str) -> None:
   if needed > limit:
     raise NotImplementedError(
       f"attention: impl='tpu' keeps gradients of {group} heads in fast memory; {keys} keys need "
-      f'{needed / 2**20:.0f} MB of the {limit / 2**20:.0f} MB there are on {kind}; '
+      f'{needed / 2**20:.0f} MiB, and {limit / 2**20:.0f} MiB are for them on {kind}; '
       "impl='xla' takes any length"
     )
 
