@@ -1,5 +1,7 @@
 """bertjax: pretraining of the BERT family, and `bertjax.Model`, which uses what was trained."""
 
+import itertools
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -24,10 +26,16 @@ def _shown(kind: Any, error: Any, trace: Any) -> None:
   )  # fmt: skip
 
 
+def _module() -> str:
+  """Returns what `python -m` was given."""
+  for word, after in itertools.pairwise([*sys.orig_argv, '']):
+    if found := re.fullmatch(r'-[^XWm-]*m(.*)', word):
+      return found[1] or after
+  return ''
+
+
 # As the package of `python -m bertjax.X`, and not of another whose package imports this one.
-_COMMAND = sys.argv[:1] == ['-m'] and any(
-  word.removeprefix('-m').partition('.')[0] == 'bertjax' for word in sys.orig_argv[1:]
-)
+_COMMAND = sys.argv[:1] == ['-m'] and _module().partition('.')[0] == 'bertjax'
 if _COMMAND:
   sys.excepthook = _shown
 

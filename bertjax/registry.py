@@ -65,7 +65,8 @@ def load(name: str, key: str) -> ModuleType:
       f'{key}: expected a module that Python finds {where}, got {name!r}: {error}'
     ) from error
   finally:
-    sys.path[:] = [*before, *(each for each in sys.path if each not in before)]
+    for each in hidden:
+      sys.path.insert(before.index(each), each)
 
 
 def check(name: str, key: str) -> str:

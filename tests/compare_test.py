@@ -243,14 +243,30 @@ def test_a_comparison_that_is_broken_off_early_is_none_of_another_vocabulary(tmp
   few = few._replace(text=few.text._replace(input=str(tmp_path / 'text.txt')))
   monkeypatch.setattr(budget, 'counted', lambda arm, *_: budget.Cost(arm.name, 1, 1, 1e9, 1, 1.0))
 
-  def broken_off(*_):
+  def broken_off(_, workdir):
+    (workdir / 'vocab').mkdir(exist_ok=True)
     raise KeyboardInterrupt
 
   monkeypatch.setattr(plan, '_make_store', broken_off)
+  given = dict(flops=1.0, vocab='wordpiece:600')
   with pytest.raises(KeyboardInterrupt):
-    plan.make(few, tmp_path / 'runs', True)
-  with pytest.raises(UserError, match='flops: expected 1000000000000.0, got 2.0'):
-    plan.make(few._replace(same=dict(flops=2.0)), tmp_path / 'runs', True)
+    plan.make(few._replace(same=given), tmp_path / 'runs', True)
+  with pytest.raises(UserError, match="\n  vocab: expected 'wordpiece:600', got 'bpe:600'"):
+    plan.check_workdir(tmp_path / 'runs', given | dict(vocab='bpe:600'))
+  assert plan.check_workdir(tmp_path / 'runs', given | dict(flops=2.0)) == {}
+  (tmp_path / 'runs' / 'vocab').rmdir()
+  assert plan.check_workdir(tmp_path / 'runs', given | dict(vocab='bpe:600')) == {}
+
+
+@mutation('weights=weights', 'weights=None')
+def test_the_seconds_of_a_step_are_the_mean_over_its_phases(monkeypatch):
+  (arm,) = arms.parse('bert', 'test', TEXT, ['total_steps=100'])
+  of_phase = {phase.config.length: phase.steps for phase in budget._phases(arm, 600)}
+  assert len(of_phase) == 2
+  monkeypatch.setattr(budget.pool, 'apart', lambda _, config: float(config.length))
+  cost = budget.timed(arm, 600, budget.Cost('bert', 1, 1, 1.0, 1.0, None))
+  expected = sum(k * v for k, v in of_phase.items()) / sum(of_phase.values())
+  assert cost.seconds == pytest.approx(expected)
 
 
 @mutation('not done(run) and do(run)', 'do(run)')

@@ -14,7 +14,7 @@ from mutation import mutation
 from processes import ROOT, command, environment
 
 from bertjax.checkpoint import resume
-from bertjax.config import presets, sections
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.launch import grid as grids
 from configs import bert
@@ -185,16 +185,24 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
 
 
 @mutation('  presets.choose_own(config, given, os.environ)\n', '')
-def test_the_runs_of_a_sweep_have_the_preset_of_a_gpu(monkeypatch, tmp_path):
-  from bertjax import sweep  # whose flags are those of its process
-
-  monkeypatch.setattr(sweep.config_flags, 'get_override_values', lambda _: {})
-  monkeypatch.setattr(presets, 'DRIVER', tmp_path)
-  monkeypatch.setattr(presets.importlib.util, 'find_spec', lambda name: name)
-  monkeypatch.setenv('JAX_PLATFORMS', '')
-  found = config()
-  sweep._settle(found, [])
-  assert (found.preset, found.model.dtype) == ('gpu', 'bfloat16')
+def test_the_runs_of_a_sweep_have_the_preset_of_a_gpu():
+  code = """
+import pathlib
+from bertjax import sweep
+from bertjax.config import presets, sections
+from configs import bert
+sweep.config_flags.get_override_values = lambda _: {}
+presets.DRIVER, presets.importlib.util.find_spec = pathlib.Path('.'), lambda name: name
+config = bert.get_config('test')
+sections.complete(config)
+sweep._settle(config, [])
+print(config.preset, config.model.dtype)
+"""
+  env = environment() | dict(JAX_PLATFORMS='', CUDA_VISIBLE_DEVICES='0')
+  done = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, env=env, text=True, capture_output=True, check=True
+  )
+  assert done.stdout == 'gpu bfloat16\n'
 
 
 @pytest.mark.full

@@ -74,9 +74,11 @@ def counted(arm: Arm, ids: int, store: Store | None, plans: str) -> Cost:
 
 
 def timed(arm: Arm, ids: int, cost: Cost) -> Cost:
-  """Runs steps of the longest phase of an arm that was counted: returns its cost with seconds."""
-  longest = max(_phases(arm, ids), key=lambda phase: phase.steps or 1).config
-  return cost._replace(seconds=pool.apart(_seconds, longest))
+  """Runs steps of each phase of an arm that was counted: returns its cost with seconds."""
+  phases = _phases(arm, ids)
+  seconds = [pool.apart(_seconds, phase.config) for phase in phases]
+  weights = [phase.steps or 1 for phase in phases]
+  return cost._replace(seconds=float(np.average(seconds, weights=weights)))
 
 
 def _phases(arm: Arm, ids: int) -> Sequence[Any]:

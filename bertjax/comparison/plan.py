@@ -22,6 +22,7 @@ from bertjax.store import ensure
 from bertjax.store.reader import open_store
 
 NAME = 'compare.json'
+OF_VOCABULARY = ('input', 'vocab', 'set')  # of what is asked: a trained one follows from them
 FORMAT = 3  # 2 did not keep the configs of arms; 1 counted four batches of each, up to 5% off
 
 
@@ -60,13 +61,16 @@ def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, A
     return {}
   found = json_files.read(path, dict, ': remove it, and the runs beside it')
   before = found.get('same', {}) if found.get('format') == FORMAT else {'format': FORMAT}
-  if differing := sorted(key for key in {*before, *same} if before.get(key) != same.get(key)):
+  keys = {*before, *same}
+  if not found.get('arms'):  # broken off before it had any: there may be a vocabulary, and no more
+    keys &= {'format', *OF_VOCABULARY} if (workdir / 'vocab').exists() else {'format'}
+  if differing := sorted(key for key in keys if before.get(key) != same.get(key)):
     lines = [f'\n  {key}: expected {before.get(key)!r}, got {same.get(key)!r}' for key in differing]
     raise UserError(
       f'{workdir} holds another comparison:{"".join(lines)}\nArms, rates and seeds may be added to '
       'it; for another one name another --workdir'
     )
-  return found['arms']
+  return found.get('arms', {})
 
 
 def _check_arms(workdir: pathlib.Path, known: Mapping[str, Any], arms: Sequence[Arm]) -> None:

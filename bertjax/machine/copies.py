@@ -55,9 +55,10 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   wanted = lambda name: not file or name == file or beside and '/' not in name
   copy = Copy(folder, 'copies')
   with copy.alone():
-    copy.drop(wanted, copy.pull(wanted, say))
+    names = copy.pull(wanted, say)
+    copy.drop(wanted, names)
   here = copy.here / file
-  if not here.exists():
+  if not names or not here.exists():
     raise UserError(f'there is nothing at {url}: expected a file, or files below it')
   return here
 

@@ -28,7 +28,8 @@ def test_a_copy_is_made_once_and_again_where_a_side_changed(there):
   assert (copies.local('memory://b/store', silent) / 'sub/c').read_bytes() == b'same'
 
 
-@mutation('copy.drop(wanted, copy.pull(wanted, say))', 'copy.pull(wanted, say)')
+@mutation('    copy.drop(wanted, names)\n', '')
+@mutation('if not names or not here', 'if not here')
 @mutation('if wanted(name) and name not in there]', 'if name not in there]')
 def test_what_is_no_longer_there_is_not_in_the_copy(there):
   """Made here, it stays, and so do files beside the one that is asked for."""
@@ -40,6 +41,9 @@ def test_what_is_no_longer_there_is_not_in_the_copy(there):
   assert (here / 'tokenizer_config.json').exists()
   copies.local('memory://b/v', silent)
   assert sorted(path.name for path in here.iterdir()) == ['other', 'plan', 'vocab.txt']
+  there.rm_file('/b/v/vocab.txt')
+  with pytest.raises(UserError, match='there is nothing at memory://b/v/vocab.txt'):
+    copies.local('memory://b/v/vocab.txt', silent)
 
 
 @mutation("if name.startswith('/') or '..' in name.split('/'):", 'if False:')
