@@ -134,7 +134,7 @@ def test_neighbours_of_a_word_of_several_pieces(tmp_path):
   assert [each[1:] for each in found] == [each[1:] for each in wanted]
   np.testing.assert_allclose([each[0] for each in found], [each[0] for each in wanted], atol=1e-5)
   long = neighbours.parsed(f'{"w9 " * 99}*wx*')
-  for cut, message in ((False, 'text 1 has 103 tokens'), (True, 'behind those that the model')):
+  for cut, message in ((False, 'text 1 has 103 tokens'), (True, "past the model's maximum")):
     with pytest.raises(UserError, match=message):
       neighbours.nearest(model, long, iter([]), -1, cut)
 
