@@ -65,7 +65,7 @@ class Arm(NamedTuple):
   @property
   def flags(self) -> list[str]:
     """The flags of `bertjax.main` for its recipe, on any machine with the preset of this one."""
-    point = dict(preset=self.config.preset) | self.point
+    point = {'preset': self.config.preset, **self.point}
     return [f'--config={self.file}', *(f'--config.{k}={v}' for k, v in point.items())]
 
   @property
