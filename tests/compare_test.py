@@ -17,6 +17,7 @@ from processes import ROOT, environment
 from rich.console import Console
 
 from bertjax import sharding
+from bertjax.checkpoint import resume
 from bertjax.comparison import arms, budget, plan, runs
 from bertjax.config import presets
 from bertjax.errors import UserError
@@ -222,7 +223,7 @@ def test_a_workdir_of_another_comparison_is_refused(tmp_path):
 def test_an_arm_that_has_runs_by_another_config_is_refused(tmp_path, monkeypatch):
   """Its file was changed, or this machine has a GPU and so another preset."""
   (before,) = arms.parse('bert', 'test', TEXT, ['preset=cpu'])
-  known = dict(bert=dict(config=plan._json(before.config)))
+  known = dict(bert=dict(config=resume.as_json(before.config)))
   plan._check_arms(tmp_path, known, [before])
   (after,) = arms.parse('bert', 'test', TEXT, ['preset=cpu', 'batch_size=64'])
   with pytest.raises(UserError, match='runs of bert by another config:\n  config.batch_size: '):

@@ -93,7 +93,7 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
     sections.complete(whole)
   except UserError:
     return config  # a choice that is not here or not trusted is refused where it is resolved
-  return _as_json(whole)
+  return as_json(whole)
 
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:
@@ -180,7 +180,7 @@ def compare(
         'where none has begun: leave it out'
       )
     return []
-  old, new = dotted.flat(found['config']), dotted.flat(_as_json(config))
+  old, new = dotted.flat(found['config']), dotted.flat(as_json(config))
   for name in names:
     if not any(covers([name], key) for key in (*old, *new)):
       said = f'--override: expected a key of the config, got {name!r}'
@@ -219,7 +219,7 @@ def claim_workdir(
   what was changed on purpose after step `start`, on process 0."""
   if jax.process_index() != 0:
     return {}
-  whole, path = _as_json(config), pathlib.Path(workdir, NAME)
+  whole, path = as_json(config), pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
     changed = history.extended(stored(workdir), whole, start)
     values = dict(format=FORMAT, config=whole, facts=facts, history=changed)
@@ -236,7 +236,7 @@ def changed_batches(changed: Iterable[str]) -> list[str]:
 def changes(found: Mapping[str, Any] | None, resolved: Any, start: int) -> dict[str, Any]:
   """Returns key -> {old, new} of what has changed in the config of a config.json, or is to change
   to `resolved`, after `start` steps."""
-  return history.changed_from(history.extended(found, _as_json(resolved), start), start)
+  return history.changed_from(history.extended(found, as_json(resolved), start), start)
 
 
 def trained_already(found: Mapping[str, Any] | None, skips: Iterable[Any], start: int) -> list[Any]:
@@ -256,7 +256,7 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   """`key: value, in training value` for every key in which a config differs from the workdir's."""
   found = stored(workdir)
   old = dotted.flat(found['config']) if found else {}
-  new = dotted.flat(_as_json(config))
+  new = dotted.flat(as_json(config))
   keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
 
@@ -265,5 +265,6 @@ def _read(path: remote.Place, otherwise: str) -> dict[str, Any]:
   return json_files.read(path, dict, f'. Put a copy in its place, or remove it: {otherwise}')
 
 
-def _as_json(config: ConfigDict) -> dict[str, Any]:
+def as_json(config: ConfigDict) -> dict[str, Any]:
+  """Returns a config as its file has it."""
   return json.loads(config.to_json_best_effort())

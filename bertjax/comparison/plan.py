@@ -1,7 +1,6 @@
 """The plan of a comparison, WORKDIR/compare.json: what was asked for, and the steps of each arm."""
 
 import copy
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from bertjax import json_files
 from bertjax.checkpoint import may_differ
+from bertjax.checkpoint.resume import as_json
 from bertjax.comparison import arms as arms_lib
 from bertjax.comparison import budget as budget_lib
 from bertjax.comparison.arms import Arm, Text
@@ -76,16 +76,14 @@ def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, A
 def _check_arms(workdir: pathlib.Path, known: Mapping[str, Any], arms: Sequence[Arm]) -> None:
   """Raises UserError if an arm has runs by another config: its file, or the machine, is another."""
   for arm in [arm for arm in arms if arm.name in known]:
-    if differing := may_differ.config_differences(known[arm.name]['config'], _json(arm.config)):
+    if differing := may_differ.config_differences(
+      known[arm.name]['config'], as_json(arm.config)
+    ):
       lines = [f'\n  config.{key}: expected {a!r}, got {b!r}' for key, a, b in differing]
       raise UserError(
         f'{workdir} has runs of {arm.name} by another config:{"".join(lines)}\nPut the config back '
         '(a preset goes by the machine: take one of the same kind), or name another --workdir'
       )
-
-
-def _json(config: Any) -> dict[str, Any]:
-  return json.loads(config.copy_and_resolve_references().to_json_best_effort())
 
 
 def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
@@ -121,7 +119,7 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
       cost = _counted(asked, arm, workdir, known)
       costs[arm.name] = cost._replace(seconds=cost.seconds or costs[arm.name].seconds)
     planned = _planned(asked, workdir, known, costs)
-    of = lambda p: dict(cost=p.cost._asdict(), steps=p.steps, config=_json(p.arm.config))
+    of = lambda p: dict(cost=p.cost._asdict(), steps=p.steps, config=as_json(p.arm.config))
     write(known | {p.arm.name: of(p) for p in planned})
   return planned
 

@@ -48,7 +48,7 @@ def test_a_question_raised_the_global_tokens_of_an_older_run(tmp_path):
 
 @mutation("and s.get('train', k)", '')
 @mutation("if s.get('sentences', k)", 'if True')
-@mutation('  return _as_json(whole)\n', '  return config\n')
+@mutation('  return as_json(whole)\n', '  return config\n')
 @mutation("pad = model['position_offset'] - 1 if filled else model.get('zero_row')", 'pad = None')
 @pytest.mark.parametrize('name', ['bert', 'roberta', 'xlm'])
 def test_a_run_of_format_10_resolves_to_what_it_was(name, tmp_path):
