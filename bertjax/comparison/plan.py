@@ -76,9 +76,7 @@ def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, A
 def _check_arms(workdir: pathlib.Path, known: Mapping[str, Any], arms: Sequence[Arm]) -> None:
   """Raises UserError if an arm has runs by another config: its file, or the machine, is another."""
   for arm in [arm for arm in arms if arm.name in known]:
-    if differing := may_differ.config_differences(
-      known[arm.name]['config'], as_json(arm.config)
-    ):
+    if differing := may_differ.config_differences(known[arm.name]['config'], as_json(arm.config)):
       lines = [f'\n  config.{key}: expected {a!r}, got {b!r}' for key, a, b in differing]
       raise UserError(
         f'{workdir} has runs of {arm.name} by another config:{"".join(lines)}\nPut the config back '
