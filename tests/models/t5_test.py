@@ -80,11 +80,12 @@ def test_t5_is_that_of_transformers(case):
 
 @mutation('(mine_BU, theirs_BT)', '((mine_BU > 0).astype(int), (theirs_BT > 0).astype(int))')
 def test_texts_that_share_a_row_do_not_see_each_other(case):
-  theirs, model, batch = case
+  _, model, batch = case
   apart, number_B1 = {key: x[:2] for key, x in batch.items()}, jnp.array([[1], [2]])
   ours = {key: x * number_B1 if 'example' in key else x for key, x in apart.items()}
   packed = {key: x.reshape(1, -1) for key, x in ours.items()}
-  variables = dict(params=parameters_of(theirs, 'param/', model))
+  # Theirs are so large that float32 does not say the fifth figure of some outputs.
+  variables = nn.meta.unbox(jax.jit(model.init)(jax.random.key(0), apart))
   one, two = (jax.jit(model.apply)(variables, each)['out_last_BUD'] for each in (packed, apart))
   np.testing.assert_allclose(one.reshape(two.shape), two, atol=1e-5)
 

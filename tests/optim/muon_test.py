@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 import systems
-from compiling import optimized
 from mutation import mutation
 from optimizer_cases import LAYERS, MATRICES, config, nest, stack, tensors
 
@@ -26,7 +25,7 @@ def draws(seed):
   rng = np.random.default_rng(seed)
   sizes = 10.0 ** np.arange(LAYERS)
   draw = lambda shape: rng.normal(size=(LAYERS, *shape)) * sizes.reshape(-1, *(1,) * len(shape))
-  return {name: draw(shape).astype(np.float32) for name, shape in SHAPES.items()}
+  return {name: draw(shape) for name, shape in SHAPES.items()}
 
 
 def one_step(given, axes, *each):
@@ -45,7 +44,7 @@ def whole(rules=MATRICES, **changes):
 @mutation('inputs = 2 if axes[:2] == HEADS else 1', 'inputs = len(axes) - 1')
 @mutation('for axes in numbers', '* shape[0] ** (axes[0] == 1) for axes in numbers')
 @pytest.mark.parametrize('update_rms', [0.0, 0.2])
-@optimized(True)  # the small entries of a product differ by more than 1e-5 without
+@jax.enable_x64(True)  # float32 does not say the fifth figure of a product's small entries
 def test_a_stack_of_kernels_with_heads_is_a_matrix_per_layer(update_rms):
   """Against every layer alone, as the matrix that its product sees."""
   params, grads = draws(0), draws(1)
@@ -61,7 +60,7 @@ def test_a_stack_of_kernels_with_heads_is_a_matrix_per_layer(update_rms):
     stacked = found['encoder']['layers'][name]['kernel']
     for ours, theirs in zip(stacked, expected, strict=True):
       theirs = theirs['encoder']['layers']['0']['kernel']
-      np.testing.assert_allclose(ours.reshape(shape), theirs, rtol=1e-5, err_msg=name)
+      np.testing.assert_allclose(ours.reshape(shape), theirs, rtol=1e-9, err_msg=name)
 
 
 @mutation('math.sqrt(max(inputs, outputs))', 'math.sqrt(min(inputs, outputs))')
