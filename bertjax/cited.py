@@ -135,17 +135,6 @@ def source_of(config: Any, key: str) -> str:
   return found.text if same else f'{found.text} ({found.value!r} there)'
 
 
-def attribute(config: Recipe, source: str) -> Recipe:
-  """Gives this source to every value that has none; returns the config."""
-  for key in config:
-    value = config[key]
-    if isinstance(value, Recipe):
-      attribute(value, source)
-    else:
-      config._sources.setdefault(key, _Source(source, value))
-  return config
-
-
 def reattribute(config: Recipe, source: str, *keys: str) -> None:
   """Gives another source, in place, to values that stand, by keys such as
   'optimizer.schedule.peak': those of a system whose recipe this one takes over."""

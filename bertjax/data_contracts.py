@@ -101,6 +101,8 @@ class Plan(NamedTuple):
   build: Callable[[Any, Spec], Iterator[Piece]]
   # (store, spec, chosen) -> where the tokens of these examples lie
   ranges: Callable[[Any, Spec, Chosen], Ranges]
+  # options -> tokens of the shortest row that it can fill, special ones included
+  least: Callable[[Any], int] = lambda options: 1
   # rows go on where the same rows of the batch before stopped; they are never permuted, and every
   # example is a row
   ordered: bool = False
@@ -182,16 +184,6 @@ class Labelled(NamedTuple):
   second: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
   # U of rows that are as long as any, where there are second texts
   columns: int = 0
-
-  def take(self, number_n: np.ndarray) -> 'Labelled':
-    """Returns the examples of these numbers, in this order."""
-    chosen = lambda found: [found[number] for number in number_n] if len(found) else found
-    each = lambda found: {name: chosen(value) for name, value in found.items()}
-    return Labelled(
-      chosen(self.id_n), chosen(self.type_n), {k: v[number_n] for k, v in self.label.items()},
-      self.cut, each(self.token_label), chosen(self.part_n), chosen(self.truth), each(self.second),
-      self.columns,
-    )  # fmt: skip
 
 
 INFER = ('infer',)

@@ -66,7 +66,7 @@ _OF_TASK = dict(classify='label', tags='tag', choice='choose', spans='answer')
 
 # Flags that one mode alone reads.
 _READ_BY = dict(
-  top='fill', second='label', beside='label', soft_labels='label', question='answer',
+  top='fill', second='label', beside='label', glue='label', soft_labels='label', question='answer',
   longest='answer', threshold='answer', predictions='answer', null_odds='answer',
 )  # fmt: skip
 
@@ -208,11 +208,9 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
   return '\n'.join([answer['text'], *(f'  {line}' for line in said)])
 
 
-def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
+def glue_lines(found: list[dict[str, Any]], first: int) -> str:
   """Returns the lines of a file for GLUE, whose examples are counted from 0. Raises UserError:
-  another mode."""
-  if mode != 'label':
-    raise UserError(f'--glue is for --mode=label, got {mode}')
+  examples of any number of classes."""
   if any(isinstance(each['label'], list) for each in found):
     raise UserError('--glue: expected a model of one class an example, got any number of them')
   label = lambda each: each['label'] if each['probabilities'] else f'{each["label"]:.3f}'
@@ -277,7 +275,7 @@ def main() -> None:
         each.runner.expect(part.done)
       found = answers(model, mode, part, beside)
       if _GLUE.value:
-        print(glue_lines(mode, found, part.first))
+        print(glue_lines(found, part.first))
       elif _SOFT_LABELS.value:
         # The lines of the table, with the probability of each class or the number.
         for columns, answer in zip(part.columns, found, strict=True):

@@ -14,6 +14,7 @@ _JUDGED_OUTSIDE = 'bertjax.convert --to=hf --sentence-transformers=mean writes w
 REMOVED: dict[str, tuple[Any, str]] = {
   'evals.similarity.file': ('', _JUDGED_OUTSIDE),
   'evals.similarity*': (None, _JUDGED_OUTSIDE),
+  'evals.*.rows_of': ('held_out', 'the rows are those of evals.held_out'),
   'data.mask.favor_longer': (False, 'n-grams have P(n) ~ 1 / n; a masking of your own may differ'),
   'data.mask.alpha': (0.0, 'each token has a coin of its own; DistilBERT masks rare words more'),
   'data.mask.block@xlm': (None, 'each token has a coin of its own'),
@@ -22,6 +23,9 @@ REMOVED: dict[str, tuple[Any, str]] = {
   'data.plan.rejoin': (True, 'a later sentence that fits joins the first segment, as by default'),
   'data.plan.keep_block': (False, 'a block before too long sentences is lost, as in the original'),
   'data.plan.share': ('sentences', 'languages count by sentences, as in the original'),
+  'model.boundary_positions': (15, "the boundary head has the original's 15 places in a span"),
+  'model.boundary_width': (200, "places in a span have the original's vectors of 200"),
+  'model.mix_decay': (0.0, 'weighted layers have no penalty, as by default before'),
   'fresh_layers': (0, 'a list of subtrees in init_from leaves out those to make anew'),
   'objective.disallow_correct': (False, 'the original word may be drawn, as by default before'),
   'optimizer.trust': ('decayed', 'the ratio is of the tensors whose optimizer.decay is not 0'),

@@ -90,9 +90,9 @@ def logical_axes(boxed: Any) -> Any:
   return jax.tree.map(names, boxed, is_leaf=is_box)
 
 
-def leaf_path(path: Sequence[Any]) -> str:
+def leaf_path(path: tuple[Any, ...]) -> str:
   """Returns a key path as 'a/b/c'."""
-  return '/'.join(str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k)))) for k in path)
+  return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
 def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:

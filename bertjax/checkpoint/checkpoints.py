@@ -45,11 +45,7 @@ class Checkpoints:
   ):
     """Removes what a killed save left in `directory`, which is made if missing. Kept are the `keep`
     newest and the best by `config.best`; process 0 calls `completed` with the step of each complete
-    one. UserError: a keep below 1, or another mode than min and max."""
-    if keep < 1:
-      raise UserError(f'config.keep_checkpoints: expected at least 1, got {keep}')
-    if best.mode not in ('min', 'max'):
-      raise UserError(f"config.best.mode: expected 'min' or 'max', got {best.mode!r}")
+    one."""
     self._directory = pathlib.Path(directory).absolute()  # orbax takes no relative path
     self._keep, self._best, self._completed = keep, best, completed
     self._workdir = workdir or mirror.Workdir(str(directory))

@@ -26,11 +26,7 @@ from bertjax.machine import durable, locks, remote
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
-# 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
-# model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
-# what their poolers compute, 7 models without a field for their head of answers, 8 labelled rows
-# that lay in any batch, 10 no facts.
-FORMAT = 11
+FORMAT = 11  # 10 had no facts
 READS = (10, FORMAT)
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it

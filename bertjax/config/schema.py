@@ -42,16 +42,11 @@ def check(config: ConfigDict) -> timeline.Timeline:
   UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
   there is not, or a field that the chosen thing does not read; the key is named."""
   sections.complete(config)
-  return check_complete(config)
-
-
-def check_complete(config: ConfigDict) -> timeline.Timeline:
-  """`check` of a config that is complete."""
   # What follows from others by reference cannot be computed before those are sound.
   options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
   resolved = config.copy_and_resolve_references()
   _check_one(resolved)
-  line = timeline.of_complete(resolved)
+  line = timeline.make(resolved)
   if config.temperature != 1.0 and not line.drawn:
     raise UserError(
       f'config.temperature={config.temperature} is of phases that are drawn, and this config has '

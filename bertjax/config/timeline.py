@@ -96,7 +96,7 @@ RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
   'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile',
   'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature', 'preset', 'trackers',
-  'remap_vocab',
+  'remap_vocab', 'optimizer.average',  # which follows the scores of all phases together
 )  # fmt: skip
 
 
@@ -186,12 +186,12 @@ def _check_own(name: str, overrides: Any, data: Any) -> None:
   wide: dict[str, str] = dict.fromkeys(RUN_WIDE, 'the whole run')
   for kind in KINDS.keys() & overrides.keys():
     wide |= dict.fromkeys(STEP_WIDE[kind], 'a step of several phases')
-  own = overrides.get('data', {})
-  if own:
+  if 'data' in overrides:
     wide |= {f'data.{key}': 'the whole run' for key in readers.of(data).of_run}
   if 'drawn' in overrides:
     wide.pop('data.vocab', None)  # each task may say it: `combine`
-  for key in (*overrides, *(f'data.{key}' for key in own)):
+  own = [f'{part}.{key}' for part in ('data', 'optimizer') for key in overrides.get(part, ())]
+  for key in (*overrides, *own):
     if key in wide:
       raise UserError(
         f'config.phases.{name}.{key}: {wide[key]} has one value of it; set config.{key}, or leave '
@@ -205,11 +205,6 @@ def make(config: Any) -> Timeline:
   phase has no value of its own for; or as `combine`."""
   resolved: Any = config.copy_and_resolve_references()
   sections.complete(resolved)
-  return of_complete(resolved)
-
-
-def of_complete(resolved: Any) -> Timeline:
-  """`make` of a config that is complete and has no references."""
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:
     return Timeline((PhaseConfig('main', resolved),), (total,), total, skips=skips)

@@ -31,14 +31,12 @@ class Options(NamedTuple):
   """The rows to score.
 
   Attributes:
-    rows: number of rows; 0: none.
+    rows: number of rows, the first ones of `config.evals.held_out`; 0: none.
     draws: times that each row is hidden in part, a forward pass each.
-    rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
   """
 
   rows: Natural = 128
   draws: Count = 8
-  rows_of: str = 'held_out'
 
 
 def hidden(batch: Batch, number_B: np.ndarray, seed: int, mask: int) -> dict[str, np.ndarray]:
@@ -80,7 +78,7 @@ def summed(nll_ND: np.ndarray, length_N: np.ndarray) -> dict[str, float]:
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the bound of the first held-out rows, in nats a token, special ones too. Raises
   UserError: a vocabulary without a mask token."""
-  of_rows, set_of = rows_lib.set_of(subject, options.rows_of)
+  of_rows, set_of = rows_lib.main_set(subject)
   held_out = rows_lib.hold_out(of_rows, set_of)
   if held_out is None:
     return Evaluation(frozenset(), lambda variables, step: Report({}))

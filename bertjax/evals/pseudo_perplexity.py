@@ -20,13 +20,12 @@ class Options(NamedTuple):
   """The rows to score.
 
   Attributes:
-    rows: number of rows, each of which costs one forward pass for each of its tokens; 0: none. Of
-      the default fewer where they are long, see TOKENS; another number is taken as given.
-    rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
+    rows: number of rows, the first ones of `config.evals.held_out`, each of which costs one forward
+      pass for each of its tokens; 0: none. Of the default fewer where they are long, see TOKENS;
+      another number is taken as given.
   """
 
   rows: Natural = 8
-  rows_of: str = 'held_out'
 
 
 def restore(batch: Batch) -> np.ndarray:
@@ -90,7 +89,7 @@ def pseudo_perplexity(
 def make(subject: Subject, options: Options) -> Evaluation:
   """`pseudo_perplexity` of the first held-out rows. Raises UserError: a vocabulary without a mask
   token."""
-  held_out = rows_lib.hold_out(*rows_lib.set_of(subject, options.rows_of))
+  held_out = rows_lib.hold_out(*rows_lib.main_set(subject))
   if held_out is None:
     return Evaluation(frozenset(), lambda variables, step: Report({}))
   if subject.store.special['mask'] is None:

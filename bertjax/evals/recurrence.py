@@ -12,17 +12,16 @@ class Options(NamedTuple):
   """The lengths of memory to compare.
 
   Attributes:
-    memories: lengths of memory, in tokens; 0: no memory.
-    rows_of: the set of `config.evals`, of type 'loss', whose rows are scored.
+    memories: lengths of memory, in tokens, with which the rows of `config.evals.held_out` are
+      scored; 0: no memory.
   """
 
   memories: tuple[Natural, ...] = ()
-  rows_of: str = 'held_out'
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
   """Returns the scores of the held-out rows with each memory, named memory_<tokens>/<score>."""
-  subject, base = rows_lib.set_of(subject, options.rows_of)
+  subject, base = rows_lib.main_set(subject)
   each = {
     memory: loss.make(
       subject, base._replace(model=dict(base.model, mem_len=memory, same_length=False))

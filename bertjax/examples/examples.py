@@ -26,7 +26,7 @@ from bertjax.data_contracts import Chosen, Plan, Spec
 from bertjax.errors import UserError
 from bertjax.examples import languages, layout, packing
 from bertjax.examples import shuffle as shuffle_lib
-from bertjax.examples.plan_and_mask import Recipe, check_special, open_recipe
+from bertjax.examples.plan_and_mask import Recipe, check_length, check_special, open_recipe
 from bertjax.machine import checksums
 from bertjax.store import cache, npy_files
 
@@ -267,12 +267,12 @@ def _pieces(store, recipe: Recipe, spec: Spec):
   if len(store.documents) < 2:
     raise UserError(f'{store.path}: expected at least one document, got none')
   recipe.masking.check(recipe.mask_options, store, spec.length)
+  check_length(recipe, spec.length)
   return _kept(recipe.plan.build(store, spec), store, recipe.plan, spec)
 
 
 def _kept(pieces, store, plan: Plan, spec: Spec):
-  """Yields the pieces, their tokens counted, without the examples that the plan leaves out for what
-  their tokens are."""
+  """Yields the pieces, their tokens counted, without the examples that `Plan.keep` leaves out."""
   for column, count in pieces:
     if plan.keep is not None:
       ranges = plan.ranges(store, spec, Chosen(column, np.arange(len(column['length']))))

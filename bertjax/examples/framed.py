@@ -28,18 +28,16 @@ check = targets.check_length
 
 def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stream:
   """Returns [CLS] text [SEP] of each example; one may have no token left."""
-  examples = np.arange(len(rows.length_E))
-  first_E = starts(rows.length_E)
+  examples, first_E = np.arange(len(rows.length_E)), starts(rows.length_E)
   last_E = first_E + rows.length_E - 1
   example_m = rows.example_n[source_m]
-  at_n = np.concatenate([np.searchsorted(example_m, examples, side) for side in ('left', 'right')])
-  ends_n = np.repeat([store.special['cls'], store.special['sep']], len(examples))
+  two = lambda a_E, b_E: np.stack([a_E, b_E], 1).ravel()
+  at_n = two(*(np.searchsorted(example_m, examples, side) for side in ('left', 'right')))
+  ends_n = np.tile([store.special['cls'], store.special['sep']], len(examples))
   # `insert` keeps the order of what it puts to one place: the [SEP] of an example, then the [CLS]
   # of the next.
-  order_n = np.argsort(np.concatenate([2 * examples, 2 * examples + 1]), kind='stable')
-  put = lambda value_m, new_n: np.insert(value_m, at_n[order_n], new_n[order_n])
-  id_n = put(id_m, ends_n).astype(np.int32)
-  return Stream(id_n, put(source_m, np.concatenate([first_E, last_E])))
+  id_n = np.insert(id_m, at_n, ends_n).astype(np.int32)
+  return Stream(id_n, np.insert(source_m, at_n, two(first_E, last_E)))
 
 
 def target(rows: Rows, store: Any) -> Stream:

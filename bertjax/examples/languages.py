@@ -21,6 +21,18 @@ def parallel(store) -> np.ndarray:
   return two_D[language_S[first_n] != language_S[first_n + 1]]
 
 
+def kinds(store) -> np.ndarray | None:
+  """Returns the kind of each sentence: 2 * its language, plus 1 in a document that is a sentence
+  and its translation; None if the store has no languages."""
+  if 'language' not in store.columns:
+    return None
+  kind_S = 2 * store.column('language').astype(np.int16)
+  first_n = store.documents[parallel(store)]
+  kind_S[first_n] += 1
+  kind_S[first_n + 1] += 1
+  return kind_S
+
+
 class Peers(NamedTuple):
   """The documents of each language; those of a store that knows none are all alike."""
 

@@ -43,6 +43,19 @@ def ragged(length_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return owner, np.arange(len(owner)) - starts(length_n)[owner]
 
 
+def number_within(group_n: np.ndarray) -> np.ndarray:
+  """Returns the number of each entry in its group, from 0, int64; groups lie side by side and
+  ascend. Example: groups 3 3 5 7 7 7 give 0 1 0 0 1 2."""
+  return np.arange(len(group_n)) - np.searchsorted(group_n, group_n)
+
+
+def ranks(draw_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
+  """Returns the rank of each draw in its group, from 0, int64; groups as of `number_within`."""
+  rank_n = np.empty(len(draw_n), np.int64)
+  rank_n[np.lexsort((draw_n, group_n))] = number_within(group_n)
+  return rank_n
+
+
 def windows(documents: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
   """Yields ranges (first, last) of documents with about this many sentences, or one document."""
   first = 0
@@ -56,6 +69,15 @@ def windows(documents: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
 def starts(length_n: np.ndarray) -> np.ndarray:
   """Returns where each of these ranges begins when they are laid end to end, int64 [n]."""
   return np.cumsum(length_n) - length_n
+
+
+def truncated(a_n: np.ndarray, b_n: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns how many tokens A and B lose, one by one from the longer (B in a tie), to the limit."""
+  excess_n = np.maximum(a_n + b_n - limit, 0)
+  a_first_n = np.clip(a_n - b_n, 0, excess_n)
+  b_first_n = np.clip(b_n - a_n, 0, excess_n)
+  rest_n = excess_n - a_first_n - b_first_n  # by now both are equally long
+  return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2
 
 
 def fill(total: int, special_n: np.ndarray, id_n: np.ndarray | int, body: np.ndarray) -> np.ndarray:
@@ -142,7 +164,7 @@ def lay_out(
   """Gathers the tokens of examples, in row order, and places them side by side in rows of `shape`
   (B, T), each of which has room for its own. `number_B` are the numbers of the rows, 0, 1, .. by
   default; `seed` is of draws that rows share."""
-  slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
+  slot_E = number_within(row_E)
   number_B = np.arange(shape[0]) if number_B is None else number_B
   return Rows(
     ranges, *tokens(ranges, store), key_E, row_E, slot_E,

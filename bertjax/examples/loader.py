@@ -111,23 +111,19 @@ def stream(
   return iter(source[start_index:].to_iter_dataset(options))
 
 
-def train_batches(
-  examples: RowSource, batch_size: int, *args: Any, **kwargs: Any
-) -> Iterator[tuple[int, Batch, dict[str, int]]]:
-  """`stream` of the batches of one recipe."""
-  return stream(Batches(examples, batch_size), *args, **kwargs)
-
-
-def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:
+def eval_batches(
+  examples: HeldOutRows, batch_size: int, limit: int = 0, chosen_n: np.ndarray | None = None
+) -> Iterator[Batch]:
   """Yields rows of the first epoch of held-out text, each once, in order; the last batch is filled
   up with rows of example 0 and weight 0. `limit` rows in all are taken evenly from the epoch, or
-  its first ones where rows follow each other; 0 takes every row. They are numbered 0, 1, .., so
-  that draws which are spread over rows are spread over these."""
-  rows = min(limit or examples.rows, examples.rows)
-  evenly = not examples.ordered
-  chosen_n = np.arange(rows) * (examples.rows if evenly else rows) // rows
-  for first in range(0, rows, batch_size):
-    place_n = np.arange(first, min(first + batch_size, rows))
+  its first ones where rows follow each other; 0 takes every row. `chosen_n` gives the numbers of
+  the rows instead, in any order. They are numbered 0, 1, .., so that draws which are spread over
+  rows are spread over these."""
+  if chosen_n is None:
+    rows = min(limit or examples.rows, examples.rows)
+    chosen_n = np.arange(rows) * (rows if examples.ordered else examples.rows) // rows
+  for first in range(0, len(chosen_n), batch_size):
+    place_n = np.arange(first, min(first + batch_size, len(chosen_n)))
     batch, _ = _counted(examples.batch(chosen_n[place_n], shuffle=False, place_n=place_n))
     missing = batch_size - len(batch['example_BT'])
     yield {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}

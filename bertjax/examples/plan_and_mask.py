@@ -62,6 +62,16 @@ def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str)
     )
 
 
+def check_length(recipe: Recipe, length: int) -> None:
+  """Refuses rows of so many tokens of text that are too short for the plan."""
+  least = recipe.plan.least(recipe.plan_options)
+  if length < least:
+    raise UserError(
+      f'config.data.plan {recipe.plan_name!r} needs length >= {least}, got rows of {length} tokens '
+      'of text: raise config.length'
+    )
+
+
 def named(key: str, name: str) -> Any:
   """Returns the plan or mask, which `key` says, of this name. UserError: there is none."""
   module = registry.find(FOLDERS[key], name, f'config.data.{key}.name')

@@ -18,7 +18,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking, Stream
 from bertjax.errors import UserError
-from bertjax.examples.layout import Rows, ragged, shifted, starts
+from bertjax.examples.layout import Rows, ragged, ranks, shifted, starts
 
 START = 0  # T5's padding; models/t5.py begins to write with it in any vocabulary
 
@@ -88,10 +88,7 @@ def cut(key_E: np.ndarray, site: int, total_E: np.ndarray, parts_E: np.ndarray) 
   between_E = total_E - 1
   example_n, place_n = ragged(between_E)
   drawn_n = counter_rng.fold(counter_rng.fold(key_E, site)[example_n], place_n)
-  order_n = np.lexsort((drawn_n, example_n))
-  rank_n = np.empty(len(order_n), np.int64)
-  rank_n[order_n] = place_n  # example by example there are as many places as ranks
-  ends_n = rank_n < (parts_E - 1)[example_n]
+  ends_n = ranks(drawn_n, example_n) < (parts_E - 1)[example_n]
   end_n = place_n[ends_n] + 1 + starts(total_E)[example_n[ends_n]]
   edge_n = np.sort(np.concatenate([end_n, starts(total_E), [total_E.sum()]]))
   return np.diff(edge_n)
@@ -126,23 +123,19 @@ def collapsed(
   return id_n[kept_m].astype(np.int32), kept_m
 
 
-def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int) -> Stream:
-  """Returns a text whose examples end with `end`, those without tokens of their own too."""
+def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stream:
+  """Returns a text whose examples end with </s>, those without tokens of their own too."""
   example_m = rows.example_n[source_m]
   examples = len(rows.length_E)
   last_E = starts(rows.length_E) + rows.length_E - 1
   at_E = np.searchsorted(example_m, np.arange(examples), 'right')
-  return Stream(np.insert(id_m, at_E, end).astype(np.int32), np.insert(source_m, at_E, last_E))
+  id_m = np.insert(id_m, at_E, store.special['sep']).astype(np.int32)
+  return Stream(id_m, np.insert(source_m, at_E, last_E))
 
 
-def target(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int, start: int) -> Stream:
+def target(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stream:
   """Returns `text` as a decoder's, see `layout.shifted`."""
-  return shifted(rows, text(rows, id_m, source_m, end), start)
-
-
-def ends(store) -> tuple[int, int]:
-  """Returns the id of </s>, with which texts end, and that with which a decoder begins."""
-  return store.special['sep'], START
+  return shifted(rows, text(rows, id_m, source_m, store), START)
 
 
 def check(store, needed: int, length: int) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.errors import UserError
-from bertjax.examples.layout import Rows, place, ragged, starts
+from bertjax.examples.layout import Rows, number_within, place, ragged, starts
 from bertjax.field_types import Natural, PositiveShare, Share
 
 Special = Literal['pad', 'unk', 'cls', 'sep', 'mask']
@@ -282,7 +282,7 @@ def emit(
   # The layout fixes [CLS] and [SEP], and unigram counts lack them: neither is scored.
   masked_n = masked_n & ~is_special(target_n, store)
   row_n, column_n = np.divmod(rows.cell_n[index_n], rows.shape[1])
-  slot_n = np.arange(len(row_n)) - np.searchsorted(row_n, row_n)
+  slot_n = number_within(row_n)
 
   def spread(value_n, dtype):
     out_BP = np.zeros((rows.shape[0], limit), dtype)

@@ -5,7 +5,6 @@ Reading and encoding all of the text may take hours.
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,7 +38,7 @@ def check(config: Any, tables: Sequence[str]) -> None:
   recipe = plan_and_mask.open_recipe(data)
   if data.store or not (data.input or data.mixture):
     return  # a store of the workdir is taken as it is
-  files.refuse_removed(data.input)
+  plan_and_mask.check_length(recipe, recipe.masking.raw(recipe.mask_options, config.length))
   if data.vocab:
     vocabulary = _read_once(data.vocab, data.lowercase)
     check_vocabulary(config, vocabulary.meta, f'config.data.vocab={data.vocab}')
@@ -67,7 +66,7 @@ def check_vocabulary(config: Any, meta: Mapping[str, Any], where: str) -> None:
   recipe = plan_and_mask.open_recipe(config.data)
   plan_and_mask.check_special(recipe, meta['special'], where)
   counts = np.ones(meta['size'], np.int64)  # as of a text that has every id
-  store: Store = dataclasses.replace(windows.without_text(pathlib.Path(where), meta), counts=counts)
+  store: Store = dataclasses.replace(windows.without_text(where, meta), counts=counts)
   noise, options = recipe.masking, recipe.mask_options
   noise.check(options, store, noise.raw(options, config.length))
 

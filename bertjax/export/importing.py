@@ -1,7 +1,6 @@
 """A model from elsewhere as a run: what `python -m bertjax.convert --from=...` does."""
 
 import pathlib
-import tempfile
 import time
 from typing import Any
 
@@ -9,13 +8,11 @@ from bertjax import dotted
 from bertjax.errors import UserError
 from bertjax.export import parity, receipt
 from bertjax.formats import family as family_lib
-from bertjax.formats import huggingface, tables, weights
+from bertjax.formats import tables, weights
 from bertjax.formats.directory import whole_model
-from bertjax.formats.originals.original import Opening
 from bertjax.machine import checksums, durable
 from bertjax.sources import runs
 from bertjax.sources.foreign import open_source
-from bertjax.vocab.vocabulary import load_vocabulary
 
 
 def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
@@ -24,18 +21,12 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
   computed, or outputs that differ; nothing is left at `output`."""
   started = time.perf_counter()
   target = durable.free(output)
-  with tempfile.TemporaryDirectory() as made:
-    opened = open_source(source, '--input', pathlib.Path(made))
-    return _import(source, target, opened, started)
-
-
-def _import(source: str, target: pathlib.Path, opened: Opening, started: float) -> dict[str, Any]:
+  opened = open_source(source, '--input')
   config = runs.recipe_of(opened.recipe)
   config.model = model = whole_model(opened, config.model)
   config.name, config.phases = opened.path.name, {}
   config.data.languages = opened.languages or config.data.languages
-  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  taken = opened.take(model, huggingface.fresh_heads(model))
+  vocabulary, taken = opened.vocabulary, opened.take(model)
   pad = vocabulary.special['pad'] if vocabulary else None
   inputs = parity.inputs_of(model, pad)
   mine = parity.ours(model, taken.params, inputs)
@@ -47,11 +38,13 @@ def _import(source: str, target: pathlib.Path, opened: Opening, started: float) 
   assumed = list(opened.assumed)
   if vocabulary and vocabulary.size < model.vocab_size:
     assumed.append(
-      f'of the {model.vocab_size:,} rows of the word table the vocabulary in {opened.vocabulary} '
+      f'of the {model.vocab_size:,} rows of the word table the vocabulary in {vocabulary.files[0]} '
       f'uses the first {vocabulary.size:,}'
     )
-  digests = receipt.files(opened.path) if opened.path.is_dir() else {}
-  digests = digests or {path.name: checksums.of_file(path) for path in opened.files}
+  if opened.path.is_dir():
+    digests = receipt.files(opened.path)
+  else:
+    digests = {path.name: checksums.of_file(path) for path in opened.files}
   try:
     model_class = family_lib.class_of(model)
   except UserError as error:

@@ -56,17 +56,7 @@ def write(
   found: dict[str, Any] = dict(architectures=[name], model_type=family.model_type, dtype=dtype)
   found |= ids
   found |= {key: values[0] for key, values in family.theirs.items() if values[0] is not None}
-  for field in family.fields:
-    value = _to_theirs(field, model)
-    given = ids.get(field.theirs)
-    if given is not None and given != value:
-      raise UserError(
-        f'the positions of {name} begin behind the id of the pad token: '
-        f'config.model.{field.ours}={model[field.ours]} expects it at {value}, but the vocabulary '
-        f'has it at {given}. Train with a vocabulary that has, or set '
-        f'config.model.{field.ours}={given + 1}'
-      )
-    found[field.theirs] = value
+  found |= {field.theirs: _to_theirs(field, model) for field in family.fields}
   written = family.write(model)
   found |= written | ids
   found |= {key: special.get(role) for key, role in FURTHER.items() if key in written}
@@ -105,16 +95,16 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
       f'expected one of {", ".join(known)}'
     )
   family = of_kind[found[0]]
-  theirs = family.theirs.items()
-  wrong = {key: given[key] for key, values in theirs if given.get(key, values[0]) not in values}
+  said, theirs = {**family.unsaid, **given}, family.theirs.items()
+  wrong = {key: said[key] for key, values in theirs if said.get(key, values[0]) not in values}
   if wrong:
     raise family_lib.uncomputed(wrong, {key: family.theirs[key][0] for key in wrong})
   fields = dict(family.fixed) | {field.ours: _to_ours(field, given) for field in family.fields}
   fields |= family.read(given)
   if 'embedding_width' in fields and fields['embedding_width'] == fields['width']:
     fields['embedding_width'] = 0
-  said = given.get('id2label')
-  count = (given.get('num_labels') or 2) if said is None else len(said)
+  labels = given.get('id2label')
+  count = (given.get('num_labels') or 2) if labels is None else len(labels)
   fields |= family_lib.head_fields(family, name, count)
   whole = dict(fields, family=found[0], name=family.model)
   family.write(ConfigDict(whole))  # what cannot go out is not what the class computes either

@@ -60,7 +60,7 @@ def generator_beside(path: pathlib.Path, recipe: Any) -> dict[str, Any]:
   else:
     return {}
   model = whole_model(opened, recipe)
-  params = opened.take(model, huggingface.fresh_heads(model)).params
+  params = opened.take(model).params
   if PLACES in state:
     params['encoder']['absolute'] = state[PLACES]
   return params
@@ -72,18 +72,17 @@ def _opened(path: pathlib.Path, given: dict[str, Any], state: Mapping[str, Any])
   _check_sizes(path, model, state)
   left_out = config_json.left_out(given, family, model)
 
-  def take(whole: Any, absent: Any) -> huggingface.Taken:
-    taken = huggingface.take(state, whole, absent)
+  def take(whole: Any) -> huggingface.Taken:
+    taken = huggingface.take(state, whole)
     return taken._replace(left_out=[*left_out, *taken.left_out])
 
-  files = tuple(weights.files_of(path))
-  vocabulary = load_vocabulary(path).files[0] if formats.files_of(path) else None
+  vocabulary = load_vocabulary(path) if formats.files_of(path) else None
   if vocabulary and model.get('labels'):
     left_out += tokenizer.layouts.bare_texts(path, model['family'])
   classes = config_json.classes(given, model)
   sentences = sentence_modules.read(path, family.model)
   return Opening(
-    path, files, model, family.recipe or family.model, vocabulary, None, [], take, classes=classes,
+    path, (), model, family.recipe or family.model, vocabulary, [], take, classes=classes,
     languages=config_json.languages(given, model),
     meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
   )  # fmt: skip
@@ -172,7 +171,6 @@ def whole_model(opened: Opening, recipe: Any) -> Any:
   for key, value in fields.items():
     kind = known[key].kind if key in known else str
     model[key] = options.convert(kind, value, f'{opened.path}: config.model.{key}')
-  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  check_rows(vocabulary, model.vocab_size, str(opened.path))
-  pad_id.fill(model, vocabulary.special['pad'] if vocabulary else None)
+  check_rows(opened.vocabulary, model.vocab_size, str(opened.path))
+  pad_id.fill(model, opened.vocabulary.special['pad'] if opened.vocabulary else None)
   return model

@@ -80,10 +80,11 @@ class Family(NamedTuple):
   fixed: Mapping[str, Any]  # other fields of `config.model` -> the one value that the classes have
   # fields of config.json -> what the model computes, the value that is written first
   theirs: Mapping[str, tuple[Any, ...]] = {}
+  # fields of `theirs` -> what a config.json means that leaves them out, where it is not that
+  unsaid: Mapping[str, Any] = {}
   # `config.model` -> further fields of config.json; refuses what they cannot express
   write: Callable[[Any], dict[str, Any]] = lambda model: {}
   recipe: str = ''  # module of `configs/` whose recipe goes with them; '': named as the model
-  vocab_size: int = 30_522  # ids of the published base model
   pair: bool = False  # it has a decoder, which writes a second text
   # (our model, a batch) -> what its classes take beside ids, mask, segments and a second text
   takes: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = lambda module, batch: {}

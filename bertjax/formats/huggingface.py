@@ -5,8 +5,7 @@ config.json and tokenizer are `directory.py`'s. Everything is NumPy: neither tor
 `transformers` is imported.
 """
 
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats import tables
 from bertjax.formats.family import Layout
-from bertjax.formats.tables import Row
 from bertjax.formats.weights import View
 
 # How TensorFlow-era files on the hub name the parameters of a norm, and a RoBERTa names itself.
@@ -25,6 +23,14 @@ _OTHER_NAMES = (
   ('LayerNorm.beta', 'LayerNorm.bias'),
   ('data2vec_text.', 'roberta.'),
 )
+
+
+# Ids of published base models whose config.json does not have the default of their class.
+_PUBLISHED = dict(
+  ernie=18_000, longformer=50_265, transformer_xl=30_522,
+  xlm=95_000,  # XLM-15
+  xlm_roberta=250_002,
+)  # fmt: skip
 
 
 class Taken(NamedTuple):
@@ -40,13 +46,14 @@ class Taken(NamedTuple):
 def published_vocabulary(name: str) -> int:
   """Ids of a family's published base model, of BERT where none is known."""
   known = name in registry.names_in('bertjax.formats.families')
-  return family_lib.find(name if known else 'bert').vocab_size
+  fields = family_lib.find(name if known else 'bert').fields
+  default: int = next(field.default for field in fields if field.ours == 'vocab_size')
+  return _PUBLISHED.get(name, default)
 
 
-def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
-  """Returns a state dict as our parameters. It may lack a prefix and one of two tied tensors; a
-  head that it lacks is made by absent(row, our shape). Raises UserError that lists every missing,
-  unexpected, untied or misshapen tensor."""
+def take(state_dict: Mapping[str, np.ndarray], model: Any) -> Taken:
+  """Returns a state dict as our parameters. It may lack a prefix, one of two tied tensors and whole
+  heads. Raises UserError that lists every missing, unexpected, untied or misshapen tensor."""
   family = family_lib.find(model.family)
   layout = family.layout(model)
   state = _renamed(state_dict, family.base, layout)
@@ -57,21 +64,7 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> 
   tables.check_tied(state, layout.tied, layout.remedy)
   _check_derived(state, layout)
   left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
-  return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
-
-
-def fresh_heads(model: Any) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
-  """Returns a function that makes absent heads: kernels and tables normal with the
-  `init_std` of a `config.model`, biases 0, scales 1; the same each time."""
-
-  def make(row: Row, shape: tuple[int, ...]) -> np.ndarray:
-    leaf = row.ours.rpartition('/')[2]
-    if leaf in ('bias', 'scale'):
-      return np.full(shape, float(leaf == 'scale'), np.float32)
-    rng = np.random.default_rng(zlib.crc32(row.ours.encode()))
-    return rng.normal(0, model.init_std, shape).astype(np.float32)
-
-  return make
+  return Taken(tables.to_ours(state, rows, model), made, left_out)
 
 
 def shapes(model: Any) -> dict[str, tuple[int, ...]]:

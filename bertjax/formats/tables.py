@@ -9,7 +9,8 @@ D is taken. Everything is NumPy: neither torch nor `transformers` is imported.
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,14 +29,15 @@ class Row(NamedTuple):
   """One tensor: our path under params, their name, 'theirs->ours'.
 
   Ours is a stack of theirs where the name holds '{layer}', or '{group}' and '{inner}', which number
-  the blocks of `config.model.groups`.
+  the blocks of `config.model.groups`. Where theirs is one tensor for all layers both begin with L.
   """
 
   # ours, theirs, axes: see above
   ours: str
   theirs: str
   axes: str
-  sizes: Mapping[str, int] = {}  # letters of this row alone, C of a head
+  # letters of this row alone: C of a head, L of a net of another depth than the model
+  sizes: Mapping[str, int] = {}
   # whether it belongs to a head, which a checkpoint may lack: it is then made anew
   head: bool = False
   # (index, count) where theirs holds count tensors of ours, one after the other on its first axis;
@@ -89,7 +91,7 @@ def names_of(row: Row, model: Any) -> list[str]:
   if '{group}' in row.theirs:
     numbers = itertools.product(range(model.groups), range(model.inner_groups))
     return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
-  layers = range(model.layers) if '{layer}' in row.theirs else (0,)
+  layers = range(row.sizes.get('L', model.layers)) if '{layer}' in row.theirs else (0,)
   names = [row.theirs.format(layer=layer) for layer in layers]
   return [row.first, *names[1:]] if row.first else names
 
@@ -97,7 +99,7 @@ def names_of(row: Row, model: Any) -> list[str]:
 def sizes_of(model: Any) -> dict[str, int]:
   """Returns the letters of a `config.model`."""
   width = model.width
-  sizes = dict(V=model.vocab_size, D=width, O=width, S=2, A=1, E=width)
+  sizes = dict(V=model.vocab_size, D=width, O=width, S=2, A=1, E=width, L=model.layers)
   if 'heads' in model:
     head_size = model.head_size if 'head_size' in model else width // model.heads
     sizes |= dict(N=model.heads, H=head_size, F=model.ffn)
@@ -109,12 +111,10 @@ def sizes_of(model: Any) -> dict[str, int]:
   return sizes
 
 
-def to_ours(
-  state: Mapping[str, np.ndarray], rows: Sequence[Row], model: Any, absent: Callable | None = None
-) -> dict[str, Any]:
+def to_ours(state: Mapping[str, np.ndarray], rows: Sequence[Row], model: Any) -> dict[str, Any]:
   """Returns their tensors as our parameters, nested float32 arrays: layers stacked on axis 0, the
-  vocabulary padded with zeros; absent(row, our shape) makes what the state lacks. Raises UserError
-  that lists tensors of another shape."""
+  vocabulary padded with zeros; what the state lacks is made, see `_fresh`. Raises UserError that
+  lists tensors of another shape."""
   sizes = sizes_of(model)
   _check_shapes(state, rows, model, sizes)
   params: dict[str, Any] = {}
@@ -123,8 +123,8 @@ def to_ours(
     stacked, ours = _is_stacked(row), _groups(row)[1]
     shape = tuple(padded_rows(mine[a]) if ours[0] == a == 'V' else mine[a] for a in ours)
     whole = _aligned_zeros((len(names), *shape) if stacked else shape)
-    if absent is not None and names[0] not in state:
-      whole[...] = absent(row, whole.shape)
+    if names[0] not in state:
+      whole[...] = _fresh(row, whole.shape, model)
     else:
       for index, name in enumerate(names if stacked else names[:1]):
         _fill(whole[index] if stacked else whole, state[name], row, mine)
@@ -132,6 +132,16 @@ def to_ours(
       _check_copies(state, names)
     params[row.ours] = whole
   return dotted.nested(params, '/')
+
+
+def _fresh(row: Row, shape: tuple[int, ...], model: Any) -> np.ndarray:
+  """Returns the array of a head that is not there: of kernels and tables normal with the `init_std`
+  of `config.model`, of biases 0, of scales 1; the same each time."""
+  leaf = row.ours.rpartition('/')[2]
+  if leaf in ('bias', 'scale'):
+    return np.full(shape, float(leaf == 'scale'), np.float32)
+  rng = np.random.default_rng(zlib.crc32(row.ours.encode()))
+  return rng.normal(0, model.init_std, shape).astype(np.float32)
 
 
 def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -239,7 +249,7 @@ def check_tied(state, tied: Mapping[str, str], remedy: str = REMEDY) -> None:
 
 
 def _is_stacked(row: Row) -> bool:
-  return 'layers' in row.ours.split('/')
+  return 'layers' in row.ours.split('/') and not row.axes.startswith('L')
 
 
 def _groups(row: Row) -> tuple[list[str], str]:

@@ -53,23 +53,18 @@ class Lazy(Mapping[str, np.ndarray]):
 
 
 class View(Lazy):
-  """The tensors of another mapping by other names: ours -> its own; `pieces` are of those of which
-  it is a part of the first axis."""
+  """The tensors of another mapping by other names: ours -> its own."""
 
-  def __init__(
-    self, state: Mapping[str, Any], names: dict[str, str], pieces: Mapping[str, slice] = {}
-  ):
+  def __init__(self, state: Mapping[str, Any], names: dict[str, str]):
     super().__init__(names)
-    self.state, self.pieces = state, pieces
+    self.state = state
 
   def __getitem__(self, name: str) -> np.ndarray:
-    tensor = self.state[self.names[name]]
-    return tensor[self.pieces[name]] if name in self.pieces else tensor
+    return self.state[self.names[name]]
 
   def shape(self, name: str) -> tuple[int, ...]:
     """Returns the shape of a tensor, which is not read for it."""
-    size = shape_of(self.state, self.names[name])
-    return (len(range(size[0])[self.pieces[name]]), *size[1:]) if name in self.pieces else size
+    return shape_of(self.state, self.names[name])
 
 
 def shape_of(state: Any, name: str) -> tuple[int, ...]:

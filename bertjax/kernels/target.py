@@ -3,47 +3,39 @@
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import jax
 
-
-class Target(NamedTuple):
-  """A kind of device that need not be there."""
-
-  kind: str  # as jax names it: 'TPU v5 lite', 'NVIDIA H200'
-
-  @property
-  def platform(self) -> str:
-    """Returns tpu or gpu, as jax names backends."""
-    return 'tpu' if self.kind.startswith('TPU') else 'gpu'
-
-
-_TARGET: contextvars.ContextVar[Target | None] = contextvars.ContextVar('target', default=None)
+_KIND: contextvars.ContextVar[str | None] = contextvars.ContextVar('kind', default=None)
 
 
 @contextlib.contextmanager
 def compiled_for(kind: str) -> Iterator[None]:
-  """Within it, what is traced is for this kind of device, which need not be there."""
-  token = _TARGET.set(Target(kind))
+  """Within it, what is traced is for this kind of device, which need not be there: a name of jax,
+  'TPU v5 lite' or 'NVIDIA H200'."""
+  token = _KIND.set(kind)
   try:
     yield
   finally:
-    _TARGET.reset(token)
+    _KIND.reset(token)
 
 
 def absent() -> bool:
   """Returns True if the device need not be there."""
-  return _TARGET.get() is not None
+  return _KIND.get() is not None
+
+
+def platform_of(kind: str) -> str:
+  """Returns tpu or gpu, as jax names backends, of a kind for which `compiled_for` is."""
+  return 'tpu' if kind.startswith('TPU') else 'gpu'
 
 
 def platform() -> str:
   """Returns the platform of the device: tpu, gpu or cpu."""
-  given = _TARGET.get()
-  return given.platform if given else jax.default_backend()
+  given = _KIND.get()
+  return platform_of(given) if given else jax.default_backend()
 
 
 def kind() -> str:
   """Returns the kind of the device."""
-  given = _TARGET.get()
-  return given.kind if given else jax.devices()[0].device_kind
+  return _KIND.get() or jax.devices()[0].device_kind

@@ -64,9 +64,7 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
 
 
 @contextlib.contextmanager
-def output(
-  text: str | os.PathLike[str], marker: str, say: Say = to_stderr
-) -> Iterator[pathlib.Path]:
+def output(text: str | os.PathLike[str], marker: str) -> Iterator[pathlib.Path]:
   """Yields the directory to make: the path itself, or of a URL a local directory with what is there
   already, which is sent when the context ends well, `marker`, the file that says what is in it,
   last. A UserError that names that directory names the URL."""
@@ -79,14 +77,14 @@ def output(
     if not marker and not there:
       shutil.rmtree(copy.here, ignore_errors=True)  # what was sent once, and is no more
     if not marker or marker in there:
-      copy.pull(lambda name: True, say)
+      copy.pull(lambda name: True, to_stderr)
     try:
       yield copy.here
     except UserError as error:
       named = re.sub(rf'{re.escape(str(copy.here))}(?!\.)', lambda _: copy.url, str(error))
       raise UserError(named) from error
     copy.push(copy.here, '', last=marker, wanted=lambda name: not name.startswith('plans/'))
-    say(f'Sent to {text}')
+    to_stderr(f'Sent to {text}')
 
 
 class Copy:

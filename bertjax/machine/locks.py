@@ -93,7 +93,7 @@ def _take(path: pathlib.Path) -> tuple[IO[str] | None, str]:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
       with file:
-        return None, _holding(_read(file))
+        return None, _named(_read(file))
     except OSError as error:
       if error.errno not in _NO_LOCKS:
         file.close()
@@ -138,12 +138,3 @@ def _named(holder: dict) -> str:
     return 'a process that did not say its name'
   since = time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(holder.get('since', 0)))
   return f'process {holder["pid"]} on {holder["host"]}, since {since}'
-
-
-def _holding(holder: dict) -> str:
-  """Names the holder of a lock that somebody holds: another process may have it from that one."""
-  name, processes = _named(holder), pathlib.Path('/proc')
-  here = holder.get('host') == socket.gethostname() and (processes / 'self').exists()
-  if here and 'pid' in holder and not (processes / str(holder['pid'])).exists():
-    name += ' (it has ended, but a process that it started lives on: `fuser` of the file names it)'
-  return name

@@ -205,15 +205,13 @@ class Workdir:
       raise TakenOver(said)
 
 
-def opened(
-  path: pathlib.Path | str, say: copies.Say = copies.to_stderr
-) -> tuple[pathlib.Path, Callable[[str], None]]:
+def opened(path: pathlib.Path | str) -> tuple[pathlib.Path, Callable[[str], None]]:
   """Returns the local directory of a run that is only looked at, named by its workdir, a checkpoint
   or a URL of either, and what makes the checkpoint of a step complete there."""
   if not remote.is_remote(path):
     return pathlib.Path(path).absolute(), lambda step: None
   run, _, step = str(path).rstrip('/').partition(f'/{CHECKPOINTS}/')
-  place = Workdir(run, say, reads=True)
+  place = Workdir(run, reads=True)
   place.fetch()
   here = pathlib.Path(place.path)
   return here / CHECKPOINTS / step if step else here, place.fetch_checkpoint

@@ -31,7 +31,7 @@ from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.heads import Head, WordHead, declared, label_heads, pool
 from bertjax.models.layers.lstm import LSTM, State, one_text
 from bertjax.models.layers.memory import Start
-from bertjax.types import Array, Batch, Factory, Term
+from bertjax.types import Array, Batch, Factory
 
 States = tuple[State, ...]
 
@@ -72,7 +72,6 @@ class ELMo(Model):
       and of words.
     head_dropout: of the weighted layers.
     mix_norm: each layer is normalised over all words of the batch before it is weighted.
-    mix_decay: share in the loss of the squared weights, which draws the layers to equal ones.
   """
 
   layers: Count
@@ -94,7 +93,6 @@ class ELMo(Model):
   token_labels: tuple[tuple[str, Natural], ...] = ()
   head_dropout: Fraction = 0.5
   mix_norm: bool = False
-  mix_decay: NonNegative = 0.0
   dtype: Dtype = 'float32'
 
   divides_columns = has_segments = False  # a column waits for the one before it
@@ -249,11 +247,9 @@ class Features(ELMo, LabelModel, kw_only=True):
       wide_LBTD = layers_LBTD.astype(jnp.float32)
       if self.mix_norm:
         wide_LBTD = mix.normalized(wide_LBTD, batch['example_BT'] > 0)
-      x_BTD, squares = mix.mixed(self, wide_LBTD)
+      x_BTD = mix.mixed(self, wide_LBTD)
       texts = pool(x_BTD, batch, 'mean') if self.labels else None
       out |= label_heads(self, glorot, noise, texts, x_BTD if self.token_labels else None)
-      if noise is not None and self.mix_decay:
-        out |= dict(penalties=dict(mix=Term(squares, jnp.ones(()), self.mix_decay)))
     if hidden:
       out |= dict(hidden_LBTD=layers_LBTD[1:], embedded_BTD=layers_LBTD[0])
     return out

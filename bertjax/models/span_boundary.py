@@ -3,7 +3,6 @@
 Joshi et al. 2019, section 3.2; facebookresearch/SpanBERT, pair_bert.py.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -12,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
-from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import bert
@@ -30,12 +28,12 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.heads import Head, gather_positions
 from bertjax.types import Array, Batch, Factory, Part
 
+POSITIONS, POSITION_WIDTH = 15, 200  # of the table of places in a span (pair_bert.py)
+
 
 class BoundaryHead(nn.Module):
   """concat(left, right, place in the span) -> twice dense, activation, norm -> word table, bias."""
 
-  positions: int  # rows of the table of places in a span
-  position_width: int  # its width
   activation: str
   norm_eps: float
   initializer: Init
@@ -45,7 +43,7 @@ class BoundaryHead(nn.Module):
   def __call__(self, left_BPD: Array, right_BPD: Array, offset_BP: Array, word: Scores) -> Scores:
     """Returns the scores of the targets; `word` lends its table."""
     rows, width = word.table_VE.shape
-    shape = (self.positions, self.position_width)
+    shape = (POSITIONS, POSITION_WIDTH)
     position = small_table(self, 'position', 'position', shape, self.initializer)
     place_BPD = position[offset_BP].astype(self.dtype)
     h_BPD = jnp.concatenate([left_BPD, right_BPD, place_BPD], -1)
@@ -59,24 +57,16 @@ class BoundaryHead(nn.Module):
     return Scores(h_BPD, word.table_VE, bias_V, word.vocab_size)
 
 
-class SpanBert(bert.Bert, kw_only=True):
-  """The model of `objectives/span_boundary.py`; see `bert.Base`.
-
-  Attributes:
-    boundary_positions: targets of a span that the boundary head predicts, at most.
-    boundary_width: of the embedding of a target's place in its span.
-  """
-
-  boundary_positions: Count = 15
-  boundary_width: Count = 200
+class SpanBert(bert.Bert):
+  """The model of `objectives/span_boundary.py`; see `bert.Base`."""
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """Runs `Bert` and adds `boundary`, each target's scores from the tokens around its span."""
     out = super().__call__(batch, noise, hidden)
     head = BoundaryHead(
-      self.boundary_positions, self.boundary_width, self.activation, self.norm_eps,
-      INITS[self.initializer](self.init_std), jnp.dtype(self.dtype), name='boundary',
+      self.activation, self.norm_eps, INITS[self.initializer](self.init_std),
+      jnp.dtype(self.dtype), name='boundary',
     )  # fmt: skip
     left_BPD = gather_positions(out['last_BTD'], batch['left_BP'])
     right_BPD = gather_positions(out['last_BTD'], batch['right_BP'])
@@ -94,7 +84,7 @@ class SpanBert(bert.Bert, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts the FLOPs of `Bert`, and of the boundary head at the targets it is trained on."""
-    into = (2 * self.width + self.boundary_width) * self.table_width
+    into = (2 * self.width + POSITION_WIDTH) * self.table_width
     again, words = self.table_width**2, self.table_width * self.vocab_size
     targets = float(np.sum(batch['pair_weight_BP']))
     return super().flops(batch) + flops_lib.head_flops(targets, into, again, words)
@@ -108,12 +98,7 @@ def make(config) -> SpanBert:
   return SpanBert(**fields)
 
 
-def _as_bert(model: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the `config.model` without the boundary head."""
-  own = ('boundary_positions', 'boundary_width')
-  fields = {key: value for key, value in model.items() if key not in own}
-  return fields | dict(name='bert', family='bert')
-
-
 # Rows of other plans have no spans for the boundary head.
-MODEL = Factory(options_of(SpanBert), make, Part(_as_bert))
+MODEL = Factory(
+  options_of(SpanBert), make, encoder=Part(lambda model: dict(model, name='bert', family='bert'))
+)

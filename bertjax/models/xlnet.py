@@ -2,8 +2,7 @@
 
 Yang et al. 2019; zihangdai/xlnet, modeling.py. The content stream h is a Transformer-XL whose order
 is the batch's; the query stream g asks what stands at the predicted slots without seeing it. Both
-go through the same weights, so a layer has them side by side (`layers/two_streams.py`): x holds T
-columns of h and then P slots of g, here [B, X, D].
+are one array x_BXD, see `layers/two_streams.py`.
 
 One difference from the original: the dropout of the position table is the same for all rows.
 """

@@ -10,6 +10,7 @@ from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
 MODELS, KEY = 'bertjax.models', 'config.model.name'
+Labels = tuple[tuple[str, int], ...]  # name and classes of each
 
 
 def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
@@ -27,7 +28,7 @@ def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
   return module.MODEL.make(given)
 
 
-def labels_of(model: Any, kind: str = 'text') -> tuple[tuple[str, int], ...]:
+def labels_of(model: Any, kind: str = 'text') -> Labels:
   """Returns name and classes of the labels of texts of a `config.model`, or of its tokens."""
   return tuple((head.name, head.classes) for head in models.heads_of(model) if head.kind == kind)
 
@@ -46,13 +47,36 @@ def require_words(model: Any) -> None:
     )
 
 
-def refuse_words(config: Any) -> None:
-  """Refuses a `config.model` with a head for the vocabulary, which the objective does not score."""
-  if 'words' in config.model and config.model.words:
+def check_heads(
+  config: Any, text: Labels = (), token: Labels = (), words: bool = False, remedy: str = ''
+) -> None:
+  """Refuses a `config.model` with heads that the objective does not learn, or without those that it
+  does.
+
+  Args:
+    config: of the run.
+    text, token: the labels of texts and of tokens that it learns; 0 classes: any number.
+    words: True if it also scores the vocabulary.
+    remedy: the end of the message about labels, with its comma.
+  """
+  name = config.objective.name
+  of_texts, of_tokens = (labels_of(config.model, kind) for kind in ('text', 'token'))
+  if not (_are(of_texts, text) and _are(of_tokens, token)):
     raise UserError(
-      f'the objective {config.objective.name!r} has no words to score: expected '
-      'config.model.words=False, got True'
+      f'the objective {name!r} learns other labels: expected config.model.labels={text!r} and '
+      f'config.model.token_labels={token!r}, got {of_texts!r} and {of_tokens!r}{remedy}'
     )
+  if not words and 'words' in config.model and config.model.words:
+    raise UserError(
+      f'the objective {name!r} has no words to score: expected config.model.words=False, got True'
+    )
+
+
+def _are(labels: Labels, wanted: Labels) -> bool:
+  """Returns whether labels have the wanted names and classes; 0 classes: any number."""
+  if [name for name, _ in labels] != [name for name, _ in wanted]:
+    return False
+  return all(most in (0, count) for (_, count), (_, most) in zip(labels, wanted, strict=True))
 
 
 def label_model(config: Any) -> Any:
@@ -67,11 +91,11 @@ def label_model(config: Any) -> Any:
   return model
 
 
-def of_heads(
+def in_one_pass(
   model: Any, terms: Callable[[Any, Batch], dict[str, Term]], evals: Sequence[str]
 ) -> Objective:
-  """Returns an objective whose loss is read off the heads of a LabelModel, in one pass and without
-  a carry: `terms` makes them of what the model returns and the batch."""
+  """Returns an objective whose loss is read off what a model without a carry returns for a batch:
+  `terms` makes the loss of that and the batch."""
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None

@@ -7,8 +7,7 @@ The loss is the mean cross-entropy of the rows, as of transformers' `...ForMulti
 import jax
 import jax.numpy as jnp
 
-from bertjax.errors import UserError
-from bertjax.objectives import label_model, labels_of, refuse_words
+from bertjax.objectives import check_heads, label_model
 from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
 
@@ -17,15 +16,9 @@ RIGHT = 'right'
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.labels` is (('right', 1),). Raises
-  UserError: see `label_model`; a model with a head for words, or with other labels."""
+  UserError: see `label_model` and `check_heads`."""
   model = label_model(config)
-  labels = labels_of(config.model)
-  if labels != ((RIGHT, 1),):
-    raise UserError(
-      "the objective 'choose' has one number for each choice: expected config.model.labels="
-      f'(({RIGHT!r}, 1),), got {labels!r}'
-    )
-  refuse_words(config)
+  check_heads(config, text=((RIGHT, 1),))
 
   def terms(out, batch: Batch) -> dict[str, Term]:
     logits_BG, right_BG = out['label_BGC'][RIGHT][..., 0], batch[f'{RIGHT}_BG']
@@ -34,7 +27,7 @@ def make(config) -> Objective:
     best_B = (picked_B >= jnp.max(logits_BG, 1)).astype(jnp.float32)
     return Term.learned(RIGHT, nll_B, best_B, batch['example_weight_BG'][:, 0])
 
-  return next_words.of_heads(model, terms, float(config.objective.lm), ('choice',))
+  return next_words.in_one_pass(model, terms, float(config.objective.lm), ('choice',))
 
 
 OBJECTIVE = Factory(next_words.Options, make, targets=lambda config: ())

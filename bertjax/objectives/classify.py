@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import Fraction, NonNegative
-from bertjax.objectives import label_model, labels_of, refuse_words
+from bertjax.objectives import check_heads, label_model, labels_of
 from bertjax.objectives.combine import next_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
@@ -43,27 +43,16 @@ class Options(NamedTuple):
 
 def classes_of(config) -> int:
   """Returns the number of classes of the one label of `config.model`; 1: the label is a number.
-  Raises UserError: other labels, a head for words, or soft labels that the objective does not
-  read."""
-  labels = labels_of(config.model)
+  Raises UserError: as `check_heads`; soft labels that the objective does not read, or several."""
   name = config.objective.name
-  if config.data.task.get('soft_label') and name != SOFT_LABELS:
-    raise UserError(
-      f'config.data.task.soft_label={config.data.task.soft_label!r} is read by '
-      f"config.objective.name={SOFT_LABELS!r} alone, got {name!r}: leave it at ''"
-    )
-  if config.data.task.get('several') and name != NAME:
-    raise UserError(
-      f'config.data.task.several={config.data.task.several!r} is learned by config.objective.name='
-      f"{NAME!r} alone, got {name!r}: leave it at ''"
-    )
-  if [label for label, _ in labels] != [LABEL]:
-    raise UserError(
-      f'the objective {name!r} learns one label: expected config.model.labels=(({LABEL!r}, '
-      f'0),), got {labels!r}'
-    )
-  refuse_words(config)
-  return dict(labels)[LABEL]
+  for key, reader in (('soft_label', SOFT_LABELS), ('several', NAME)):
+    if config.data.task.get(key) and name != reader:
+      raise UserError(
+        f'config.data.task.{key}={config.data.task[key]!r} is read by config.objective.name='
+        f"{reader!r} alone, got {name!r}: leave it at ''"
+      )
+  check_heads(config, text=((LABEL, 0),))
+  return dict(labels_of(config.model))[LABEL]
 
 
 def has_labels(batch: Batch) -> bool:
@@ -126,7 +115,7 @@ def make(config) -> Objective:
       f'{classes}, got {how[0]:g} and {how[1]}; 1 class is a number, which has neither'
     )
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch, *how)
-  return next_words.of_heads(model, terms, float(given.lm), ('classification',))
+  return next_words.in_one_pass(model, terms, float(given.lm), ('classification',))
 
 
 OBJECTIVE = Factory(Options, make, targets=lambda config: ())

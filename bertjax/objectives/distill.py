@@ -27,7 +27,15 @@ from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.heads import at_targets, gather_positions
-from bertjax.objectives import classify, has_words, labels_of, mlm, soft_labels, teaching
+from bertjax.objectives import (
+  check_heads,
+  classify,
+  has_words,
+  labels_of,
+  mlm,
+  soft_labels,
+  teaching,
+)
 from bertjax.objectives.teaching import KEY, divergence, scaled
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
@@ -153,11 +161,9 @@ def _check(config, words: bool) -> None:
   """Refuses factors for what student or teacher have not."""
   given, student, teacher = config.objective, config.model, config.objective.teacher.model
   head = 'words' if words else 'labels'
-  if words and labels_of(student):
-    raise UserError(
-      'distillation of words learns no label: expected config.model.labels=(), got '
-      f'{labels_of(student)!r}'
-    )
+  if words:
+    check_heads(config, words=True)
+    teaching.check_vocabulary(config)
   classes = None if words else classify.classes_of(config)
   theirs = dict(labels_of(teacher)).get(classify.LABEL)
   if not (has_words(teacher) if words else theirs):
@@ -170,8 +176,6 @@ def _check(config, words: bool) -> None:
       f'{KEY}.teacher tells {theirs} classes apart, the student {classes}: expected a teacher that '
       'was fine-tuned on this task'
     )
-  if words:
-    teaching.check_vocabulary(config)
   for name, only in (('cosine', True), ('states', False)):
     if given[name] and only != words:
       raise UserError(

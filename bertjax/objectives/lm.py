@@ -7,7 +7,7 @@ own length (`config.evals.held_out.model`).
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from bertjax.kernels import adaptive_softmax
@@ -39,17 +39,9 @@ def make(config) -> Objective:
   `config.length` columns, or see `model_of`."""
   model = model_of(config.model, config.objective.name, StreamModel)
   model.require_room(config.length, 'config.length')
-  start = config.objective.memory
-
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, before(model, carry, batch, start), None, hidden)
-    return dict(out, logits_BPV=all_scores(out['word']))
-
-  ended = functools.partial(finish, term='lm', unit=config.objective.unit)
-  carry = lambda batch: model.carry(len(batch['token_BT']), start)
-  loss = mean_loss(model, 'lm', start)
   evals = ('loss', 'recurrence', 'likelihood', 'linear_probe')
-  return Objective(model.init, loss, predict, carry, model.flops, ended, evals=evals)
+  ended = functools.partial(finish, term='lm', unit=config.objective.unit)
+  return over_a_stream(model, 'lm', config.objective.memory, evals)._replace(finish=ended)
 
 
 def before(model: Any, carry: Any, batch: Batch, start: Start) -> Any:
@@ -59,8 +51,9 @@ def before(model: Any, carry: Any, batch: Batch, start: Start) -> Any:
   return model.reset(carry, batch['start_B'])
 
 
-def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
-  """`Objective.loss` of a model with a carry: the mean of its slots' losses, as term `name`."""
+def over_a_stream(model: Any, name: str, start: Start, evals: Sequence[str]) -> Objective:
+  """Returns the objective of a model with a carry whose loss is the mean of its slots' losses, as
+  term `name`; `start` is what a run begins with."""
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
@@ -69,7 +62,12 @@ def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
     terms = Term.learned(name, nll_BP, right_BP, batch['weight_BP'])
     return Out(terms | out.get('penalties', {}), out['carry'])
 
-  return loss
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    out = model.apply(variables, batch, before(model, carry, batch, start), None, hidden)
+    return dict(out, logits_BPV=all_scores(out['word']))
+
+  first = lambda batch: model.carry(len(batch['token_BT']), start)
+  return Objective(model.init, loss, predict, first, model.flops, evals=evals)
 
 
 def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ language modelling is this objective too.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -16,10 +16,9 @@ from bertjax import models
 from bertjax.data_contracts import Targets
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of, require_words
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.objectives import in_one_pass, model_of, require_words
+from bertjax.types import Array, Batch, Factory, Objective, Term
 
 
 class Options(NamedTuple):
@@ -63,13 +62,11 @@ def make(config) -> Objective:
   require_words(config.model)
   plus = float(config.objective.plus)
 
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, noise)
-    terms = masked_terms(out['word'], batch, plus)
+  def terms(out: Any, batch: Batch) -> dict[str, Term]:
+    found = masked_terms(out['word'], batch, plus)
     for name, logits_BGC in out['label_BGC'].items():
-      terms |= label_terms(name, logits_BGC, batch)
-    return Out(terms, carry)
+      found |= label_terms(name, logits_BGC, batch)
+    return found
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, None, hidden)
@@ -78,7 +75,7 @@ def make(config) -> Objective:
   # A causal position does not see the tokens after it, so none is hidden to be completed.
   of_words = () if model.causal else ('pseudo_perplexity', 'bound', 'fill_mask')
   evals = ('loss', 'linear_probe', *of_words)
-  return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
+  return in_one_pass(model, terms, evals)._replace(predict=predict)
 
 
 OBJECTIVE = Factory(Options, make, targets=targets)

@@ -6,11 +6,10 @@ sum(w nll) / sum(w) over the slots of all rows. What a slot sees is the masking'
 
 from typing import NamedTuple
 
-from bertjax.kernels.cross_entropy import logits
 from bertjax.models.layers.memory import Start
 from bertjax.models.xlnet import XLNet
 from bertjax.objectives import lm, model_of, require_words
-from bertjax.types import Array, Batch, Factory, Objective
+from bertjax.types import Factory, Objective
 
 
 class Options(NamedTuple):
@@ -28,17 +27,7 @@ def make(config) -> Objective:
   words."""
   model = model_of(config.model, config.objective.name, XLNet)
   require_words(config.model)
-  start = config.objective.memory
-
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, lm.before(model, carry, batch, start), None, hidden)
-    return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
-
-  carry = lambda batch: model.carry(len(batch['token_BT']), start)
-  return Objective(
-    model.init, lm.mean_loss(model, 'plm', start), predict, carry, model.flops,
-    evals=('loss', 'linear_probe'),
-  )  # fmt: skip
+  return lm.over_a_stream(model, 'plm', config.objective.memory, ('loss', 'linear_probe'))
 
 
 OBJECTIVE = Factory(Options, make, targets=lambda config: ('permuted',))

@@ -16,10 +16,9 @@ from bertjax.data_contracts import Targets
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import cross_entropy, logits
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import PairModel
-from bertjax.objectives import lm, model_of
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.objectives import in_one_pass, lm, model_of
+from bertjax.types import Array, Batch, Factory, Objective, Term
 
 EVALS = ('loss', 'generated')
 
@@ -40,21 +39,20 @@ def make(config) -> Objective:
   _check_frame(model, config.data)
   z_loss = float(config.objective.z_loss)
 
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    word, weight_BU = model.apply(variables, batch, noise)['word'], batch['weight_BU']
-    nll_BU, right_BU, log_z_BU = cross_entropy(word, batch['target_BU'])
-    terms = Term.learned('seq2seq', nll_BU, right_BU, weight_BU)
+  def terms(out: Any, batch: Batch) -> dict[str, Term]:
+    weight_BU = batch['weight_BU']
+    nll_BU, right_BU, log_z_BU = cross_entropy(out['word'], batch['target_BU'])
+    found = Term.learned('seq2seq', nll_BU, right_BU, weight_BU)
     if z_loss:
-      terms['z_loss'] = Term.mean(z_loss * jnp.square(log_z_BU), weight_BU, 1.0)
-    return Out(terms, carry)
+      found['z_loss'] = Term.mean(z_loss * jnp.square(log_z_BU), weight_BU, 1.0)
+    return found
 
   def predict(variables, carry, batch: Batch) -> dict[str, Array]:
     out = model.apply(variables, batch)
     return dict(out, logits_BUV=logits(out['word']))
 
   finish = functools.partial(lm.finish, term='seq2seq')
-  return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish, evals=EVALS)
+  return in_one_pass(model, terms, EVALS)._replace(predict=predict, finish=finish)
 
 
 def _check_frame(model: PairModel, data: Any) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
-from bertjax.objectives import classify, label_model, of_heads
+from bertjax.objectives import classify, in_one_pass, label_model
 from bertjax.objectives.teaching import KEY, divergence, scaled
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -77,7 +77,7 @@ def make(config) -> Objective:
       )
     return terms(out['label_BGC'][classify.LABEL], batch['soft_label_BGC'], batch, given)
 
-  return of_heads(model, of, ('classification',))
+  return in_one_pass(model, of, ('classification',))
 
 
 OBJECTIVE = Factory(Options, make, targets=lambda config: ())

@@ -9,15 +9,14 @@ takes those of a GPU. Its trainer then multiplies the gradients of these means b
 clipping at 1 never binds and eps weighs so much more. 1.0 mends it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels.cross_entropy import cross_entropy
-from bertjax.kernels.dropout import noise_from_key
-from bertjax.models.span_boundary import SpanBert
-from bertjax.objectives import mlm, model_of
-from bertjax.types import Batch, Context, Factory, Objective, Out, Term
+from bertjax.models.span_boundary import POSITIONS, SpanBert
+from bertjax.objectives import in_one_pass, mlm, model_of
+from bertjax.types import Batch, Factory, Objective, Term
 
 
 class Options(NamedTuple):
@@ -42,29 +41,25 @@ def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str,
 
 
 def make(config) -> Objective:
-  """Builds the objective from a run's config. Raises UserError: spans longer than the model's table
-  of places, or see `model_of`."""
+  """Builds the objective from a run's config. Raises UserError: spans longer than the table of
+  places, or see `model_of`."""
   settings, model = config.objective, model_of(config.model, config.objective.name, SpanBert)
   most = config.data.mask.max_pair_targets
-  if most > config.model.boundary_positions:
+  if most > POSITIONS:
     raise UserError(
-      f'config.data.mask.max_pair_targets={most} is more than the '
-      f'{config.model.boundary_positions} places of config.model.boundary_positions: raise that'
+      f'config.data.mask.max_pair_targets={most} is more than the {POSITIONS} places in a span '
+      'that the boundary head tells apart: lower it'
     )
   gradient_scale = float(settings.gradient_scale)
   boundary_scale = gradient_scale * float(settings.boundary_scale)
-  masked = mlm.make(config)
+  plus, masked = float(settings.plus), mlm.make(config)
 
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, noise)
-    terms = mlm.masked_terms(out['word'], batch, plus=0.0)
-    terms['mlm'] = terms['mlm']._replace(scale=gradient_scale)
-    return Out(
-      terms | boundary_terms(out['boundary'], batch, boundary_scale, float(settings.plus)), carry
-    )
+  def terms(out: Any, batch: Batch) -> dict[str, Term]:
+    found = mlm.masked_terms(out['word'], batch, plus=0.0)
+    found['mlm'] = found['mlm']._replace(scale=gradient_scale)
+    return found | boundary_terms(out['boundary'], batch, boundary_scale, plus)
 
-  return masked._replace(loss=loss)
+  return masked._replace(loss=in_one_pass(model, terms, ()).loss)
 
 
 OBJECTIVE = Factory(Options, make, targets=lambda config: ('spans',))

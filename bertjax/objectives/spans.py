@@ -16,10 +16,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertjax.errors import UserError
 from bertjax.kernels.look_up import one_of
 from bertjax.models.layers.answers import FORMS, NEVER, Given
-from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
+from bertjax.objectives import check_heads, in_one_pass, label_model, labels_of
 from bertjax.options import NoOptions
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -58,23 +57,16 @@ def said(out: Any) -> Any:
 
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.token_labels` is (('span', 2),), or
-  `config.model.answers` names a form. Raises UserError: see `label_model`; a model with a head for
-  words, or with other labels."""
+  `config.model.answers` names a form. Raises UserError: see `label_model` and `check_heads`."""
   model = label_model(config)
   form = next((name for name, _ in labels_of(config.model, 'answers')), 'none')
-  heads = [labels_of(config.model, kind) for kind in ('text', 'token')]
-  if heads != [(), ((LABEL, 2),) if form == 'none' else ()]:
-    raise UserError(
-      f"the objective 'spans' learns two scores of each token: expected config.model.labels=() and "
-      f'token_labels=(({LABEL!r}, 2),), got {heads[0]!r} and {heads[1]!r}; or no labels and a head '
-      'of config.model.answers, which not every model has'
-    )
-  refuse_words(config)
+  other = ', or no labels and a head of config.model.answers, which not every model has'
+  check_heads(config, token=((LABEL, 2),) if form == 'none' else (), remedy=other)
   if form == 'none':
     terms = lambda out, batch: span_terms(said(out), batch)
   else:
     terms = lambda out, batch: answer_terms(said(out), batch, FORMS[form].by_window)
-  return of_heads(model, terms, ('spans',))
+  return in_one_pass(model, terms, ('spans',))
 
 
 OBJECTIVE = Factory(NoOptions, make, targets=lambda config: ('answers',))

@@ -5,7 +5,7 @@ The loss is the mean cross-entropy of the words, as of transformers' `...ForToke
 
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
-from bertjax.objectives import label_model, labels_of, of_heads, refuse_words
+from bertjax.objectives import check_heads, in_one_pass, label_model, labels_of
 from bertjax.options import NoOptions
 from bertjax.types import Batch, Factory, Objective, Term
 
@@ -17,25 +17,19 @@ def make(config) -> Objective:
   UserError: see `label_model` and `tags_of`."""
   model = label_model(config)
   tags_of(config)
-  return of_heads(model, terms, ('tagging',))
+  return in_one_pass(model, terms, ('tagging',))
 
 
 def tags_of(config) -> int:
-  """Returns the number of tags of the head. Raises UserError: a model with a head for words or for
-  other labels, or fewer than two tags."""
-  name = config.objective.name
-  others, labels = (labels_of(config.model, kind) for kind in ('text', 'token'))
-  if [label for label, _ in labels] != [TAG] or others:
-    raise UserError(
-      f'the objective {name!r} learns tags alone: expected config.model.token_labels='
-      f'(({TAG!r}, 0),) and labels=(), got {labels!r} and {others!r}'
-    )
-  refuse_words(config)
-  found = dict(labels)[TAG]
+  """Returns the number of tags of the head. Raises UserError: as `check_heads`; fewer than two
+  tags."""
+  check_heads(config, token=((TAG, 0),))
+  found = dict(labels_of(config.model, 'token'))[TAG]
   if found < 2:
     raise UserError(
-      f"the objective {name!r} needs examples with tags: expected config.data.task.name='tags', or "
-      f'a task of yours that has them, got a head of {found} classes'
+      f'the objective {config.objective.name!r} needs examples with tags: expected '
+      f"config.data.task.name='tags', or a task of yours that has them, got a head of {found} "
+      'classes'
     )
   return found
 

@@ -35,10 +35,9 @@ def nothing_at(path: str, where: str) -> UserError:
   )
 
 
-def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Opening:
-  """Opens 'FORMAT:PATH', which `where`, a key or flag, names; `into` is an empty directory for a
-  vocabulary that is in no file that we read, None a temporary one. UserError: no such format,
-  nothing there, or nothing that we compute."""
+def open_source(text: str, where: str) -> Opening:
+  """Opens 'FORMAT:PATH', which `where`, a key or flag, names. UserError: no such format, nothing
+  there, or nothing that we compute."""
   name, _, path = text.partition(':')
   choose(name, FORMATS, f'the format of {where}')
   if name == 'hf':
@@ -46,4 +45,4 @@ def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Open
       raise nothing_at(path, where)
     return directory.open_directory(pathlib.Path(path))
   module = importlib.import_module(f'bertjax.formats.originals.{ORIGINALS[name]}')
-  return module.open_checkpoint(pathlib.Path(path), into)
+  return module.open_checkpoint(pathlib.Path(path))

@@ -30,14 +30,14 @@ from bertjax import json_files, models
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
-from bertjax.formats import directory, family, huggingface
+from bertjax.formats import directory, family
 from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import foreign as sources
 from bertjax.sources import head_classes, model_fields, runs, subtrees
 from bertjax.sources.subtrees import Rows
 from bertjax.types import Part
-from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary, read_vocabulary
+from bertjax.vocab.vocabulary import Vocabulary, check_rows, read_vocabulary
 
 KEY = 'config.init_from'
 
@@ -85,18 +85,16 @@ def open_source(name: str, key: str = KEY) -> Source:
   model = directory.whole_model(opened, recipe)
 
   def params() -> Any:
-    taken = opened.take(model, huggingface.fresh_heads(model))
+    taken = opened.take(model)
     made = {path.partition('/')[0] for path in taken.made}
     return {k: v for k, v in taken.params.items() if k not in made}
-
-  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
 
   def beside() -> dict[str, Any]:
     generator = directory.generator_beside(opened.path, recipe)
     return dict(generator=generator) if generator else {}
 
   return Source(
-    name, dict(model), vocabulary, params, opened.languages, opened.classes, True, beside
+    name, dict(model), opened.vocabulary, params, opened.languages, opened.classes, True, beside
   )
 
 

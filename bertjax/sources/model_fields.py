@@ -15,9 +15,9 @@ OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'embedding_dropout', 'initializer', 'position_std',
   'residual_scaled', 'init_std', 'zero_row', 'remat', 'dtype',
   'mem_len', 'reuse_len', 'pooling', 'both_orders', 'attend', 'generator', 'generator_width',
-  'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions', 'boundary_width',
+  'generator_layers', 'generator_head', 'tied_embeddings',
   'word_dropout', 'input_dropout', 'weight_dropout', 'hidden_dropout', 'inner_dropout', 'ar', 'tar',
-  'ar_of', 'segment', 'chunk', 'pooled', 'inner', 'mix_norm', 'mix_decay',
+  'ar_of', 'segment', 'chunk', 'pooled', 'inner', 'mix_norm',
 )  # fmt: skip
 HEADS = (*heads.fields(False, ()), 'head_dropout')
 # Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.

@@ -65,7 +65,7 @@ class Partial:
     durable.free(output)
     if progress := unfinished.read_progress(self._path, self._identity):
       self.stats, parts = Stats(**progress['stats']), progress['parts']
-      self.languages, self._begun = progress['languages'], set(progress.get('begun', []))
+      self.languages, self._begun = progress['languages'], set(progress['begun'])
     size, also = identity['vocabulary']['size'], (bool(kind.finder), kind.columns)
     self.train = Writer(self._path, size, parts['train'], *also)
     self.held_out = Writer(self._path / 'heldout', size, parts['held_out'], *also)

@@ -59,8 +59,8 @@ def ensure_store(data, seed: int, workdir: str) -> str:
     _prepare(data, seed, workdir, store)
   held_out = store / 'heldout'
   if data.heldout and not (held_out / 'store.json').exists():
-    meta = read_meta(store)  # of the same languages, and cut as this was; older stores do not say
-    alike = dict(languages=','.join(meta['languages']), split=meta.get('split') or data.split)
+    meta = read_meta(store)  # of the same languages, and cut as this was
+    alike = dict(languages=','.join(meta['languages']), split=meta['split'])
     flags = _flags(data, data.heldout, store / 'vocab', held_out, 0.0)
     _run('bertjax.prepare', flags | alike | dict(documents=None))
   return str(store)
@@ -73,8 +73,6 @@ def clear_others(data, seed: int, workdir: str) -> None:
   if record.exists():
     remedy = f': remove it, and {workdir}/store if it was made of other text'
     made_of = json_files.read(record, dict, remedy)
-    if made_of.get('vocab') == str(pathlib.Path(workdir, 'vocab')):  # as it once was written
-      made_of['vocab'] = _OWN
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]
     if differing:
       # A text that is held out has a store of its own, if there was one before and is one now.

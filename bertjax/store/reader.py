@@ -30,7 +30,7 @@ from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.machine import checksums, last_words
 
-FORMAT = 2  # in both stores with a sha256 for each file, and older ones without
+FORMAT = 2
 _REMEDY = 'Make it again with `python -m bertjax.prepare`'
 COLUMN_REMEDY = dict(
   language='Make it again with --input=LANGUAGE=FILES, or --columns=language for JSON lines',
@@ -224,16 +224,18 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
       f'{path} has format {version}, this version of bertjax reads format {FORMAT}. '
       f'{_REMEDY}, or use the version of bertjax that wrote it'
     )
-  if 'sha256' in meta:  # older ones cannot be judged
-    sha256 = dict(meta['sha256'])
-    said, got = str(sha256.pop(file.name, None)), checksums.digest(dict(meta, sha256=sha256))
-    if got != said:
-      raise UserError(
-        f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '
-        f'{got[:12]}. {_REMEDY}'
-      )
-  if not isinstance(meta.get('files'), dict):
-    raise UserError(f'{file} is not the description of a token store: it names no files. {_REMEDY}')
+  if not all(isinstance(meta.get(key), dict) for key in ('files', 'sha256')):
+    raise UserError(
+      f'{file} is not the description of a token store: it lacks the sizes or the sha256 of its '
+      f'files. {_REMEDY}'
+    )
+  sha256 = dict(meta['sha256'])
+  said, got = str(sha256.pop(file.name, None)), checksums.digest(dict(meta, sha256=sha256))
+  if got != said:
+    raise UserError(
+      f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '
+      f'{got[:12]}. {_REMEDY}'
+    )
   for name in (*meta['files'], *map(column_name, meta.get('columns', ()))):
     if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:
       raise UserError(f'{file} names {name!r}, which is outside of the store. {_REMEDY}')

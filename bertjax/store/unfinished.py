@@ -17,9 +17,9 @@ from bertjax.errors import UserError
 from bertjax.machine import locks, remote
 from bertjax.store.reader import read_meta
 from bertjax.store.writer import remove_sides
-from bertjax.vocab.vocabulary import read_vocabulary
 
 PROGRESS = 'progress.json'
+_NOTED = ('identity', 'stats', 'parts', 'languages', 'begun')  # its keys
 _OURS = re.compile(
   r'(tokens|units)-\d+\.npy|(sentences|documents|counts|word_starts)\.npy|store\.json|columns|vocab'
   r'|heldout|plans|'
@@ -53,10 +53,7 @@ def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
   file = output / 'store.json'
   if not file.is_file():
     return False
-  found = read_meta(output)
-  if 'accents' not in found['vocabulary']:  # older stores leave them to their copy
-    found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents
-  _compare(output, found, identity)
+  _compare(output, read_meta(output), identity)
   return True
 
 
@@ -83,18 +80,10 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
     raise UserError(
       f'{path} exists, but holds no part of a store that could be continued: remove it'
     )
-  try:
-    progress = json_files.loads(file.read_bytes())
-    parts = [part for side in ('train', 'held_out') for part in progress['parts'][side]]
-    whole = {'identity', 'stats', 'languages'} <= {*progress}
-    whole = whole and all('sha256' in part for part in parts)
-    whole = whole and 'accents' in progress['identity']['vocabulary']
-  except (ValueError, KeyError, TypeError) as error:
-    raise UserError(
-      f'{file} is torn or damaged ({error!r}): remove {path}, to begin anew'
-    ) from error
-  if not whole:
-    raise UserError(f'{path} was begun by an older bertjax: remove it, to begin anew')
+  remedy = f': remove {path}, to begin anew'
+  progress = json_files.read(file, dict, remedy)
+  if lacking := [key for key in _NOTED if key not in progress]:
+    raise UserError(f'{file} was changed or damaged, it has no {lacking[0]!r}{remedy}')
   _compare(path, progress['identity'], identity)
   return progress
 

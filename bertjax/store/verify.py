@@ -3,27 +3,16 @@
 import pathlib
 from collections.abc import Iterator
 
-from bertjax.errors import UserError
 from bertjax.machine import checksums
 from bertjax.store import cache, reader
 
 HELD_OUT, PLANS = 'heldout', 'plans'
 
 
-def has_checksums(path: pathlib.Path) -> bool:
-  """Returns whether a store can be verified: older ones have no sha256."""
-  return 'sha256' in reader.read_meta(path)
-
-
 def faults(path: pathlib.Path) -> Iterator[str]:
   """Yields what is wrong with the files of a store and of its `heldout/`, as it is found. Raises
-  UserError where there is no store, `store.json` is damaged, or it has no checksums."""
+  UserError as `reader.read_meta`."""
   meta = reader.read_meta(path)
-  if 'sha256' not in meta:
-    raise UserError(
-      f'{path} was made by a bertjax that wrote no sha256 of its files, so damage cannot be found: '
-      'make it again with `python -m bertjax.prepare`'
-    )
   for name, size in meta['files'].items():
     if said := checksums.fault(path / name, size, meta['sha256'].get(name, '')):
       yield said

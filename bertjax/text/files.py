@@ -93,20 +93,10 @@ def _count(path: pathlib.Path) -> int:
     return sum(1 for _ in _lines(path, raw))
 
 
-def refuse_removed(pattern: str) -> None:
-  """Raises UserError for sources of a form that was removed."""
-  if 'ernie1:' in pattern:
-    raise UserError(
-      f'{pattern}: ernie1:FILES was removed in 0.2. Name the text itself, with a lexicon or a '
-      'segmenter; a store that a run made of such files is RUN/store: set config.data.store to it'
-    )
-
-
 def find_files(pattern: str) -> list[pathlib.Path]:
   """Returns the files of a comma list of paths, folders and globs, each pattern's sorted. Raises
   UserError if a pattern matches no file, or a pipe or a link that leads to none, a folder has none
   of a kind that we know, or a name is not UTF-8."""
-  refuse_removed(pattern)
   found = []
   for part in map(str.strip, pattern.split(',')):
     files = _remote(part) if remote.is_remote(part) else _local(part)

@@ -55,8 +55,6 @@ def recalled(
   kept = NONE.kept() | resume.with_tuples(record.get('facts') or _of_format_10(record))
   kept['lengths'] = kept['lengths'] or {}  # older runs have as many as there may be
   model = {k: v for k, v in kept['model'].items() if not covers(overrides, f'model.{k}')}
-  if record['config']['model'].get('global_tokens') != model.get('global_tokens') == 1:
-    model['global_tokens'] = None  # of an older run, whose task raised what it had of its model
   vocabulary = str(pathlib.Path(workdir, resume.VOCAB)) if kept['vocabulary'] else ''
   steps = record['config']['total_steps']
   return Facts(given, **kept | dict(model=model, vocabulary=vocabulary, steps=steps))

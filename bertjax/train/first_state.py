@@ -167,7 +167,8 @@ def _check_reached(run: setup.Run, start: int) -> None:
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
   """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
-  now = batch_of(run, done)
+  phase, index = run.at(done)
+  now = list(phase.place(index)[:2])
   if (then := meta.get('batch', now)) != now:
     raise UserError(
       f'step {done} was batch {then[1]} of phase {then[0]!r}, now it is batch {now[1]} of phase '
@@ -182,24 +183,11 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
         f'{what} is not the text that this run was judged by: expected sha256 {before[:12]}, got '
         f'{sha256[:12] or "none"}. Put it back, or start in a new --workdir with config.init_from'
       )
-  # Checkpoints of earlier versions have one, of the whole batch.
-  expected = meta.get('fed_sha256') or [meta['batch_sha256']]
-  found = last_batch_sha256(run, done, len(expected))
+  expected = meta['fed_sha256']  # of the rows that each host was fed
+  found = phase.batch_sha256(index, len(expected))
   if found != expected:
     raise UserError(
       f'the batch of step {done} is not the one this run was trained on (sha256 expected '
       f'{expected[0][:12]}, got {found[0][:12]}): the text, the examples or the code that reads '
       'them have changed; restore them, or start in a new --workdir with config.init_from'
     )
-
-
-def batch_of(run: setup.Run, done: int) -> list[Any]:
-  """[phase, index of the batch in it] of step number `done` (from 1)."""
-  phase, index = run.at(done)
-  return list(phase.place(index)[:2])
-
-
-def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
-  """sha256 of the rows that each of so many hosts was fed at step number `done` (from 1)."""
-  phase, index = run.at(done)
-  return phase.batch_sha256(index, hosts)

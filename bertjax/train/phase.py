@@ -71,11 +71,6 @@ class Phase:
     """Returns the carry before the first batch."""
     return self.objective.carry(self.template)
 
-  @property
-  def compiled(self) -> bool:
-    """True once `compile` was called: from then on `train` takes batches of any row length."""
-    return self._abstract is not None
-
   def takes(self, batch: Batch) -> bool:
     """Returns whether the step is compiled for the row lengths of this batch."""
     return _shapes(batch) in self._train
@@ -83,7 +78,7 @@ class Phase:
   def compile(self, abstract: step_lib.State, batch: Batch | None = None) -> None:
     """Compiles the train step, once for rows as long as those of the batch, None: the template,
     with shardings pinned: a leaf that drifts would retrace. The state that a step takes is
-    donated."""
+    donated. From then on `train` takes batches of any row length."""
     self._abstract = abstract
     self._step_for(self.template if batch is None else batch)
 

@@ -57,7 +57,7 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
   data = config.data
   if facts.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = facts.vocabulary  # the one that a model brought
-  line = schema.check_complete(config)
+  line = schema.check(config)
   said += schema.notes(config.data)
   config = config.copy_and_resolve_references()
   spec = RunSpec(given, config, line, facts, tuple(said))

@@ -20,7 +20,7 @@ from bertjax.machine import copies, remote
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.heads import Head
 from bertjax.sources import foreign, runs
-from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.vocab.vocabulary import Vocabulary
 
 LIMITS = ('best', 'longest', 'threshold')  # of evals/spans.py
 ROOM = 512  # tokens of a row at most, of a model from elsewhere
@@ -42,14 +42,13 @@ class Found(NamedTuple):
   task: Mapping[str, Any]
   # head -> names of its classes, of a model from elsewhere that says them
   classes: Mapping[str, Sequence[str]]
-  problem: (
-    str  # problem_type of a head for texts of a model from elsewhere, '' where it is not said
-  )
+  # problem_type of a head for texts of a model from elsewhere, '' where it is not said
+  problem: str
   tasks: tuple[str, ...]  # of a run on several of which none was chosen: then it has no heads
   beside: tuple[Any, ...]  # the same parameters as other phases of the run read them, like `model`
   sentences: Sentences  # how vectors of texts are made where nothing else is asked for
-  # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there,
-  # which are zeros)
+  # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there and
+  # were made)
   read: Callable[[Any], tuple[Any, list[str]]]
 
 
@@ -169,14 +168,13 @@ def _of_opening(opened: Opening) -> Found:
   model = directory_lib.whole_model(opened, recipe.model)
 
   def read(abstract: Any) -> tuple[Any, list[str]]:
-    taken = opened.take(model, lambda row, shape: np.zeros(shape, np.float32))
+    taken = opened.take(model)
     variables = _put(dict(params=taken.params), abstract)
     finite.require(variables, opened.path, ': take another model')
     return variables, taken.made
 
-  vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
-  found = _found(opened.path, config, vocabulary, opened.languages, opened.meta, read)
+  found = _found(opened.path, config, opened.vocabulary, opened.languages, opened.meta, read)
   return found._replace(classes=opened.classes)
 
 

@@ -10,9 +10,8 @@ from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabular
 
 
 def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
-  """Returns True if a directory keeps this vocabulary; False if it is empty or holds a part. A copy
-  of vocab.txt that an older version made does not say what becomes of accents: the run goes on with
-  what it does. Raises UserError if it holds files of something else."""
+  """Returns True if a directory keeps this vocabulary; False if it is empty or holds a part. Raises
+  UserError if it holds files of something else."""
   if not directory.exists():
     return False
   try:
@@ -22,10 +21,7 @@ def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
     if any(path.name not in own for path in directory.iterdir()):
       raise
     return False
-  file, wanted = found.files[0], vocabulary.meta
-  if file.suffix == '.txt' and 'strip_accents' not in formats.settings_of(file):
-    wanted['accents'] = found.accents
-  return found.meta == wanted
+  return found.meta == vocabulary.meta
 
 
 def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:

@@ -52,7 +52,7 @@ def check_unique(pieces: Iterable[str]) -> None:
     before = index.setdefault(piece, number)
     if before != number:
       raise UserError(
-        f'the piece {piece!r} is entry {before} and again entry {number}: expected every piece once'
+        f'{piece!r} is entry {before} and again entry {number}: expected every piece once'
       )
 
 
@@ -70,12 +70,5 @@ def unique_keys(text: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   found = dict(pairs)
   if len(found) < len(pairs):
-    seen: dict[str, Any] = {}
-    for number, (key, value) in enumerate(pairs, 1):
-      if key in seen:
-        raise UserError(
-          f'{key!r} is entry {seen[key][0]} of its object, with the value {seen[key][1]!r}, and '
-          f'again entry {number}, with {value!r}: expected every piece once'
-        )
-      seen[key] = number, value
+    check_unique(key for key, _ in pairs)
   return found

@@ -78,12 +78,9 @@ class Vocabulary:
       self.check_language(language)
     return dataclasses.replace(self, language=language)
 
-  def encode_batch(
-    self, texts: Sequence[str], languages: Sequence[str] | None = None
-  ) -> list[np.ndarray]:
-    """Returns the int32 ids of each text, without special tokens around them. The languages of the
-    texts matter where `check_language` is given; None: all are in `language`."""
-    return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
+  def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+    """Returns the int32 ids of each text, without special tokens around them."""
+    return [np.array(ids, np.int32) for ids in self._ids(texts, None)]
 
   def encode_unended(self, texts: Sequence[str]) -> list[np.ndarray]:
     """Encodes as `encode_batch`, without the token that ends a line where the vocabulary writes
@@ -94,7 +91,8 @@ class Vocabulary:
     self, texts: Sequence[str], languages: Sequence[str] | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
     """Encodes as `encode_batch`, but end to end: the ids of all texts, int32, and the number of ids
-    of each, int64 [texts]."""
+    of each, int64 [texts]. The languages of the texts matter where `check_language` is given; None:
+    all are in `language`."""
     ids = self._ids(texts, languages)
     length_n = np.fromiter(map(len, ids), np.int64, len(ids))
     flat = itertools.chain.from_iterable(ids)

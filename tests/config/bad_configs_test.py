@@ -76,7 +76,7 @@ MODEL = [
   ('bert', {'model.labels': (('order', 2),)}, 'order'),
   ('bert', {'model.vocab_size': 40}, 'config.model.vocab_size=40'),
   ('transformer_xl', {'model.cutoffs': (90, 50)}, 'cutoffs'),
-  ('spanbert', {'model.boundary_positions': 3}, 'max_pair_targets=15 is more than the 3 places'),
+  ('spanbert', {'data.mask.max_pair_targets': 16}, '=16 is more than the 15 places in a span'),
   ('bert', {'objective': dict(name='plm')}, 'plm|objective'),
 ]
 DATA = [

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from mutation import mutation
 
+from bertjax.errors import UserError
 from bertjax.evals import fill_mask, loss, pseudo_perplexity
-from bertjax.evals.held_out.rows import HeldOut
+from bertjax.evals.held_out.rows import HeldOut, main_set
 from bertjax.objectives import rtd
 from bertjax.types import means
 
@@ -143,6 +144,15 @@ def test_more_rows_than_a_batch_has_are_each_scored_once():
   assert found == [([0, 1], 2), ([2, 3], 2), ([4, 5], 1)]
   assert [batch['row_B'].tolist() for batch, _ in held_out.first(7)][-1] == [6, 0]
   assert [set(batch) for batch, _ in held_out.first(1)] == [{'row_B'}]
+
+
+@mutation("if v.type == 'loss'}", 'if v}', file='bertjax/evals/held_out/rows.py')
+def test_an_evaluation_of_the_rows_of_a_set_that_is_not_there_is_refused():
+  a_set = lambda kind: types.SimpleNamespace(type=kind)
+  config = types.SimpleNamespace(evals=dict(held_out=a_set('spans'), other=a_set('loss')))
+  subject: Any = types.SimpleNamespace(key='config.evals.bound', config=config)
+  with pytest.raises(UserError, match="evals.bound scores .*held_out: .* 'loss', got other; name"):
+    main_set(subject)
 
 
 WORDS = {'the': 5, 'cat': 6, 'sat': 7}

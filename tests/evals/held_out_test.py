@@ -21,7 +21,7 @@ class Lines:
     return self
 
   def by_length(self):
-    return self, np.arange(self.rows)
+    return np.arange(self.rows)
 
   def batch(self, row_n, shuffle, place_n=None):
     token_BT = np.zeros((len(row_n), LENGTHS[int(row_n[0]) // 2]), np.int32)

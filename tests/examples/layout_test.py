@@ -86,3 +86,16 @@ def test_what_a_store_lacks_is_named(store, tmp_path):
     layout.column(rows, bare, 'language')
   with pytest.raises(ValueError, match='has no units.*--lexicon=FILES'):
     layout.units(rows, bare)
+
+
+@mutation('b_first_n + (rest_n + 1) // 2', 'b_first_n + rest_n // 2')
+@mutation('np.clip(a_n - b_n, 0, excess_n)', '0 * excess_n')
+def test_the_longer_text_loses_token_by_token():
+  for first in range(13):
+    for second in range(13):
+      for room in range(1, 20):
+        sizes = [first, second]
+        while sum(sizes) > room:
+          sizes[0 if sizes[0] > sizes[1] else 1] -= 1
+        lost = layout.truncated(np.array([first]), np.array([second]), room)
+        assert [first - lost[0][0], second - lost[1][0]] == sizes, (first, second, room)

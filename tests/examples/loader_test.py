@@ -16,8 +16,9 @@ def examples_of(config, documents=40):
   return examples_lib.examples_in_memory(random_store(documents), config, 64, 7)
 
 
-def first(count, *args, **kwargs):
-  return list(itertools.islice(loader.train_batches(*args, **kwargs), count))
+def first(count, examples, batch_size, *args, **kwargs):
+  batches = loader.Batches(examples, batch_size)
+  return list(itertools.islice(loader.stream(batches, *args, **kwargs), count))
 
 
 def equal(one, two):

@@ -76,7 +76,7 @@ REFUSED = [
   (spans(mask__entity_prob=0.5), plain(), 64, 'no units'),
   (spans(mask__never_drawn=('unk',)), plain(), 64, r'never_drawn: .* as in the text.*unk'),
   (spans(), lambda: without('counts'), 64, 'random_share=0'),
-  (distilbert(), plain(), 3, 'need length >= 4'),
+  (distilbert(), plain(), 3, "'sequences' needs length >= 4, got rows of 3 .* raise config.length"),
   (distilbert(plan__min_tokens=65), plain(), 64, 'makes no row of 64 tokens.*short_sequences'),
   (ernie(DIALOGUES, plan__turns=40), plain(), 64, "no column 'role'"),
   (tlm(), bilingual(), 64, 'no parallel text: .*two of its languages ar, de, en'),

@@ -127,7 +127,7 @@ def test_rows_follow_from_their_numbers(store, name):
   """On any host, from any start, held out or not."""
   examples = opened(store, RECIPES[name])
   take = lambda *args, **kwargs: list(
-    itertools.islice(loader.train_batches(examples, ROWS, *args, **kwargs), 3)
+    itertools.islice(loader.stream(loader.Batches(examples, ROWS), *args, **kwargs), 3)
   )
   whole = take(5)
   shares = [take(5, hosts=(host, 2)) for host in range(2)]
@@ -199,13 +199,13 @@ def labelled(rows=13):
   return Rows(types.SimpleNamespace(special=SPECIAL), examples, LENGTH, 0, 4), out_n
 
 
-@mutation('chosen(self.truth), each(self.second)', 'chosen(self.truth), self.second')
+@mutation('self._second(number_n)', 'self._second(np.sort(number_n))')
 def test_labelled_rows_have_second_texts():
   rows, out_n = labelled()
   template = sizes(rows.template())
   assert template['T'] == LENGTH and template['U'] == 24 > max(map(len, out_n)) > 16
-  for source, number_n in ((rows, np.arange(13)), rows.by_length()):
-    batches = list(loader.eval_batches(source, 4))
+  for number_n in (np.arange(13), rows.by_length()):
+    batches = list(loader.eval_batches(rows, 4, chosen_n=number_n))
     assert {sizes(batch)['U'] for batch in batches} == {24}
     assert len({sizes(batch)['T'] for batch in batches}) > 1
     joined = {

@@ -27,16 +27,18 @@ TRANSLATION = {'data.plan': dict(xlm.recipes.TRANSLATION_PLAN), 'data.language_a
 ALONE = {'model.extra': ()}
 
 
-@mutation('  files.refuse_removed(data.input)\n', '')
 @mutation('  _check_units(recipe, data)\n', '')
+@mutation(
+  '  plan_and_mask.check_length(recipe, recipe.masking', '  (lambda *_: 0)(recipe, recipe.masking'
+)
 @mutation('    _check_columns(recipe, tables, data)\n', '    pass\n')
 @mutation("['language'] if recipe.language_alpha is not None else []", '[]')
 @pytest.mark.parametrize(
   ('config', 'changes', 'message'),
   [
     (ernie.get_config('test'), {}, WORDS),
-    (ernie.get_config('test'), {'data.input': 'ernie1:a'}, 'was removed in 0.2.*RUN/store'),
     (spanbert.get_config('test'), SPANS, WORDS),
+    (bert.get_config('test'), {'length': 4}, "'pairs' needs length >= 5, got rows of 4 tokens"),
     (*dialogues(**{'data.columns': ()}), ROLE),
     (xlm.get_config('test'), {}, LANGUAGE),
     (xlm.get_config('test'), MONOLINGUAL | ALONE, LANGUAGE),

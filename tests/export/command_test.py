@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import types
 
 import cases
@@ -14,8 +13,6 @@ import torch_models
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import reading
 from bertjax.errors import UserError
 from bertjax.export import card as card_lib
 from bertjax.export import exporting, importing
@@ -150,31 +147,6 @@ def test_the_hub_reads_scores_and_datasets(task, dev, best, scores, metrics, tmp
   assert found[0].dataset_type == ('stanfordnlp/sst2' if dev else 'mine')
 
 
-@mutation("if name.endswith('ForMultipleChoice') else ''", "if False else ''")
-@pytest.mark.parametrize(
-  ('name', 'shape'), [('BertForMaskedLM', (2, 5)), ('BertForMultipleChoice', (1, 2, 5))]
-)
-def test_the_lines_of_a_card_give_a_graph_the_axes_that_it_has(name, shape, run, monkeypatch):
-  class Session:
-    def __init__(self, path):
-      assert path == 'DIR/model.onnx'
-
-    def get_inputs(self):
-      return [types.SimpleNamespace(name='input_ids')]
-
-    def run(self, _, given):
-      return given
-
-  tokenizer = lambda texts, **_: dict(input_ids=np.zeros((len(texts), 5)))
-  auto = types.SimpleNamespace(from_pretrained=lambda _: tokenizer)
-  monkeypatch.setitem(sys.modules, 'transformers', types.SimpleNamespace(AutoTokenizer=auto))
-  monkeypatch.setitem(sys.modules, 'onnxruntime', types.SimpleNamespace(InferenceSession=Session))
-  said, opened = dict(model_class=name, tensors=[], versions={}), runs.open_run(run)
-  card = card_lib.card(opened, opened.config.model, said, onnx=True)
-  exec(card.partition('```python\n')[2].partition('```')[0], named := {})
-  assert named['outputs']['input_ids'].shape == shape
-
-
 @mutation(" + ledger['open']['real']", '', file='bertjax/export/card.py')
 def test_a_card_counts_the_tokens_behind_the_last_line_of_the_log(run, monkeypatch):
   meta = dict(ledger=dict(total=dict(real=1000.0), open=dict(real=24.0)))
@@ -279,21 +251,6 @@ def test_a_run_without_a_complete_checkpoint_is_refused(run, tmp_path):
   with pytest.raises(UserError, match='no checkpoint is intact, of 1'):
     exporting.export(copy, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
-
-
-def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
-  from ml_collections import ConfigDict
-
-  best = ConfigDict(dict(metric='x', mode='min'))
-  saver = checkpoints_lib.Checkpoints(tmp_path / 'checkpoints', 5, best)
-  for step, score in ((1, 3.0), (2, 1.0), (3, 2.0)):
-    saver.save(step, dict(variables=np.zeros(2)), {}, wait=True)
-    saver.score(step, dict(x=score))
-  saver.close()
-  choose = lambda step, mode='min': (
-    reading.choose(tmp_path, step, ConfigDict(dict(metric='x', mode=mode))).name
-  )
-  assert [choose(None), choose('best'), choose('best', 'max'), choose(2)] == ['3', '2', '1', '2']
 
 
 @mutation('if flags.FLAGS[name].present', 'if False', file='bertjax/convert.py')

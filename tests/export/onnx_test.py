@@ -159,6 +159,7 @@ def test_classes_and_heads(case, libraries, tmp_path):
 
 
 @pytest.mark.full
+@mutation("if name.endswith('ForMultipleChoice') else ''", "if False else ''")
 def test_the_lines_of_a_card_score_choices(libraries, rich_store, tmp_path):
   c = head_cases.config('bert', head_cases.RIGHT)
   export(choose.make(c), c, rich_store, tmp_path)

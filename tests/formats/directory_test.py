@@ -16,7 +16,7 @@ from torch_models import check_outputs, opened
 
 from bertjax.errors import UserError
 from bertjax.export import receipt
-from bertjax.formats import config_json, directory, huggingface, sentence_modules
+from bertjax.formats import config_json, directory, sentence_modules
 from bertjax.formats import family as family_lib
 from bertjax.objectives import span_boundary
 
@@ -255,7 +255,7 @@ def test_published_files_of_old_are_read(saved, tmp_path):
   model, taken = opened(spoiled(saved, tmp_path, change, case))
   jax.tree.map(np.testing.assert_array_equal, taken.params, wanted.params)
   model.labels = ()
-  bare = directory.open_directory(tmp_path).take(model, huggingface.fresh_heads(model))
+  bare = directory.open_directory(tmp_path).take(model)
   assert 'pooler' not in bare.params
 
 
@@ -324,14 +324,6 @@ def test_another_summary_of_a_text_than_its_first_token_is_refused(saved):
       del given['summary_use_proj']
       with pytest.raises(UserError, match=f'config.json has {change}'):
         config_json.read(given, set())
-
-
-@mutation('    if given is not None and given != value:', '    if False:')
-def test_positions_that_do_not_begin_behind_the_pad_token_are_refused():
-  model = cases.config('roberta').model
-  assert config_json.write(model, {}, 'float32')['pad_token_id'] == 1
-  with pytest.raises(UserError, match='position_offset=2 expects it at 1, but the vocabulary has'):
-    config_json.write(model, dict(pad=0), 'float32')
 
 
 def test_the_head_that_no_class_has_is_a_file_of_its_own(tmp_path):

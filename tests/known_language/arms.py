@@ -59,7 +59,7 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
   found = {}
   for phase in run.parts:
     task, mask = system.tasks[phase.name], phase.config.data.mask
-    held_out: Any = rows.hold_out(*rows.set_of(phase.subject, 'held_out'))
+    held_out: Any = rows.hold_out(*rows.main_set(phase.subject))
     given = optimum_lib.Rows(
       language, [*held_out.batches()], task.readings, mask, run.store.vocabulary_size
     )

@@ -50,7 +50,7 @@ def learned(name: str, quick: Quick, store) -> dict[str, arms.Found]:
   for step in range(config.total_steps):
     number, index = run.timeline.at(step)
     phase = run.phases[number]
-    if not phase.compiled:
+    if not phase.takes(phase.template):
       with optimized(True):
         phase.compile(run.abstract)
     state, _ = phase.train(state, phase.next_batch(index)[0])

@@ -66,7 +66,7 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
       do(self, path, *more, **options),
     )
     monkeypatch.setattr(type(there), name, heard)
-  with copies.output('memory://b/store', 'store.json', silent) as here:
+  with copies.output('memory://b/store', 'store.json') as here:
     assert (here / 'part').read_bytes() == b'old'
     for name in ('part', 'store.json', 'torn.tmp'):
       (here / name).write_bytes(b'new')
@@ -76,7 +76,7 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
 
 @mutation('lambda _: copy.url', "lambda _: ''")
 def test_what_is_wrong_with_the_output_names_its_url(there):
-  with pytest.raises(UserError) as caught, copies.output('memory://b/store/', '', silent) as here:
+  with pytest.raises(UserError) as caught, copies.output('memory://b/store/', '') as here:
     raise UserError(f'{here} exists, {here}/a is no store, {here}.partial neither')
   assert str(caught.value) == (
     f'memory://b/store exists, memory://b/store/a is no store, {here}.partial neither'

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
 
+from bertjax import sharding
 from bertjax.errors import UserError
 from bertjax.formats.originals import awd_lstm_torch
 from bertjax.kernels import dropout as dropout_lib
@@ -104,10 +104,8 @@ def test_three_steps_of_training_are_those_of_fastai(golden, monkeypatch):
     Context(jax.random.key(0), jnp.int32(0), True),
   )
   rates = golden['lm/lrs']
-  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch_of(golden, 0))['params']
-  axes = jax.tree.map(
-    lambda box: box.names, boxed, is_leaf=lambda x: isinstance(x, meta.AxisMetadata)
-  )
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch_of(golden, 0))
+  axes = sharding.logical_axes(boxed)['params']
   groups = [(f'lstm_{number}/.*', float(rates[number])) for number in range(3)]
   tx, _ = optimizer.make(
     ConfigDict(

@@ -22,7 +22,6 @@ from parity import (
 )
 from slow_imports import rivals, torch
 
-from bertjax.formats.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
@@ -59,7 +58,7 @@ def ours_of(generator, judge, c) -> dict:
   """State dicts of the two, of weights or of gradients, as our parameters."""
   judged = state_dicts.from_huggingface(judge, c.model)
   generated = state_dicts.from_huggingface(generator, small_net(c)[0])
-  return electra_net.join(judged, generated, c.model)
+  return state_dicts.electra(judged, generated, c.model)
 
 
 def torch_step(generator, judge, batch, fake_BT, weight):

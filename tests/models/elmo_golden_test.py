@@ -11,6 +11,7 @@ import systems
 from mutation import mutation
 from tiers import in_tiers
 
+from bertjax import sharding
 from bertjax.formats import tables
 from bertjax.formats.originals import bilm as original
 from bertjax.kernels import sampled_softmax
@@ -18,6 +19,9 @@ from bertjax.objectives import bilm
 from bertjax.optim import optimizer
 from bertjax.types import Context
 
+# The words of this one are as large as 70: with parameters one unit in the last place away, its
+# norm moves by 1e-4 in the first step, its losses by 1e-3 and 5e-2 in the second and third.
+STEPS = dict(char_skip_cellclip=1)
 QUICK = ('char_skip_cellclip', 'char_noskip_full', 'word_skip_full_2towers')
 WAYS = ('forwards', 'backwards')
 SLOW = ('char_skip_full', 'char_skip_sampled', 'char_skip_full_clipped', 'word_skip_sampled')
@@ -53,7 +57,7 @@ def ours_of(theirs, prefix, c, suffix=''):
   """The parameters of bilm-tf, or what is like them, as ours."""
   given = ((k.removeprefix(prefix), x) for k, x in theirs.items() if k.startswith(prefix))
   state = {f'{original.SCOPE}{k.removesuffix(suffix)}': x for k, x in given}
-  return tables.to_ours(state, original.parts(c.model)[0].rows, c.model)
+  return tables.to_ours(state, original.rows(c.model), c.model)
 
 
 def batch_of(theirs, step, towers):
@@ -100,9 +104,8 @@ def unit_away(params, seed):
 
 
 def check_near(found, wanted, **tolerances):
-  """The first of some trees is the wanted one, as far as float32 says it. The others are of
-  parameters a unit in the last place away: the words of cellclip are as large as 70, and its norm
-  moves by 1e-4 in the first step, its losses by 5e-2 in the third; the other cases hardly do."""
+  """The first of some trees is the wanted one, as far as float32 says it: the others are of
+  parameters a unit in the last place away, which hardly moves any case but that of STEPS."""
 
   def check(wanted, first, *others):
     says = max(np.max(np.abs(other - first)) for other in others)
@@ -114,7 +117,7 @@ def check_near(found, wanted, **tolerances):
 
 @mutation('config.length if config.objective.times_length else 1', '1')
 @mutation('if number and self.skips else', 'if number else', file='bertjax/models/elmo.py')
-@mutation('updates, squares', 'updates, state.sum_of_squares')
+@mutation('scale_by_rss(accumulator, eps=0.0)', 'scale_by_rss(accumulator, eps=1.0)')
 @mutation('* jnp.tanh(new), rules.cell_clip)', '* jnp.tanh(new), 0.0)')
 @mutation('carry * changed + (1 - carry) * x_BTF', 'carry * x_BTF + (1 - carry) * changed')
 @pytest.mark.parametrize('name', in_tiers([*QUICK, *SLOW], SLOW))
@@ -123,9 +126,7 @@ def test_three_steps_are_those_of_bilm_tf(golden, name, monkeypatch):
   c, towers = config_of(config), config['n_gpus']
   objective = bilm.make(c)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch_of(theirs, 0, towers))['params']
-  axes = jax.tree.map(
-    lambda box: box.names, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
-  )
+  axes = sharding.logical_axes(boxed)
   params = jax.tree.map(jnp.asarray, ours_of(theirs, 'param/', c))
   chex.assert_trees_all_equal_shapes(params, nn.meta.unbox(boxed))
   tx, schedule = optimizer.make(c.optimizer, params, axes)
@@ -149,7 +150,7 @@ def test_three_steps_are_those_of_bilm_tf(golden, name, monkeypatch):
     return optax.apply_updates(params, updates), state, out, optax.tree.norm(grads)
 
   runs = [(x, tx.init(x), carry) for x in (params, *(unit_away(params, n) for n in range(4)))]
-  for number in range(3):
+  for number in range(STEPS.get(name, 3)):
     batch = batch_of(theirs, number, towers)
     candidates = candidates_of(theirs, number, c.model.vocab_size) if c.objective.sampled else []
     stepped = [step(*run, batch, number, candidates) for run in runs]
@@ -161,6 +162,8 @@ def test_three_steps_are_those_of_bilm_tf(golden, name, monkeypatch):
     wanted = states_of(theirs, number, towers, c.model.layers)
     found = [[tuple(state) for state in carry] for *_, carry in runs]
     check_near(found, wanted, atol=3e-6, rtol=1e-5)
+  if name in STEPS:
+    return
   check_near([x[0] for x in runs], ours_of(theirs, 'param_after/', c), atol=3e-6, rtol=1e-5)
   # All begin at 1, those of the rows that pad the words too.
   wanted = ours_of(theirs, 'accumulator/', c, '/Adagrad')

@@ -95,20 +95,17 @@ def test_flops_are_those_of_a_pass_forward_and_of_the_heads_both_ways():
 
 
 @mutation('layers_LBTD = jax.lax.stop_gradient(layers_LBTD)', 'pass')
-def test_the_layers_get_no_gradient_and_equal_weights_cost_least():
-  model, params, batch = made(mix_decay=0.5)
+def test_the_layers_get_no_gradient():
+  model, params, batch = made()
   noise = noise_from_key(jax.random.key(0), batch['row_B'])
 
   def loss(params):
-    out = model.apply(dict(params=params), batch, noise)
-    penalty = out['penalties']['mix']
-    return jnp.sum(out['label_BGC']['label'] ** 2), penalty.scale * penalty.total / penalty.weight
+    return jnp.sum(model.apply(dict(params=params), batch, noise)['label_BGC']['label'] ** 2)
 
-  (_, penalty), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  gradients = jax.jit(jax.grad(loss))(params)
   for name, tree in gradients.items():
     moved = any(np.any(leaf) for leaf in jax.tree.leaves(tree))
     assert moved == (name in ('mix', 'factor', 'label')), name
-  np.testing.assert_allclose(penalty, 0.5 * (0.3**2 + 1 + 0.5**2), rtol=1e-6)
 
 
 @mutation('if weight_BG.shape[1] > 1', 'if False', file='bertjax/models/layers/lstm.py')

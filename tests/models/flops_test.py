@@ -155,15 +155,13 @@ def by_parameter(config, batch, objective) -> float:
 def by_pairs(config, batch, model) -> float:
   """FLOPs of attention, from the masks that the kernels get."""
   kind, m = config.objective.name, config.model
-  if kind == 'bilm':  # there is no attention
+  if m.name in ('elmo', 'awd_lstm'):  # there is no attention
     return 0.0
   sees = lambda mask: float(np.asarray(visible(mask)).sum())
-  if config.model.name == 'awd_lstm':
-    return 0.0
   if kind == 'lm':
     full = model.carry(len(batch['example_BT']), 'zeros')
     mask = memory.causal(full, batch['example_BT'], None)
-    if config.model.name == 'gpt':  # no products by distance
+    if m.name == 'gpt':  # no products by distance
       return 12 * m.layers * m.width * sees(mask)
     return 18 * m.layers * m.heads * m.head_size * sees(mask)
   if kind == 'seq2seq':

@@ -43,7 +43,7 @@ def test_a_query_never_sees_its_own_token_and_the_content_does():
       assert ((change[b, :-1].max(-1) > 0) == sees).all()
 
 
-@mutation('lm.before(model, carry, batch, start), None, hidden)', 'carry, None, hidden)')
+@mutation('before(model, carry, batch, start), None, hidden)', 'carry, None, hidden)')
 def test_a_row_that_starts_anew_forgets():
   objective, variables = system()
   batch, later = make_batch(0), make_batch(1)

@@ -4,9 +4,8 @@ import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
-import parity
 import pytest
-import state_dicts
+import taught_models
 import torch_models
 from ml_collections import ConfigDict
 from mutation import mutation
@@ -38,20 +37,6 @@ def pair_of(c, student='BertForSequenceClassification', teacher=''):
   """Student and teacher of a config, as classes of transformers."""
   mine = torch_models.like(c.model, student, 0.3, 1)
   return mine, torch_models.like(c.objective.teacher.model, teacher or student, 0.3, 2)
-
-
-def check(c, student, teacher, loss, batch):
-  """Loss and gradients of the objective are those of a loss of torch."""
-  loss.backward()
-  gradients = {k: p.grad.numpy() for k, p in student.named_parameters() if p.grad is not None}
-  expected = state_dicts.from_huggingface(gradients, c.model)
-  params, theirs = (
-    state_dicts.from_huggingface(torch_models.state_of(net), model)
-    for net, model in ((student, c.model), (teacher, c.objective.teacher.model))
-  )
-  found, ours = parity.loss_and_gradients(distill.make(c), params, batch, teacher=theirs)
-  assert abs(found - loss.item()) <= parity.LOSS * abs(loss.item())
-  parity.close_gradients(ours, expected)
 
 
 def tensors(batch, types=True):
@@ -88,7 +73,7 @@ def test_classes_are_learned_as_patient_knowledge_distillation_does(normalize):
     ours, wanted = F.normalize(ours, dim=-1), F.normalize(wanted, dim=-1)
   hard = F.cross_entropy(mine.logits, torch.tensor(batch['label_BG'][:, 0]))
   loss = 0.7 * 100 * soft + 0.3 * hard + 500 * F.mse_loss(ours, wanted)
-  check(c, student, teacher, loss, batch)
+  taught_models.check(distill.make(c), c, student, teacher, loss, batch)
 
 
 def test_a_number_is_learned_from_the_teachers_number():
@@ -100,7 +85,7 @@ def test_a_number_is_learned_from_the_teachers_number():
   mine, theirs = student(**tensors(batch)).logits[:, 0], teacher(**tensors(batch)).logits[:, 0]
   truth = torch.tensor(batch['label_BG'][:, 0])
   loss = 0.3 * F.mse_loss(mine, truth) + 0.7 * F.mse_loss(mine, theirs.detach())
-  check(c, student, teacher, loss, batch)
+  taught_models.check(distill.make(c), c, student, teacher, loss, batch)
 
 
 @pytest.mark.parametrize('everywhere', in_tiers([True, False], [False]))
@@ -138,7 +123,7 @@ def test_words_are_learned_as_distilbert_does(everywhere):
   mlm = F.cross_entropy(mine.logits[truth >= 0], truth[truth >= 0])
   last = lambda out: out.hidden_states[-1][real]
   cosine = F.cosine_embedding_loss(last(mine), last(theirs), torch.ones(int(real.sum())))
-  check(c, student, teacher, 5 * 4 * soft + 2 * mlm + cosine, batch)
+  taught_models.check(distill.make(c), c, student, teacher, 5 * 4 * soft + 2 * mlm + cosine, batch)
 
 
 @mutation('jnp.moveaxis(found, 0, 1).reshape(rows, columns)', 'found.reshape(rows, columns)')

@@ -132,5 +132,5 @@ def test_an_encoder_with_too_few_layers_is_refused():
   with pytest.raises(UserError, match="'concat_last_four' reads 4 layers: .* got 2"):
     probe.make(c)
   c.model.token_labels = ()
-  with pytest.raises(UserError, match="the objective 'probe' learns tags alone"):
+  with pytest.raises(UserError, match="the objective 'probe' learns other labels"):
     probe.make(c)

@@ -257,7 +257,7 @@ def test_phases_that_freeze_or_clip_differently_share_one_state():
 
 
 @mutation("and not fields['weight_decay'] and not fields['average']", '')
-@mutation('a + jnp.square(g)', 'a + jnp.square(g + 1)', file='bertjax/optim/directions/adagrad.py')
+@mutation('eps=0.0), leaves.add_decay(weight_decay)', 'eps=0.0), leaves.add_decay(0.1)')
 def test_what_is_called_sparse_leaves_entries_without_a_gradient_as_they_are():
   adagrad = dict(name='adagrad', accumulator=1.0)
   cases = [dict(row=row, weight_decay=0.0) for row in ROWS]

@@ -121,10 +121,7 @@ def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, 
     run(**given)
 
 
-@mutation("found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents", 'pass')
-@mutation("whole = whole and 'accents' in progress['identity']['vocabulary']", 'pass')
 def test_what_becomes_of_capitals_and_accents_is_said_and_compared(tmp_path, vocab, capsys):
-  """Older stores do not say it; their copy of the vocabulary does."""
   write_text(tmp_path / 'a.txt')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
   rows = lambda: re.sub('[ │]+', ' ', capsys.readouterr().out)
@@ -133,29 +130,11 @@ def test_what_becomes_of_capitals_and_accents_is_said_and_compared(tmp_path, voc
     lowercase=True, accents=False
   )
   assert ' lowercase true ' in (said := rows()) and ' accents stripped ' in said
-  file = tmp_path / 's/store.json'
-  meta = json.loads(file.read_text())
-  del meta['vocabulary']['accents'], meta['sha256']
-  config = tmp_path / 's/vocab/tokenizer_config.json'  # as of a vocabulary that is refused by now
-  config.write_text(json.dumps(json.loads(config.read_text()) | dict(do_basic_tokenize=False)))
-  meta['files']['vocab/tokenizer_config.json'] = config.stat().st_size
-  file.write_text(json.dumps(meta))
-  run(**given)
-  assert 'already there' in rows()
   vocab.write_text(vocab.read_text().replace('mat\n', 'mät\n'))
   run(**(given | dict(output=tmp_path / 't')))
   assert ' accents kept ' in rows()
   with pytest.raises(ValueError, match='vocabulary: there .*"accents": false.*"accents": true'):
     run(**given)
-  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    stop_after(patch, 1)
-    run(**(given | dict(output=tmp_path / 'u', part_mb=0.001)))
-  file = tmp_path / 'u.partial/progress.json'
-  progress = json.loads(file.read_text())
-  del progress['identity']['vocabulary']['accents']
-  file.write_text(json.dumps(progress))
-  with pytest.raises(ValueError, match='u.partial was begun by an older bertjax: remove it'):
-    run(**(given | dict(output=tmp_path / 'u', part_mb=0.001)))
 
 
 def test_a_bucket_with_foreign_files_is_left_alone(tmp_path, vocab):

@@ -113,7 +113,11 @@ BROKEN = dict(
   foreign=(lambda p: (p / 'store.json').write_text('{"a": 1}'), 'not the description'),
   not_json=(lambda p: (p / 'store.json').write_text('tokens'), 'not the description'),
   zeros=(lambda p: (p / 'store.json').write_bytes(bytes(900)), 'not the description'),
-  no_files=(lambda p: edit_meta(p, files=[]), 'not the description'),
+  no_files=(lambda p: edit_meta(p, files=[]), 'lacks the sizes or the sha256'),
+  no_sha256=(
+    lambda p: (p / 'store.json').write_text('{"format": 2, "files": {}}'),
+    'lacks the sizes or the sha256',
+  ),
   other_counts=(lambda p: edit_meta(p, tokens=3), 'says 3 for tokens'),
   other_size=(lambda p: edit_meta(p, vocabulary=VOCABULARY | dict(size=9)), 'says 9 for ids'),
   other_dtype=(lambda p: edit_meta(p, dtype='uint32'), 'for dtype'),

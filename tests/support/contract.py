@@ -115,9 +115,10 @@ def check_learns(reference: Reference, untaught: Sequence[str] = ()) -> None:
 def check_resume(reference: Reference, workdir) -> None:
   """A state that was saved and restored takes the next step to the same bits."""
   config, run, phase = reference.config, reference.run, reference.run.phases[0]
+  last, index = run.at(STEPS)
   state = jax.tree.map(jnp.copy, reference.state)  # the step takes it
   kept = checkpoints_lib.Checkpoints(workdir, 1, config.best)
-  meta = dict(fed_sha256=first_state.last_batch_sha256(run, STEPS))
+  meta = dict(fed_sha256=last.batch_sha256(index))
   kept.save(STEPS, first_state.saved(run, state), meta, wait=True)
   straight, _ = phase.train(state, phase.next_batch(STEPS)[0])
   done, restored, meta = kept.restore(first_state.saved(run, run.abstract))

@@ -15,23 +15,16 @@ class Original(NamedTuple):
   made: list[str]
   left_out: list[str]
   vocabulary: Any
-  step: int | None
   assumed: list[str]
 
 
-def there(row: Any, shape: tuple[int, ...]) -> Any:
-  """Refuses to make what a checkpoint should hold."""
-  raise AssertionError(f'{row.theirs} is there')
-
-
-def read(
-  program: Any, path: Any, absent: Any = there, heads: Mapping[str, Any] = {}, into=None
-) -> Original:
-  """Reads a checkpoint by a module of `formats/originals`, as a model with these `heads`."""
-  opened = program.open_checkpoint(path, into)
+def read(program: Any, path: Any, heads: Mapping[str, Any] = {}) -> Original:
+  """Reads a checkpoint by a module of `formats/originals`, as a model with these `heads`, which are
+  made where it lacks them."""
+  opened = program.open_checkpoint(path)
   model = ConfigDict(opened.model | dict(heads))
-  params, made, left_out = opened.take(model, absent)
+  params, made, left_out = opened.take(ConfigDict({'init_std': 0.02, **model}))
+  assert heads or not made
   return Original(
-    model.to_dict(), opened.recipe, params, made, left_out, opened.vocabulary, opened.step,
-    opened.assumed,
-  )  # fmt: skip
+    model.to_dict(), opened.recipe, params, made, left_out, opened.vocabulary, opened.assumed
+  )

@@ -5,17 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.errors import UserError
 from bertjax.formats import huggingface
 
 
 def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[str, Any]:
   """The parameters of `take`, of a state dict that has all heads of the model."""
+  taken = huggingface.take(state_dict, model)
+  assert not taken.made, taken.made
+  return taken.params
 
-  def absent(row, shape):
-    raise UserError(f'the state dict lacks {row.theirs}, and the model has it at {row.ours}')
 
-  return huggingface.take(state_dict, model, absent).params
+def electra(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters of an ELECTRA model with a generator of its own: the inverse of
+  `models.electra.beside`. Tied tables are those of the discriminator `judge`."""
+  tables = dict(generator['embeddings'])
+  net = dict(encoder=generator['encoder'])
+  if 'projection' in tables:
+    net['projection'] = tables.pop('projection')
+  params = dict(judge, generator_net=net, mlm=generator['mlm'])
+  return params if model.tied_embeddings else dict(params, generator_embeddings=tables)
 
 
 def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ import cases
 import flax.linen as nn
 import jax
 import numpy as np
+import parity
 import state_dicts
 import torch_models
 from ml_collections import ConfigDict
@@ -53,6 +54,16 @@ def gradients_of(student, model):
     for name, p in student.named_parameters()
   }
   return ours_of(found, model)
+
+
+def check(objective, c, student, teacher, loss, batch):
+  """Holds loss and gradients of an objective against a loss of torch on models of transformers."""
+  loss.backward()
+  theirs = ours_of(teacher.state_dict(), c.objective.teacher.model)
+  params = ours_of(student.state_dict(), c.model)
+  found, gradients = parity.loss_and_gradients(objective, params, batch, teacher=theirs)
+  assert abs(found - loss.item()) <= parity.LOSS * abs(loss.item())
+  parity.close_gradients(gradients, gradients_of(student, c.model))
 
 
 def random_both(objective, batch):

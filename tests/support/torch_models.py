@@ -4,7 +4,7 @@ import numpy as np
 from slow_imports import torch, transformers
 
 from bertjax.export import parity, receipt
-from bertjax.formats import config_json, directory, huggingface, weights
+from bertjax.formats import config_json, directory, weights
 from bertjax.sources import runs
 
 SHAPES = dict(
@@ -190,7 +190,7 @@ def opened(path):
   lacks are made."""
   found = directory.open_directory(path)
   model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
-  return model, found.take(model, huggingface.fresh_heads(model))
+  return model, found.take(model)
 
 
 def check_outputs(path, model, params) -> int:

@@ -66,7 +66,6 @@ def test_a_set_is_due_every_so_many_steps_and_at_the_end(every, due):
   'overrides, message',
   [
     ({'evals.held_out.type': 'los'}, "config.evals.held_out.type: .* did you mean 'loss'"),
-    ({'evals.pseudo_perplexity.rows_of': 'heldout'}, "rows_of: .* did you mean 'held_out'"),
     (
       {'model.attend': 'causal', 'data.mask': dict(name='causal')},
       "can be judged by loss, linear_probe, got type='pseudo_perplexity'",

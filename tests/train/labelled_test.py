@@ -54,7 +54,7 @@ def test_a_short_run_compiles_for_one_length(straight):
 @pytest.mark.full
 @mutation("kept['lengths'] = kept['lengths'] or {}", '')
 @mutation('phase.compile(self._run.abstract, batch)', 'phase.compile(self._run.abstract)')
-@mutation('if phase.takes(batch):', 'if phase.compiled:')
+@mutation('if phase.takes(batch):', 'if phase._abstract:')
 def test_an_older_run_keeps_its_lengths_and_compiles_for_each(files, straight, tmp_path):
   """Its config.json says of none, and the digests of its batches are of these lengths."""
   record = json.loads((straight[0] / 'config.json').read_text())

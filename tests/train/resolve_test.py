@@ -36,16 +36,6 @@ def test_a_config_is_resolved_without_being_changed_and_once(name):
   ]
 
 
-@mutation("    model['global_tokens'] = None", '    pass')
-def test_a_question_raised_the_global_tokens_of_an_older_run(tmp_path):
-  old = lambda brought, raised: dict(
-    config=dict(total_steps=1, model=dict(global_tokens=raised)),
-    facts=Facts().kept() | dict(model=dict(global_tokens=brought)),
-  )
-  for brought, raised, kept in ((1, 17, None), (1, 1, 1), (5, 17, 5)):
-    assert facts_lib.recalled(old(brought, raised), tmp_path).model['global_tokens'] == kept
-
-
 @mutation("and s.get('train', k)", '')
 @mutation("if s.get('sentences', k)", 'if True')
 @mutation('  return as_json(whole)\n', '  return config\n')

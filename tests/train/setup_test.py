@@ -36,7 +36,7 @@ def write(path, documents, language=(), languages=(), **vocabulary):
 
 def held_out(phase):
   """What the set `held_out` of a phase scores."""
-  return rows.hold_out(*rows.set_of(phase.subject, 'held_out'))
+  return rows.hold_out(*rows.main_set(phase.subject))
 
 
 @pytest.fixture(scope='module')
@@ -144,7 +144,7 @@ def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_
   key = 'evals.held_out.store'
   old = write(tmp_path / 'old', [[[42] * 6] * 4] * 8)
   run = make(store, **{key: str(old)})
-  fed = first_state.last_batch_sha256(run, 1)
+  fed = run.phases[0].batch_sha256(0)
   meta = dict(fed_sha256=fed, judged=digests.judged_sha256(run))
   first_state.check_last_batch(run, meta, 1)
   shutil.rmtree(old)

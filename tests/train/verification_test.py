@@ -1,6 +1,5 @@
 """A run over damaged data stops, names the file and saves nothing; in one process and in two."""
 
-import json
 import pathlib
 import shutil
 import types
@@ -97,19 +96,6 @@ def test_a_file_that_became_shorter_after_it_was_read_is_found_at_the_next_save(
   verified._found = ''
   shutil.move(store, store.with_name('away'))  # what is mapped stays
   verified.saved(3, None)
-
-
-def test_an_older_store_is_read_and_said(store):
-  for path in (store, store / 'heldout'):
-    meta = json.loads((path / 'store.json').read_text())
-    del meta['sha256']
-    (path / 'store.json').write_text(json.dumps(meta))
-  reader, said = types.SimpleNamespace(data=types.SimpleNamespace(reader='store')), []
-  given = types.SimpleNamespace(store=open_store(store), config=reader, parts=[])
-  verified = Verification(given, 0, None, said.append)
-  verified._thread.join()
-  verified.before(1)
-  assert len(said) == 1 and 'damage would go unnoticed' in said[0]
 
 
 @pytest.mark.full

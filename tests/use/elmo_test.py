@@ -127,7 +127,7 @@ def test_vectors_are_those_of_bilm_tf(shared):
   folder = shared / 'golden' / 'bilm_tf' / 'model'
   opened = bilm.open_checkpoint(folder / 'lm_weights.hdf5')
   config = ConfigDict({**recipe.model('test'), **opened.model})
-  params = jax.tree.map(jnp.asarray, opened.take(config, None).params)
+  params = jax.tree.map(jnp.asarray, opened.take(config).params)
   model = elmo.make(config)
   texts = json.loads((folder / 'lm_embeddings_sentences.json').read_text())
   states = model.carry(len(texts))

@@ -68,7 +68,7 @@ def test_equals_transformers(shared, tmp_path):
   for language in 'en de es fr ar hi sw tr ur vi'.split():
     with lzma.open(shared / f'multilingual/xnli/test.{language}.jsonl.xz', 'rt') as lines:
       texts = [json.loads(line)['premise'] for line, _ in zip(lines, range(20), strict=False)]
-    ours = vocabulary.encode_batch(texts, [language] * len(texts))
+    ours = vocabulary.of_language(language).encode_batch(texts)
     for text, ids in zip(texts, ours, strict=True):
       tokens = theirs._tokenize(text, lang=language)
       assert ids.tolist() == theirs.convert_tokens_to_ids(tokens), (language, text)
@@ -79,10 +79,10 @@ def test_equals_transformers(shared, tmp_path):
 def test_texts_may_all_be_in_one_language(shared, monkeypatch):
   vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
   text = "L'homme qu'il a vu."
-  french, english = (vocabulary.encode_batch([text], [each])[0].tolist() for each in ('fr', 'en'))
+  french, english = (vocabulary.encode_flat([text], [each])[0].tolist() for each in ('fr', 'en'))
   own = vocabulary.of_language('fr')
   assert own.encode_batch([text])[0].tolist() == french != english
-  assert own.encode_batch([text], ['en'])[0].tolist() == english
+  assert own.encode_flat([text], ['en'])[0].tolist() == english
   assert vocabulary.encode_batch([text])[0].tolist() == english
   monkeypatch.setitem(sys.modules, 'sacremoses', None)
   fastbpe._moses.cache_clear()

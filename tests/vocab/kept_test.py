@@ -9,7 +9,7 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS
-from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film')
 
@@ -71,18 +71,6 @@ def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
   (tmp_path / 'a/tokenizer_config.json').write_text('{"do_basic_tokenize": false}')
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
-
-
-@mutation("    wanted['accents'] = found.accents\n", '    pass\n')
-def test_a_run_of_before_goes_on_with_the_ids_that_it_had(tmp_path):
-  """Its copy of a vocab.txt with accents lowercases and strips, and does not say the latter."""
-  given, copy = vocabulary(tmp_path / 'a', 'über', 'uber'), tmp_path / 'vocab'
-  kept.keep(given, copy)
-  assert read_vocabulary(copy).encode_batch(['Über'])[0].tolist() == [6]
-  (copy / 'tokenizer_config.json').write_text('{"do_lower_case": true}')
-  assert kept.holds(copy, given)
-  kept.bring(str(tmp_path / 'a'), None, copy)
-  assert read_vocabulary(copy).encode_batch(['Über'])[0].tolist() == [7]
 
 
 @mutation('if any(path.name not in own for path in directory.iterdir()):', 'if True:')

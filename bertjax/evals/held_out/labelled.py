@@ -100,11 +100,11 @@ def outputs(
     return jax.tree.map(np.asarray, step(variables, subject.put(batch)))
 
   # Rows of like lengths lie together, so that batches have little padding.
-  sorted_rows, number_n = rows.by_length()
+  number_n = rows.by_length()
 
   def run(variables: Variables) -> Iterator[Any]:
     found: list[Any] = []
-    batches = loader.eval_batches(sorted_rows, batch_size)
+    batches = loader.eval_batches(rows, batch_size, chosen_n=number_n)
     for batch in passing(subject.key, batches, -(-rows.rows // batch_size)):
       output = compute(variables, batch)
       found += (

@@ -76,13 +76,17 @@ class HeldOut(NamedTuple):
       yield kept, min(self.batch_size, rows - start)
 
 
-def set_of(subject: Subject, name: str) -> tuple[Subject, Options]:
-  """Returns the subject and the options of another set of `config.evals`, of type 'loss', which
-  `rows_of` of this one names. Raises UserError if there is no such set."""
+def main_set(subject: Subject) -> tuple[Subject, Options]:
+  """Returns the subject and the options of `config.evals.held_out`, whose rows an evaluation
+  without rows of its own scores. Raises UserError if there is no such set of type 'loss'."""
   sets = {k: v for k, v in subject.config.evals.items() if v.type == 'loss'}
-  found = sets[choose(name, sets, f'{subject.key}.rows_of')]
-  options = Options(**{field: found[field] for field in Options._fields})
-  return subject._replace(key=f'config.evals.{name}'), options
+  if 'held_out' not in sets:
+    raise UserError(
+      f"{subject.key} scores the rows of config.evals.held_out: expected that set, of type 'loss', "
+      f'got {", ".join(sets) or "none"}; name the set so'
+    )
+  options = Options(**{field: sets['held_out'][field] for field in Options._fields})
+  return subject._replace(key='config.evals.held_out'), options
 
 
 def hold_out(subject: Subject, options: Options) -> HeldOut | None:

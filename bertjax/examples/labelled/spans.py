@@ -73,10 +73,6 @@ class Window(NamedTuple):
   cut: int  # tokens of the question that were left out
 
 
-def check(options: Options) -> None:
-  """Nothing can be wrong with the options alone."""
-
-
 def read(path: str, options: Options) -> Iterator[Record]:
   """Yields the questions of a file; errors as `squad_json.read`, or a question without an answer
   where `no_answer` is False."""
@@ -253,6 +249,6 @@ def _say_left_out(out: Sequence[Record], kept: Sequence[int]) -> None:
 
 
 TASK = Task(
-  Options, check, read, classes, encode, functools.partial(encode, cls_last=True),
+  Options, lambda options: None, read, classes, encode, functools.partial(encode, cls_last=True),
   targets=('answers',),
 )  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import framed, layout, targets
-from bertjax.examples.layout import Rows, ragged, starts
+from bertjax.examples.layout import Rows, number_within, ragged, ranks, starts
 from bertjax.field_types import Positive, Share
 
 RAREST = 1e-7  # the first probability below it is the last of the distribution
@@ -65,7 +65,7 @@ def permuted(rows: Rows, share: float, store) -> np.ndarray:
   (first_s,) = np.nonzero(change_n)
   example_s, size_s = rows.example_n[first_s], np.diff(first_s, append=len(change_n))
   count_E = np.bincount(example_s, minlength=len(rows.length_E))
-  rank_s = _ranks(targets.at_tokens(rows, _SENTENCE, first_s), example_s)
+  rank_s = ranks(targets.at_tokens(rows, _SENTENCE, first_s), example_s)
   (moved_s,) = np.nonzero(rank_s < np.ceil(count_E * share)[example_s])
   drawn_s = targets.at_tokens(rows, _ORDER, first_s[moved_s])
   order_s = np.arange(len(first_s))
@@ -102,10 +102,7 @@ def _hidden(rows: Rows, options: Options, store, token_n: np.ndarray):
   added_E = np.bincount(example_l[size_l == 0], minlength=examples)
   example_l, size_l = example_l[size_l > 0], size_l[size_l > 0]
   order_w = np.lexsort((targets.at_tokens(rows, _WORD, first_w), example_w))
-  place_l = (
-    np.arange(len(example_l)) - starts(np.bincount(example_l, minlength=examples))[example_l]
-  )
-  word_l = order_w[base_E[example_l] + place_l]
+  word_l = order_w[base_E[example_l] + number_within(example_l)]
   begun_w, cover_w = np.zeros(len(first_w), bool), np.zeros(len(first_w) + 1, np.int64)
   begun_w[word_l] = True
   np.add.at(cover_w, word_l + 1, 1)
@@ -140,7 +137,7 @@ def _with_added(rows: Rows, options: Options, store, id_m, source_m, added_E):
   """Returns the text with further masks, each place for them equally likely."""
   kept_E = np.bincount(rows.example_n[source_m], minlength=len(added_E))
   example_n, place_n = ragged(kept_E + added_E)
-  rank_n = _ranks(targets.bits(rows, _PLACE, example_n, place_n), example_n)
+  rank_n = ranks(targets.bits(rows, _PLACE, example_n, place_n), example_n)
   new_n = rank_n < added_E[example_n]
   random_n = rank_n < np.ceil(added_E * options.random_share)[example_n]
   drawn_n = targets.bits(rows, targets.ID, example_n, place_n + len(rows.token_n))
@@ -150,13 +147,6 @@ def _with_added(rows: Rows, options: Options, store, id_m, source_m, added_E):
   found_n = starts(rows.length_E)[example_n]  # any token of the example
   made_n[~new_n], found_n[~new_n] = id_m, source_m
   return made_n, found_n
-
-
-def _ranks(drawn_n: np.ndarray, example_n: np.ndarray) -> np.ndarray:
-  """Returns the rank of each draw among those of its example, which lie side by side."""
-  rank_n = np.empty(len(drawn_n), np.int64)
-  rank_n[np.lexsort((drawn_n, example_n))] = np.arange(len(drawn_n))
-  return rank_n - np.searchsorted(example_n, example_n)
 
 
 MASKING = Masking(

@@ -29,7 +29,7 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.errors import UserError
 from bertjax.examples import targets
-from bertjax.examples.layout import Rows, ragged, starts, units
+from bertjax.examples.layout import Rows, number_within, ragged, starts, units
 from bertjax.field_types import Count, Fraction, OpenShare
 
 _TURNS = 8  # drawn at once
@@ -237,8 +237,7 @@ def _mask(chosen_c, left_S, hit_S, begin_S, size_S):
   at_n = begin_S[owner_n] + offset_n
   new_n = np.flatnonzero(~chosen_c[at_n])
   owner_n, at_n = owner_n[new_n], at_n[new_n]
-  rank_n = np.arange(len(owner_n)) - np.searchsorted(owner_n, owner_n)
-  taken_n = rank_n < left_S[hit_S[owner_n]]
+  taken_n = number_within(owner_n) < left_S[hit_S[owner_n]]
   chosen_c[at_n[taken_n]] = True
   left_S[hit_S] -= np.bincount(owner_n[taken_n], minlength=len(hit_S))
 

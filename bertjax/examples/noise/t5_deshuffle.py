@@ -16,10 +16,9 @@ def corrupt(rows: Rows, options: sentinels.Options, store) -> dict[str, Any]:
   """Makes both texts."""
   every_n = np.arange(len(rows.token_n))
   order_n = np.lexsort((at_tokens(rows, FREE, every_n), rows.example_n))
-  end, start = sentinels.ends(store)
   return dict(
-    T=sentinels.text(rows, rows.token_n[order_n], order_n, end),
-    U=sentinels.target(rows, rows.token_n, every_n, end, start),
+    T=sentinels.text(rows, rows.token_n[order_n], order_n, store),
+    U=sentinels.target(rows, rows.token_n, every_n, store),
   )
 
 

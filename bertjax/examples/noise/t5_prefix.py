@@ -19,10 +19,9 @@ def corrupt(rows: Rows, options: sentinels.Options, store) -> dict[str, Any]:
   read_E = np.minimum(counter_rng.below(bits_E, rows.length_E) + 1, rows.length_E - 1)
   (read_m,) = np.nonzero(rows.position_n < read_E[rows.example_n])
   (write_m,) = np.nonzero(rows.position_n >= read_E[rows.example_n])
-  end, start = sentinels.ends(store)
   return dict(
-    T=sentinels.text(rows, rows.token_n[read_m], read_m, end),
-    U=sentinels.target(rows, rows.token_n[write_m], write_m, end, start),
+    T=sentinels.text(rows, rows.token_n[read_m], read_m, store),
+    U=sentinels.target(rows, rows.token_n[write_m], write_m, store),
   )
 
 

@@ -59,10 +59,9 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   """Makes both texts; see `sentinels`."""
   mask_n = sentinels.span_mask(rows, options.rate, options.mean_span, (FREE, FREE + 1))
   ids = np.array(store.sentinels if options.numbered else store.sentinels[:1])
-  end, start = sentinels.ends(store)
   return dict(
-    T=sentinels.text(rows, *sentinels.collapsed(rows, mask_n, ids), end),
-    U=sentinels.target(rows, *sentinels.collapsed(rows, ~mask_n, ids), end, start),
+    T=sentinels.text(rows, *sentinels.collapsed(rows, mask_n, ids), store),
+    U=sentinels.target(rows, *sentinels.collapsed(rows, ~mask_n, ids), store),
   )
 
 

@@ -73,8 +73,7 @@ def mask(rows: Rows, options: Options) -> np.ndarray:
 def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
   """Makes both texts."""
   mask_n = mask(rows, options)
-  ids, (end, start) = np.array(store.sentinels), sentinels.ends(store)
-  every_n = np.arange(len(rows.token_n))
+  ids, every_n = np.array(store.sentinels), np.arange(len(rows.token_n))
   inputs, outputs = (rows.token_n, every_n), (rows.token_n, every_n)
   if options.form == 'sentinels':
     inputs, outputs = (sentinels.collapsed(rows, hide, ids) for hide in (mask_n, ~mask_n))
@@ -87,7 +86,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
       is_random_n = counter_rng.uniform(at_tokens(rows, FREE + 1, every_n)) < RANDOM
       shown_n = np.where(is_random_n, random_n, ids[0])
     inputs = np.where(mask_n, shown_n, rows.token_n), every_n
-  return dict(T=sentinels.text(rows, *inputs, end), U=sentinels.target(rows, *outputs, end, start))
+  return dict(T=sentinels.text(rows, *inputs, store), U=sentinels.target(rows, *outputs, store))
 
 
 MASKING = Masking(

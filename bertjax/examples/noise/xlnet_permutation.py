@@ -37,7 +37,6 @@ from bertjax.examples.layout import Rows, place, ragged, starts
 from bertjax.examples.noise.albert_ngrams import pmf
 from bertjax.field_types import Count, Natural
 
-MEMORY = -2  # the key order of memory
 _GRAM, _LEFT, _FILL, _ORDER = range(targets.FREE, targets.FREE + 4)
 
 

@@ -27,7 +27,6 @@ from typing import Literal
 import numpy as np
 
 from bertjax.data_contracts import Chosen, Columns, Piece, Plan, Ranges, Spec
-from bertjax.errors import UserError
 from bertjax.examples import languages, layout
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once
@@ -100,15 +99,13 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   sentences int32 (how many it touches), length with <s> and </s>, and group of whole sentences,
   where documents that are a sentence and its translation are left out. Counts cut_sentences, the
   blocks that begin inside one. The last block of a document, of a language or of the corpus is as
-  short as its text. Raises UserError: a length below 3.
+  short as its text.
   """
-  if spec.length < 3:
-    raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {spec.length}')
   block, mode = spec.length - 1, spec.options.break_mode
   stream = stream_of(store, spec.options)
   if mode == 'none':
-    return _contiguous_blocks(stream, block, window)
-  kind_S = _kinds(store)
+    return cut_anywhere(stream, (0, len(stream.sentences) - 1), block, window)
+  kind_S = languages.kinds(store)
   if kind_S is not None and isinstance(stream, Separated):
     kind_S = _Column(stream, kind_S)
   return _blocks(stream, kind_S, block, mode == 'complete_doc', max(window, spec.length))
@@ -146,18 +143,6 @@ def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Rang
   )
 
 
-def _kinds(store) -> np.ndarray | None:
-  """Returns the kind of each sentence: 2 * its language, plus 1 in a document that is a sentence
-  and its translation; None if the store has no languages."""
-  if 'language' not in store.columns:
-    return None
-  kind_S = 2 * store.column('language').astype(np.int16)
-  first_n = store.documents[languages.parallel(store)]
-  kind_S[first_n] += 1
-  kind_S[first_n + 1] += 1
-  return kind_S
-
-
 def _blocks(store, kind_S, block, within_documents, window):
   total = len(store.sentences) - 1
   first, begin = 0, 0
@@ -189,17 +174,23 @@ def _blocks(store, kind_S, block, within_documents, window):
     first += int(owner[links[-1]])
 
 
-def _contiguous_blocks(store, block, window):
-  total = len(store.sentences) - 1
-  size = int(store.sentences[total]) + total
-  for first in range(0, total, window):
-    # Each sentence takes a place at least: the last block ends within `block` sentences more.
-    last = min(first + window + block, total)
+def cut_anywhere(
+  store, span: tuple[int, int], size: int, window: int, lead: int = 1
+) -> Iterator[Piece]:
+  """Cuts the stream of a range of sentences into equal parts of `size` places, wherever a part is
+  full; columns and counts as of `build`. With `lead` 1 a token stands before each part, with 0 none
+  does, and the stream begins with the </s> before its first sentence."""
+  before = 1 - lead  # places of a sentence that lie before its own
+  head, tail = (int(store.sentences[sentence]) + sentence for sentence in span)
+  head -= before
+  for first in range(*span, window):
+    # Each sentence takes a place at least: the last part ends within `size` sentences more.
+    last = min(first + window + size, span[1])
     place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
-    stop = place[min(window, last - first)]
-    begin = np.arange(-(-place[0] // block) * block, stop, block)
-    owner = np.searchsorted(place, begin, 'right') - 1
-    column = _columns(first, place, owner, (begin, np.minimum(begin + block, size)))
+    start, stop = place[0] - before, place[min(window, last - first)] - before
+    begin = head + size * np.arange(-(-(start - head) // size), -(-(stop - head) // size))
+    owner = np.searchsorted(place, begin + before, 'right') - 1
+    column = _columns(first, place, owner, (begin, np.minimum(begin + size, tail)), lead)
     yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
 
 
@@ -237,15 +228,15 @@ def chain(following: np.ndarray, at: int, end: int) -> list[int]:
   return found
 
 
-def _columns(first, place, owner, span):
+def _columns(first, place, owner, span, lead=1):
   """Returns the columns of the blocks (begin, end) = span, each beginning in first + owner."""
   begin, end = span
   return dict(
     sentence=first + owner,
     offset=begin - place[owner],
     sentences=(np.searchsorted(place, end) - owner).astype(np.int32),
-    length=(end - begin + 1).astype(np.int32),
+    length=(end - begin + lead).astype(np.int32),
   )
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, least=lambda options: 3)

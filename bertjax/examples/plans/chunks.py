@@ -44,16 +44,13 @@ class Options:
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan without draws; see `Plan.build`. Columns: begin int64 (place in the stream of
   all documents), length int32, with its frame, and, where the store knows languages, group int32.
-  Counts cut_texts, those that take several chunks. Raises UserError: a length too short for a
-  token, or the vocabulary lacks a special token."""
+  Counts cut_texts, those that take several chunks. Raises UserError: the vocabulary lacks a special
+  token."""
   if spec.options.frame and None in _frame(store):
     raise UserError(
       'config.data.plan.frame=True puts [CLS] and [SEP] around each chunk, and the vocabulary '
       'lacks one: take another (config.data.vocab)'
     )
-  least = 2 + FRAME * spec.options.frame
-  if spec.length < least:
-    raise UserError(f'chunks of text need length >= {least}, got {spec.length}')
   return _pieces(store, spec, _stream(store, spec), window)
 
 
@@ -126,4 +123,4 @@ def end_of(store, name: str) -> int | None:
   return end
 
 
-PLAN = Plan(Options, (), build, ranges)
+PLAN = Plan(Options, (), build, ranges, least=lambda options: 2 + FRAME * options.frame)

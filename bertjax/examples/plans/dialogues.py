@@ -46,11 +46,8 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Columns: turn int64 (the first one), turns int8, start_K int64 and size_K int32 of turn K (0 where
   there is none), fake int8, length. Counts fakes, truncated_tokens and lone_turns. Raises
-  UserError: a store without roles or with one dialogue, or a length that leaves a turn no token.
+  UserError: a store without roles or with one dialogue.
   """
-  turns = spec.options.turns
-  if spec.length < 1 + 2 * turns:
-    raise UserError(f'{turns} turns need length >= {1 + 2 * turns}, got {spec.length}')
   if len(store.documents) < 3 and spec.options.fake_prob:
     raise UserError(
       f'random replies need another dialogue: expected at least 2 documents in {store.path}, got '
@@ -138,4 +135,11 @@ def _replace(store, spec, examples, turn_nK):
   return fake_n
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges, columns=('role',))
+PLAN = Plan(
+  Options,
+  ('cls', 'sep'),
+  build,
+  ranges,
+  least=lambda options: 1 + 2 * options.turns,
+  columns=('role',),
+)

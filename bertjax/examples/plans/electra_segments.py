@@ -20,7 +20,6 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
-from bertjax.errors import UserError
 from bertjax.examples import layout
 from bertjax.field_types import Share
 
@@ -49,10 +48,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   Columns: sentence int64 (the first one), sentences int32, first_target int32 (what the first
   segment aims at), coin int8 (whether it takes the sentence that exceeds that), a_length int32 (of
   the first segment, cut), length with special tokens. Counts two_segments and truncated_tokens.
-  Raises UserError: a length below 5.
   """
-  if spec.length < 5:
-    raise UserError(f'segments need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
   return _pieces(store, spec.options, spec.length, counter_rng.root(spec.seed, 'segments'), window)
 
 
@@ -168,4 +164,5 @@ def _columns(offset, base, first_E, sentences_E, options, length, key):
   return column, dict(two_segments=int((b_E > 0).sum()), truncated_tokens=cut)
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+# The shortest row: [CLS] a [SEP] b [SEP].
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, least=lambda options: 5)

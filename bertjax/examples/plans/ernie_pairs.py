@@ -20,7 +20,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertjax import counter_rng
-from bertjax.data_contracts import Piece, Plan, Spec
+from bertjax.data_contracts import Piece, Spec
+from bertjax.examples import layout
 from bertjax.examples.plans import pairs
 
 BUFFER = 1000  # positives
@@ -133,9 +134,8 @@ def _shuffled(seed: int, buffer_n: np.ndarray, site: int) -> np.ndarray:
   # The draw of an item follows from its place in its buffer.
   by_buffer = np.argsort(buffer_n, kind='stable')
   sorted_n = buffer_n[by_buffer]
-  place_n = np.arange(len(sorted_n)) - np.searchsorted(sorted_n, sorted_n)
-  draw_n = counter_rng.fold(counter_rng.fold(key, sorted_n), place_n)
+  draw_n = counter_rng.fold(counter_rng.fold(key, sorted_n), layout.number_within(sorted_n))
   return by_buffer[np.lexsort((draw_n, sorted_n))]
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, pairs.ranges)
+PLAN = pairs.PLAN._replace(options=Options, build=build)

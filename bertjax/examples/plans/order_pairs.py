@@ -14,7 +14,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
-from bertjax.data_contracts import Piece, Plan, Spec
+from bertjax.data_contracts import Piece, Spec
 from bertjax.examples.plans import pairs
 
 
@@ -36,4 +36,5 @@ def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
   return pairs.pieces(store, spec, window, task)
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, functools.partial(pairs.ranges, label='order'))
+ranges = functools.partial(pairs.ranges, label='order')
+PLAN = pairs.PLAN._replace(options=Options, build=build, ranges=ranges)

@@ -15,6 +15,7 @@ make one epoch; examples are ordered by document, pass and place.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -23,11 +24,12 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.examples import ahead, languages, layout
+from bertjax.examples import languages, layout
 from bertjax.field_types import Count, Share
 
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
 DRAWS = 10  # of another document
+THREADS = 8  # that make windows, at most: each holds the arrays of one
 
 # Sites of a pass, then of a chunk.
 _TARGET, _CHUNK = 0, 1
@@ -77,7 +79,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   Columns: a_start, b_start int64 (into the tokens), a_length int32, length with the three special
   tokens, next int8 (0 next, 1 random), group of the document. Counts random_next, truncated_tokens
   and, where there are such, no_other_document (chunks that are left out). Raises UserError: fewer
-  than two documents, of each language, or a length below 5.
+  than two documents, of each language.
   """
   return pieces(store, spec, window, NEXT)
 
@@ -100,10 +102,13 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
       f'{store.path}: expected documents of two sentences and more, got {len(store.documents) - 1} '
       'of at most one. Prepare the store with --split=sentences, or use config.data.plan.name=pairs'
     )
-  if spec.length < 5:
-    raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
-  windows = layout.windows(store.documents, max(window // spec.options.dupe_factor, 1))
-  return ahead.in_order(lambda window: _window(store, peers, spec, window, task), windows)
+  import grain  # here, since it takes a second and most who open a plan read none
+
+  # NumPy lets other threads run while it works on an array, so that windows share the cores.
+  threads = min(len(os.sched_getaffinity(0)), THREADS)
+  windows = [*layout.windows(store.documents, max(window // spec.options.dupe_factor, 1))]
+  made = grain.MapDataset.source(windows).map(lambda each: _window(store, peers, spec, each, task))
+  return iter(made.to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=threads)))
 
 
 def ranges(store, spec: Spec, chosen: Chosen, label: str = 'next') -> Ranges:
@@ -124,15 +129,6 @@ def ranges(store, spec: Spec, chosen: Chosen, label: str = 'next') -> Ranges:
     length_E=length_E,
     label={label: column[label].astype(np.int32)},
   )
-
-
-def truncated(a_n: np.ndarray, b_n: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns how many tokens A and B lose, one by one from the longer (B in a tie), to the limit."""
-  excess_n = np.maximum(a_n + b_n - limit, 0)
-  a_first_n = np.clip(a_n - b_n, 0, excess_n)
-  b_first_n = np.clip(b_n - a_n, 0, excess_n)
-  rest_n = excess_n - a_first_n - b_first_n  # by now both are equally long
-  return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2
 
 
 def _window(store, peers, spec, documents, task):
@@ -214,7 +210,7 @@ def _chunk(store, peers, lanes: _Lanes, local, usable, task: Task):
     swap_n = changed_n & ~random_n
     a_start_n, b_start_n = _exchange(a_start_n, b_start_n, swap_n)
     a_n, b_n = _exchange(a_n, b_n, swap_n)
-  a_lost_n, b_lost_n = truncated(a_n, b_n, usable)
+  a_lost_n, b_lost_n = layout.truncated(a_n, b_n, usable)
   a_front_n = counter_rng.coin_flips(counter_rng.fold(key_n, _FRONT_A), a_lost_n)
   b_front_n = counter_rng.coin_flips(counter_rng.fold(key_n, _FRONT_B), b_lost_n)
   removed_n = a_lost_n + b_lost_n
@@ -256,4 +252,5 @@ def _random_segment(store, peers, key_n, document_n, wanted_n):
   return begin_n, store.sentences[stop_n], other_n == document_n
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+# The shortest row: [CLS] a [SEP] b [SEP].
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, least=lambda options: 5)

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertjax.data_contracts import Chosen, Kept, Piece, Plan, Ranges, Spec
-from bertjax.errors import UserError
 from bertjax.examples import layout
 from bertjax.field_types import Count, PositiveShare
 
@@ -42,10 +41,20 @@ class Options:
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan without draws; see `Plan.build`. Columns: start int64 (into the tokens), length
   with the two special tokens, group. Counts cut_sentences, which were too long, and
-  short_sequences, which are left out. Raises UserError: a length below 4."""
-  if spec.length < 4:
-    raise UserError(f'sequences need length >= 4 ([CLS] 2 tokens [SEP]), got {spec.length}')
-  return _pieces(store, spec, window)
+  short_sequences, which are left out."""
+  total = len(store.sentences) - 1
+  for first in range(0, total, window):
+    last = min(first + window, total)
+    sentence_n, column = _cut(np.asarray(store.sentences[first : last + 1]), spec.length)
+    if 'language' in store.columns:
+      language_S = store.column('language')[first:last]
+      column['group'] = language_S[sentence_n].astype(np.int32)
+    long_enough_n = column['length'] >= spec.options.min_tokens
+    counts = dict(
+      cut_sentences=int((np.bincount(sentence_n) > 1).sum()),
+      short_sequences=int((~long_enough_n).sum()),
+    )
+    yield {name: value_n[long_enough_n] for name, value_n in column.items()}, counts
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
@@ -72,22 +81,6 @@ def keep(store, options: Options, token_n: np.ndarray, length_E: np.ndarray) -> 
   return few_E, dict(unknown_sequences=int((~few_E).sum()))
 
 
-def _pieces(store, spec: Spec, window: int) -> Iterator[Piece]:
-  total = len(store.sentences) - 1
-  for first in range(0, total, window):
-    last = min(first + window, total)
-    sentence_n, column = _cut(np.asarray(store.sentences[first : last + 1]), spec.length)
-    if 'language' in store.columns:
-      language_S = store.column('language')[first:last]
-      column['group'] = language_S[sentence_n].astype(np.int32)
-    long_enough_n = column['length'] >= spec.options.min_tokens
-    counts = dict(
-      cut_sentences=int((np.bincount(sentence_n) > 1).sum()),
-      short_sequences=int((~long_enough_n).sum()),
-    )
-    yield {name: value_n[long_enough_n] for name, value_n in column.items()}, counts
-
-
 def _cut(place: np.ndarray, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
   """Cuts sentences place[i] .. place[i + 1]; returns the sentence of each piece, and columns."""
   size, room = np.diff(place), length - 2
@@ -101,4 +94,5 @@ def _cut(place: np.ndarray, length: int) -> tuple[np.ndarray, dict[str, np.ndarr
   return sentence_n, dict(start=start_n, length=(end_n - begin_n + 2).astype(np.int32))
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges, keep=keep)
+# The shortest row that is cut: [CLS] two tokens [SEP].
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, least=lambda options: 4, keep=keep)

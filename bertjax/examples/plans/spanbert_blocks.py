@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertjax.data_contracts import Piece, Plan, Spec
-from bertjax.errors import UserError
 from bertjax.examples import layout
 from bertjax.examples.plans import blocks
 from bertjax.examples.plans.sequences import ranges  # [CLS] tokens [SEP]
@@ -22,9 +21,7 @@ WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan of whole documents without draws; see `Plan.build`. Columns: start int64 (into
   the tokens), length with the two special tokens. Counts long_sentences, lost_blocks and
-  lost_tokens, of both together. Raises UserError: a length below 3."""
-  if spec.length < 3:
-    raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
+  lost_tokens, of both together."""
   parts = layout.windows(store.documents, window)
   return (_blocks(store, *part, spec.length - 2) for part in parts)
 
@@ -56,4 +53,4 @@ def _blocks(store, low, high, block):
   )
 
 
-PLAN = Plan(NoOptions, ('cls', 'sep'), build, ranges)
+PLAN = Plan(NoOptions, ('cls', 'sep'), build, ranges, least=lambda options: 3)

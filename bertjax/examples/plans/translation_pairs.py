@@ -48,11 +48,9 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Columns: source and target int64 (their sentences), a_length int32 (of the source), length, single
   int8 (one </s> in the middle), lead int32 (id of the first token), group int32 (256 * language of
-  the source + language of the target). Counts long_pairs, which are left out. Raises UserError: a
-  length below 6, or no parallel text.
+  the source + language of the target). Counts long_pairs, which are left out. Raises UserError: no
+  parallel text.
   """
-  if spec.length < 6:
-    raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {spec.length}')
   document_n = languages.parallel(store)
   if not len(document_n):
     raise UserError(
@@ -120,4 +118,11 @@ def _pairs(store, spec, document_n):
   )
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges, columns=('language',))
+PLAN = Plan(
+  Options,
+  ('cls', 'sep'),
+  build,
+  ranges,
+  least=lambda options: 6,  # </s> a </s> </s> b </s>
+  columns=('language',),
+)

@@ -24,7 +24,6 @@ from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
 from bertjax.examples import layout
 from bertjax.examples.column_stream import ColumnStream, Order
-from bertjax.examples.plans import pairs
 from bertjax.field_types import Count
 
 _COIN, _CUT, _PLACE = range(3)
@@ -129,7 +128,7 @@ def _segments(column, after_E, room, key_E):
   low_E, high_E = np.maximum(low_E, 0), np.minimum(high_E, column.size - 1)
   b_from_E = np.where(follows_E, after_E + a_E, low_E)
   b_E = np.where(follows_E, beyond_E - a_E, high_E - low_E)
-  a_E = a_E - pairs.truncated(a_E, b_E, room)[0]
+  a_E = a_E - layout.truncated(a_E, b_E, room)[0]
   return a_E, b_from_E, room - a_E, follows_E
 
 

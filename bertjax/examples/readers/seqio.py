@@ -5,6 +5,7 @@ from typing import Any
 
 from bertjax.data_contracts import Reader
 from bertjax.errors import UserError
+from bertjax.examples.plan_and_mask import OF_ROWS
 from bertjax.examples.seqio_tasks import row_stream
 from bertjax.store import ensure as ensure_store
 
@@ -42,13 +43,9 @@ def _says(phases: Sequence[Any], path: str) -> str:
   )
 
 
-OF_THE_ROWS = ('pack', 'language_alpha', 'language_block')
-OF_THE_TEXT = (
-  'input', 'mixture', 'module', 'train_vocab', 'split', 'errors', 'field', 'skip_bad', 'documents',
-  'columns', 'lexicon', 'segmenter', 'heldout',
-)  # fmt: skip
+OF_THE_TEXT = tuple(key for key in ensure_store.MADE_OF if key != 'holdout')
 READER = Reader(
-  reads=('plan', 'mask', *OF_THE_ROWS, *OF_THE_TEXT),
+  reads=('plan', 'mask', *OF_ROWS, *OF_THE_TEXT),
   ensure=_ensure,
   open=row_stream.open_vocabulary,
   rows=lambda config, store, fallback: row_stream.open_streams(config, store),

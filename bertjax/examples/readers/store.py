@@ -4,6 +4,7 @@ from typing import Any
 
 from bertjax.data_contracts import Reader
 from bertjax.examples import examples, unread_text
+from bertjax.examples.plan_and_mask import OF_ROWS
 from bertjax.store import ensure as ensure_store
 from bertjax.store.reader import Store, open_store
 
@@ -19,7 +20,7 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Exa
 
 OF_RUN = ('store', 'workers', *ensure_store.MADE_OF)
 READER = Reader(
-  reads=('plan', 'mask', 'pack', 'language_alpha', 'language_block', *OF_RUN),
+  reads=('plan', 'mask', *OF_ROWS, *OF_RUN),
   ensure=ensure_store.ensure_store,
   open=open_store,
   rows=_rows,

@@ -2,6 +2,7 @@
 their lines (see `text.documents`); and corpora of Tasks, Mixtures and TFDS builders.
 """
 
+import contextlib
 import functools
 import itertools
 import math
@@ -23,27 +24,49 @@ tf.config.set_visible_devices([], 'GPU')  # which are JAX's
 _STRING = seqio.Feature(seqio.PassThroughVocabulary(size=1), add_eos=False, dtype=tf.string, rank=0)
 _FEATURES = dict(text=_STRING)
 _BLOCK_BYTES = 2**18  # of documents that go to TensorFlow at once
-_WIKI40B = r'\s*_START_(?:ARTICLE|SECTION|PARAGRAPH)_\s*|_NEWLINE_'
+# Wiki-40B marks articles, sections and paragraphs in its text (tfds catalogue, wiki40b).
+_WIKI40B_MARKS = r'\s*_START_(?:ARTICLE|SECTION|PARAGRAPH)_\s*|_NEWLINE_'
 
 
-class StreamSource(seqio.FunctionDataSource):
-  """Documents of a generator as a seqio source.
+class Failing:
+  """A source that keeps what its generators raise, of which tf.data makes text."""
 
-  tf.data turns an exception of the generator into text, so it is kept here.
-  """
+  failure: Exception | None = None
+
+  @contextlib.contextmanager
+  def keeping(self) -> Iterator[None]:
+    """Keeps what is raised within."""
+    try:
+      yield
+    except Exception as error:
+      self.failure = error
+      raise
+
+
+@contextlib.contextmanager
+def own_failures(name: str, tasks: Iterable[seqio.Task]) -> Iterator[None]:
+  """Raises what a source of these Tasks has kept where TensorFlow raises an error of its own, or
+  UserError if that is all there is."""
+  failure = tf.errors.OpError  # `tf` is gone when the interpreter ends while rows are left
+  try:
+    yield
+  except failure as error:
+    found = (getattr(task.source, 'failure', None) for task in tasks)
+    unread = UserError(f'{name} cannot be read: {error}')
+    raise next(filter(None, found), unread) from error
+
+
+class StreamSource(Failing, seqio.FunctionDataSource):
+  """Documents of a generator as a seqio source."""
 
   def __init__(self, documents: Callable[[], Iterable[bytes]]):
     self._documents = documents
-    self.failure: Exception | None = None
     super().__init__(self._dataset, splits=['train'])
 
   def _blocks(self) -> Iterator[list[bytes]]:
     """tf.data takes 40 us for an element from Python, and 2 us for one of a block."""
-    try:
+    with self.keeping():
       yield from documents_lib.blocks(self._documents(), _BLOCK_BYTES)
-    except Exception as error:
-      self.failure = error
-      raise
 
   def _dataset(self, split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
     spec = tf.TensorSpec([None], tf.string)
@@ -60,28 +83,19 @@ def tfds_task(name: str, tfds_name: str, field: str = 'text', language: str = ''
   """Builds a text Task over a TFDS builder ('NAME:VERSION' or 'NAME/CONFIG:VERSION'), not
   registered; `field` is the builder's feature that holds the text, `language` of all documents, or
   ''."""
-  preprocessors: list[Callable] = [functools.partial(_keep_text, field=field)]
-  if tfds_name.startswith('wiki40b'):
-    preprocessors.append(_clean_wiki40b)
-  if language:
-    preprocessors.append(functools.partial(_say_language, language=language))
-  features = _FEATURES | (dict(language=_STRING) if language else {})
-  source = seqio.TfdsDataSource(tfds_name=tfds_name)
-  return seqio.Task(name, source, output_features=features, preprocessors=preprocessors)
 
+  def document(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor | str]:
+    text = example[field]
+    if tfds_name.startswith('wiki40b'):
+      text = tf.strings.regex_replace(text, _WIKI40B_MARKS, '\n')
+    return dict(text=text, language=language) if language else dict(text=text)
 
-def _say_language(dataset: tf.data.Dataset, language: str) -> tf.data.Dataset:
-  return dataset.map(lambda example: example | dict(language=language))
-
-
-def _keep_text(dataset: tf.data.Dataset, field: str) -> tf.data.Dataset:
-  return dataset.map(lambda example: {'text': example[field]}, num_parallel_calls=2)
-
-
-def _clean_wiki40b(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Its articles, sections and paragraphs are marked in the text (tfds catalogue, wiki40b)."""
-  clean = lambda text: tf.strings.regex_replace(text, _WIKI40B, '\n')
-  return dataset.map(lambda example: {'text': clean(example['text'])}, num_parallel_calls=2)
+  return seqio.Task(
+    name,
+    seqio.TfdsDataSource(tfds_name=tfds_name),
+    output_features=_FEATURES | (dict(language=_STRING) if language else {}),
+    preprocessors=[lambda dataset: dataset.map(document, num_parallel_calls=2)],
+  )
 
 
 def open_corpus(name: str, documents: int = 0, module: str = '', **how: Any) -> Corpus:
@@ -114,14 +128,8 @@ def _records(
 
   def records(skip: int) -> Iterator[bytes]:
     strings = dataset().skip(skip).batch(16).prefetch(4)
-    try:
+    with own_failures(name, tasks):
       yield from itertools.chain.from_iterable(strings.as_numpy_iterator())
-    except tf.errors.OpError as error:
-      sources = [task.source for task in tasks if isinstance(task.source, StreamSource)]
-      failures = [source.failure for source in sources if source.failure]
-      if failures:
-        raise failures[0] from error
-      raise UserError(f'{name} cannot be read: {error}') from error
 
   return records
 

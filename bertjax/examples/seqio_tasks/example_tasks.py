@@ -4,7 +4,6 @@ One example is one row of the batch of `bertjax.types`. Its features are named l
 without their B: token_BT is token_T, dropped_B is dropped.
 """
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,12 @@ from ml_collections import ConfigDict
 from bertjax import registry
 from bertjax.errors import UserError
 from bertjax.examples.examples import examples_in_memory
-from bertjax.examples.seqio_tasks.corpora import open_corpus
+from bertjax.examples.seqio_tasks.corpora import (
+  Failing,
+  open_corpus,
+  own_failures,
+  registered_names,
+)
 from bertjax.examples.seqio_tasks.loaded import seqio, tf
 from bertjax.examples.seqio_tasks.windows import (
   WINDOW,
@@ -36,7 +40,7 @@ Provider = seqio.Task | seqio.Mixture
 _BLOCK = 256  # examples that cross from Python to tf.data at once
 
 
-class ExampleSource(seqio.DataSource):
+class ExampleSource(Failing, seqio.DataSource):
   """Windows of documents as a seqio source, and `examples`, which makes rows of them.
 
   seqio repeats the source, before any example is made of it. So a window carries its number, and
@@ -46,21 +50,16 @@ class ExampleSource(seqio.DataSource):
   def __init__(self, text: str, vocab: Callable[[], str], recipe: Any, length: int, options: dict):
     """Reads nothing yet; arguments and errors of `example_task`, whose options are seed and
     window."""
-    self.failure: Exception | None = None  # tf.data turns an exception of a generator into text
     self.vocab = functools.cache(vocab)
     self.row = probe(recipe, length)
     self._text, self._recipe, self._length, self._options = text, recipe, length, options
-    super().__init__(splits=['train'])
+    # The rows of a window are permuted where seqio asks for a shuffle.
+    super().__init__(splits=['train'], performs_internal_shuffling=True)
 
   @property
   def supports_arbitrary_sharding(self) -> bool:
     """The documents are read in order."""
     return False
-
-  @property
-  def performs_internal_shuffling(self) -> bool:
-    """The rows of a window are permuted where seqio asks for a shuffle."""
-    return True
 
   def list_shards(self, split: str) -> list[str]:
     """One; seqio deals the windows out where it needs more."""
@@ -104,13 +103,13 @@ class ExampleSource(seqio.DataSource):
     return dataset.scan(start, number).flat_map(rows).unbatch()
 
   def _windows(self) -> Iterator[dict[str, Any]]:
-    with self._keeping():
+    with self.keeping():
       documents = itertools.chain.from_iterable(self._corpus.batches())
       for number, window in enumerate(windows(documents, self._options['window'])):
         yield dict(documents=window, window=number)
 
   def _rows(self, documents_D, window, epoch, seed, shuffle) -> Iterator[dict[str, np.ndarray]]:
-    with self._keeping():
+    with self.keeping():
       store = encode_store(self._text, list(documents_D), *self._coder)
       seed = window_seed(int(seed), int(window))
       examples = examples_in_memory(store, self._recipe, self._length, seed)
@@ -147,14 +146,6 @@ class ExampleSource(seqio.DataSource):
       recipe.skip_bad,
     )
     return load_vocabulary(options.vocab, options.lowercase), options
-
-  @contextlib.contextmanager
-  def _keeping(self):
-    try:
-      yield
-    except Exception as error:
-      self.failure = error
-      raise
 
 
 def example_task(
@@ -197,14 +188,6 @@ def add_examples(name: str, *args: Any, **options: Any) -> None:
   seqio.TaskRegistry.add_provider(name, example_task(name, *args, **options))
 
 
-def open_examples(data: Any, vocab: str, length: int) -> Provider:
-  """Returns the Task or Mixture that a streaming run reads: finished examples as
-  config.data.mixture names them, or an example Task of text that it or config.data.input names,
-  with this vocabulary and length. Raises UserError: the module or the recipe does not work."""
-  provider = registered_examples(data)
-  return provider or example_task('streamed', data.mixture or data.input, vocab, data, length)
-
-
 def vocabulary_path(data: Any) -> str | None:
   """Returns the vocabulary of the example Task that config.data.mixture names, or None where it
   does not say. Raises UserError: a Mixture of Tasks with several vocabularies."""
@@ -230,24 +213,18 @@ def read_rows(
     None, split, shuffle=again, seed=seed, num_epochs=None if again else 1, try_in_mem_cache=False
   )
   dataset = dataset.skip(skip).take(limit or -1).batch(_BLOCK // 4)
-  failure = tf.errors.OpError  # `tf` is gone when the interpreter ends while rows are left
-  try:
+  with own_failures(provider.name, seqio.get_subtasks(provider)):
     for batch in dataset.as_numpy_iterator():
       rows = {batch_name(name, value.ndim - 1): value for name, value in batch.items()}
       floats = lambda value: np.issubdtype(value.dtype, np.floating)
       yield {k: x.astype(np.float32 if floats(x) else np.int32) for k, x in rows.items()}
-  except failure as error:
-    found = (getattr(task.source, 'failure', None) for task in seqio.get_subtasks(provider))
-    raise next(
-      filter(None, found), ValueError(f'{provider.name} cannot be read: {error}')
-    ) from error
 
 
 def registered_examples(data: Any) -> Provider | None:
   """Returns the Task or Mixture of examples that config.data.mixture names, or None."""
   if data.module:
     registry.load(data.module, 'config.data.module')
-  if data.mixture not in (*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()):
+  if data.mixture not in registered_names():
     return None
   provider = seqio.get_mixture_or_task(data.mixture)
   return provider if feature_name('token_BT') in provider.output_features else None

@@ -9,14 +9,13 @@ like the arrays, without their B: token_BT is token_T, label_BG is label_G.
 """
 
 import functools
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.data_contracts import Labelled, Task
+from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config, rows
 from bertjax.examples.seqio_tasks.loaded import seqio, tf
@@ -50,14 +49,19 @@ def labelled_task(
         f'{vocab} cuts words by the rules of their language: expected language, got none'
       )
     vocabulary = vocabulary.of_language(language)
-  encoded = functools.partial(_encoded, kind, options, vocabulary, length)
-  whole = functools.cache(lambda split: encoded(files[split], None))  # seqio asks in each epoch
-  first = next(_rows(encoded(next(iter(files.values())), 1), vocabulary, length))
+
+  @functools.cache  # seqio asks in each epoch
+  def encoded(split: str, limit: int = 0) -> Labelled:
+    key = f'files of the Task {name!r}, {split}'
+    records = list(from_config.examples_of(kind, options, files[split], key, limit))
+    return kind.encode(records, options, vocabulary, length)
+
+  first = next(_rows(encoded(next(iter(files)), 1), vocabulary, length))
   spec = {feature_name(k): tf.TensorSpec(v.shape[1:], v.dtype) for k, v in first.items()}
 
   def dataset(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
     def read() -> Iterator[dict[str, np.ndarray]]:
-      for row in _rows(whole(split), vocabulary, length):
+      for row in _rows(encoded(split), vocabulary, length):
         yield {feature_name(key): value[0] for key, value in row.items()}
 
     return tf.data.Dataset.from_generator(read, output_signature=spec)
@@ -74,15 +78,6 @@ def labelled_task(
 def add_labelled(name: str, *args: Any, **options: Any) -> None:
   """Registers a `labelled_task`, whose arguments it takes."""
   seqio.TaskRegistry.add_provider(name, labelled_task(name, *args, **options))
-
-
-def _encoded(
-  kind: Task, options: Any, vocabulary: Vocabulary, length: int, path: str, limit: int | None
-) -> Labelled:
-  records = list(itertools.islice(kind.read(path, options), limit))
-  if not records:
-    raise UserError(f'{path} has no examples')
-  return kind.encode(records, options, vocabulary, length)
 
 
 def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[Row]:

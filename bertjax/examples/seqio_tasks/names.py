@@ -2,11 +2,10 @@
 `registered`.
 """
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, nearest
 from bertjax.text import corpus as corpus_lib
 from bertjax.text.corpus import Corpus
 
@@ -30,6 +29,4 @@ def open_files(name: str, known: Iterable[str], **how: Any) -> Corpus:
   try:
     return corpus_lib.open_files(name, **how)
   except UserError as error:
-    near = difflib.get_close_matches(name, list(known), 1)
-    hint = f'. Did you mean {near[0]!r}?' if near else ''
-    raise UserError(f'{error}{hint}') from error
+    raise UserError(f'{error}{nearest(name, known)}') from error

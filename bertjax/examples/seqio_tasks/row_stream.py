@@ -15,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from bertjax.errors import UserError
-from bertjax.examples.seqio_tasks.windows import vocabulary_store
+from bertjax.examples.seqio_tasks.windows import without_text
 from bertjax.store.reader import Store
 from bertjax.types import sizes
 from bertjax.vocab import kept
@@ -137,8 +137,10 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
 
 
 def open_vocabulary(workdir: str) -> Store:
-  """Returns the store without text that `ensure_vocabulary` made possible."""
-  return vocabulary_store(pathlib.Path(workdir), read_vocabulary(pathlib.Path(workdir, 'vocab')))
+  """Returns the store without text that `ensure_vocabulary` made possible: `vocab` in its directory
+  has the files."""
+  vocabulary = read_vocabulary(pathlib.Path(workdir, 'vocab'))
+  return without_text(workdir, vocabulary.meta, vocabulary.word_starts)
 
 
 def is_finished(data: Any) -> bool:
@@ -156,7 +158,9 @@ def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]
   data, name = config.data, config.data.mixture or config.data.input
   example_tasks = _example_tasks()
   vocab = str(store.path / 'vocab')
-  provider = example_tasks.open_examples(data, vocab, config.length)
+  provider = example_tasks.registered_examples(data)
+  if provider is None:
+    provider = example_tasks.example_task('streamed', name, vocab, data, config.length)
 
   def read(provider: Any, skip: int, **options) -> Iterator[Batch]:
     for batch in example_tasks.read_rows(provider, skip, **options):

@@ -59,18 +59,14 @@ def encode_store(
   )
 
 
-def vocabulary_store(directory: pathlib.Path, vocabulary: Vocabulary) -> Store:
-  """Returns a store without text, for a run that streams: `vocab` in its directory has the
-  files."""
-  return dataclasses.replace(
-    without_text(directory, vocabulary.meta), word_starts=vocabulary.word_starts
-  )
-
-
-def without_text(directory: pathlib.Path, meta: Mapping[str, Any]) -> Store:
-  """Returns a store without text, of a vocabulary of which `Vocabulary.meta` alone is known."""
-  none, starts = np.zeros(0, np.int64), np.ones(meta['size'], bool)
-  return _in_memory(str(directory), none.astype(np.int32), none, none, meta, starts)
+def without_text(
+  name: str, meta: Mapping[str, Any], word_starts: np.ndarray | None = None
+) -> Store:
+  """Returns a store without text, of a vocabulary of this `Vocabulary.meta`; word_starts, bool by
+  its ids, are all True where they are not known."""
+  none = np.zeros(0, np.int64)
+  starts = np.ones(meta['size'], bool) if word_starts is None else word_starts
+  return _in_memory(name, none.astype(np.int32), none, none, meta, starts)
 
 
 def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:

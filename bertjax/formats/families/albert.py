@@ -62,5 +62,4 @@ FAMILY = Family(
   fixed=bert.plain('groups inner_groups embedding_width', sharing='all'),
   theirs=dict(tie_word_embeddings=(True,), position_embedding_type=('absolute', None)),
   write=write,
-  vocab_size=30_000,
 )

@@ -88,6 +88,5 @@ FAMILY = Family(
   ),
   write=write,
   read=read,
-  vocab_size=50_265,
   pair=True,
 )

@@ -138,6 +138,13 @@ def require_gelu(model: Any, name: str) -> dict[str, Any]:
   return {}
 
 
+def require_ffn(model: Any, classes: str) -> dict[str, Any]:
+  """Returns no further field; refuses another feed-forward width than the classes have."""
+  if model.ffn != 4 * model.width:
+    raise UserError(f'{classes} config.model.ffn=4 * width={4 * model.width}, got {model.ffn}')
+  return {}
+
+
 def tuned_classes(prefix: str) -> dict[str, str]:
   """Returns the classes of a family that fine-tuning makes."""
   return {

@@ -43,5 +43,4 @@ FAMILY = Family(
   fixed=bert.PLAIN,
   theirs=bert.THEIRS
   | dict(attention_type=('block_sparse',), use_bias=(True,), rescale_embeddings=(False,)),
-  vocab_size=50_358,
 )

@@ -5,11 +5,10 @@ of transformers has, beside a head of words. Here words are scored as there, and
 does with legacy=False; its default is another head.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from bertjax.formats.families import bert
-from bertjax.formats.family import Family, Layout, named, uncomputed
+from bertjax.formats.family import Family, Layout, named
 from bertjax.formats.tables import Row, layer, norm
 
 _JUDGE = tuple(f'mask_predictions.{name}' for name in ('dense', 'LayerNorm', 'classifier'))
@@ -42,21 +41,6 @@ def layout(model: Any) -> Layout:
   return found._replace(ignored=(*found.ignored, positions))
 
 
-def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns no further field. Raises UserError where config.json leaves out what the class does not
-  do by itself."""
-  wrong = {key: given.get(key, usual) for key, usual in USUAL.items()}
-  wrong = {key: value for key, value in wrong.items() if value not in THEIRS[key]}
-  if wrong:
-    raise uncomputed(wrong, {key: THEIRS[key][0] for key in wrong})
-  return {}
-
-
-# What DebertaV2Config has by default, where versions 2 and 3 have the first of THEIRS.
-USUAL = dict(
-  relative_attention=False, norm_rel_ebd='none', share_att_key=False, position_biased_input=True,
-  pos_att_type=None,
-)  # fmt: skip
 THEIRS = dict(
   relative_attention=(True,), norm_rel_ebd=('layer_norm',), share_att_key=(True,),
   position_biased_input=(False,),
@@ -79,8 +63,13 @@ FAMILY = Family(
   fields=FIELDS,
   fixed=bert.plain('', types=0, pooler_activation='gelu_erf', pooler_dropout=False),
   theirs=THEIRS,
+  unsaid=dict(
+    relative_attention=False,
+    norm_rel_ebd='none',
+    share_att_key=False,
+    position_biased_input=True,
+    pos_att_type=None,
+  ),
   write=lambda model: dict(legacy=False, pooler_hidden_size=model.width),
-  vocab_size=128_100,
-  read=read,
   unlike=dict(deberta='version 1, which projects its positions apart, and has no buckets of them'),
 )

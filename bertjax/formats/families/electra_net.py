@@ -4,7 +4,6 @@ and a discriminator with the heads of fine-tuning.
 The heads of these classes have the erf GELU whatever `hidden_act` says.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from bertjax.formats.families import bert, electra
@@ -28,17 +27,6 @@ def write(model: Any) -> dict[str, Any]:
   """Returns the width of the tables; raises UserError as `bert.require_gelu`."""
   width = model.embedding_width or model.width
   return bert.require_gelu(model, 'ElectraForMaskedLM') | dict(embedding_size=width)
-
-
-def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """Returns the parameters of an ELECTRA model with a generator of its own, the inverse of
-  `electra.beside`; tied tables are those of the discriminator `judge`."""
-  tables = dict(generator['embeddings'])
-  net = dict(encoder=generator['encoder'])
-  if 'projection' in tables:
-    net['projection'] = tables.pop('projection')
-  params = dict(judge, generator_net=net, mlm=generator['mlm'])
-  return params if model.tied_embeddings else dict(params, generator_embeddings=tables)
 
 
 FAMILY = Family(

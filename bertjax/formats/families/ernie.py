@@ -13,5 +13,4 @@ FAMILY = Family(
   fields=bert.FIELDS,
   fixed=bert.PLAIN,
   theirs=dict(bert.THEIRS, use_task_id=(False,)),
-  vocab_size=18_000,
 )

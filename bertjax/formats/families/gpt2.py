@@ -105,5 +105,4 @@ FAMILY = Family(
   ),
   write=write,
   read=lambda given: dict(ffn=given.get('n_inner') or 4 * given.get('n_embd', 768)),
-  vocab_size=50_257,
 )

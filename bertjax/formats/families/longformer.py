@@ -45,16 +45,6 @@ def _one_side(given: Any) -> int:
   return windows.pop() // 2
 
 
-def _write(model: Any) -> dict[str, Any]:
-  """Returns the id of [SEP], which ends a question."""
-  return bert.require_gelu(model, 'LongformerForMaskedLM') | dict(sep_token_id=None)
-
-
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns that there are projections of global tokens."""
-  return dict(global_tokens=_QUESTION)
-
-
 def _takes(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
   """Returns where the global tokens are."""
   global_BT = module.global_of(batch)
@@ -83,8 +73,8 @@ FAMILY = Family(
     ignore_attention_mask=(None, False),
     onnx_export=(None, False),
   ),
-  write=_write,
-  vocab_size=50_265,
+  # [SEP] ends a question.
+  write=lambda model: bert.require_gelu(model, 'LongformerForMaskedLM') | dict(sep_token_id=None),
   takes=_takes,
-  read=_read,
+  read=lambda given: dict(global_tokens=_QUESTION),
 )

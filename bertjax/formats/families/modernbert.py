@@ -127,6 +127,5 @@ FAMILY = Family(
   fixed=FIXED,
   theirs=THEIRS,
   write=write,
-  vocab_size=50_368,
   read=read,
 )

@@ -7,8 +7,7 @@ the class leaves them out of it, so it holds models without.
 
 from typing import Any
 
-from bertjax.errors import UserError
-from bertjax.formats.families import gpt2
+from bertjax.formats.families import bert, gpt2
 from bertjax.formats.family import Family, Layout, named
 
 NAMES = dict(word='tokens_embed', position='positions_embed')
@@ -23,15 +22,6 @@ def layout(model: Any) -> Layout:
   ((copy, source),) = found.tied.items()
   first = found.rows[0]._replace(theirs=copy)
   return found._replace(rows=(first, *found.rows[1:]), tied={source: copy})
-
-
-def write(model: Any) -> dict[str, Any]:
-  """Returns no further field. Raises UserError: another feed-forward width than the class has."""
-  if model.ffn != 4 * model.width:
-    raise UserError(
-      f'the class of GPT has config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
-    )
-  return {}
 
 
 FAMILY = Family(
@@ -55,6 +45,5 @@ FAMILY = Family(
   ),  # fmt: skip
   fixed=dict(norms='after', one_table=False, both_orders=False, pooling='end'),
   theirs=dict(tie_word_embeddings=(True,), **gpt2.SUMMARY),
-  write=write,
-  vocab_size=40_478,
+  write=lambda model: bert.require_ffn(model, 'the class of GPT has'),
 )

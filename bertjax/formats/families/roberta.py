@@ -36,7 +36,6 @@ FAMILY = Family(
   fixed=bert.plain('position_offset'),
   theirs=bert.THEIRS,
   write=lambda model: bert.require_gelu(model, 'RobertaForMaskedLM'),
-  vocab_size=50_265,
   alike={
     'camembert': ('Camembert', 'Roberta'),
     'data2vec-text': ('Data2VecText', 'Roberta'),

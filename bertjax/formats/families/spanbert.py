@@ -5,6 +5,7 @@ from typing import Any
 from bertjax.formats.families import bert
 from bertjax.formats.family import Layout
 from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.models.span_boundary import POSITION_WIDTH, POSITIONS
 
 BOUNDARY = heads(
   (
@@ -20,8 +21,7 @@ BOUNDARY = heads(
 
 def layout(model: Any) -> Layout:
   """Returns BERT's layout with the span boundary head added."""
-  width = model.boundary_width
-  sizes = dict(R=model.boundary_positions, A=width, X=2 * model.width + width)
+  sizes = dict(R=POSITIONS, A=POSITION_WIDTH, X=2 * model.width + POSITION_WIDTH)
   return bert.FAMILY.layout(model)._replace(side=heads(BOUNDARY, **sizes))
 
 

@@ -117,6 +117,5 @@ FAMILY = Family(
   ),
   write=write,
   read=read,
-  vocab_size=32_128,
   pair=True,
 )

@@ -39,10 +39,7 @@ def layout(model: Any) -> Layout:
 def write(model: Any) -> dict[str, Any]:
   """Returns the fields for languages and for the answers' beam. Raises UserError for another
   feed-forward width than the class has, and for other extra tables."""
-  if model.ffn != 4 * model.width:
-    raise UserError(
-      f'the classes of XLM have config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
-    )
+  bert.require_ffn(model, 'the classes of XLM have')
   names = [name for name, _ in model.extra]
   if names not in ([], ['language']) or model.attend not in ('example', 'causal'):
     raise UserError(
@@ -108,6 +105,5 @@ FAMILY = Family(
   theirs=dict(asm=(False,), is_encoder=(True,), tie_word_embeddings=(True,)),
   write=write,
   read=read,
-  vocab_size=95_000,  # of XLM-15
   takes=lambda module, batch: dict(langs=batch['language_BT']) if module.tables else {},
 )

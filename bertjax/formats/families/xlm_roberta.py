@@ -9,6 +9,5 @@ FAMILY = roberta.FAMILY._replace(
   classes={
     name.replace('Roberta', 'XLMRoberta'): heads for name, heads in roberta.FAMILY.classes.items()
   },
-  vocab_size=250_002,
   alike={},
 )

@@ -99,5 +99,4 @@ FAMILY = Family(
   fixed=dict(untie_r=True),
   theirs=THEIRS,
   write=beam,
-  vocab_size=32_000,
 )

@@ -21,11 +21,12 @@ from bertjax.errors import UserError
 from bertjax.formats import weights
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original, torch_files
-from bertjax.formats.originals.original import Absent, Opening, shape
+from bertjax.formats.originals.original import Opening, shape
 from bertjax.formats.tables import check_tied
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.lstm import GATES
 from bertjax.vocab import special
+from bertjax.vocab.vocabulary import Vocabulary
 
 PROGRAM, OPTIONS, MARKS = 'fastai', 'options.json', ('<eos>', '<unk>')
 WORDS = '0.encoder.weight'
@@ -45,11 +46,8 @@ ROLES = dict(
 )
 
 
-def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file, and writes its vocabulary `into` a directory; None: one that goes when the
-  program ends. Raises UserError for a file that is not there, cannot be read, carries more than
-  tensors, or is of another model."""
-  path = pathlib.Path(path)
+def open_checkpoint(path: pathlib.Path) -> Opening:
+  """Reads a file, or a directory that `tensors` made."""
   with original.naming(path):
     if path.is_dir():
       state = dict(weights.read(path))
@@ -57,15 +55,15 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
       _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
     fields = dict(fields_of(state), backward=_is_backward(path))
     check_tied(state, {copy: WORDS for copy in COPIES if copy in state})
-    vocabulary, said = _vocabulary(path, fields['vocab_size'], into)
+    vocabulary, said = _vocabulary(path, fields['vocab_size'])
 
-  def take(model: Any, absent: Absent) -> Taken:
-    del model, absent  # it lacks nothing
+  def take(model: Any) -> Taken:
+    del model  # it lacks nothing
     return Taken(
       params_of(state), [], sorted(n for n in state if n in COPIES or n.startswith(HEAD))
     )
 
-  return Opening(path, (path,), fields, 'ulmfit', vocabulary, None, said, take)
+  return Opening(path, (path,), fields, 'ulmfit', vocabulary, said, take)
 
 
 def fields_of(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,10 +172,8 @@ class _Plain(pickle.Unpickler):
     raise pickle.UnpicklingError(f'it names {module_name}.{global_name}')
 
 
-def _vocabulary(
-  path: pathlib.Path, size: int, into: pathlib.Path | None
-) -> tuple[pathlib.Path | None, list[str]]:
-  """Returns a directory for `load_vocabulary`, or None, and what is taken for granted."""
+def _vocabulary(path: pathlib.Path, size: int) -> tuple[Vocabulary | None, list[str]]:
+  """Returns the vocabulary, or None, and what is taken for granted."""
   folders = (path,) if path.is_dir() else (path.parent, path.parent.parent / 'tmp')
   wanted = 'vocab.txt' if path.is_dir() else 'itos*.pkl'
   files = [file for folder in folders for file in folder.glob(wanted)]
@@ -195,4 +191,4 @@ def _vocabulary(
       'no vocabulary is made of it'
     ]
   said = 'texts are words that white space sets apart, as fastai has cut and spelled them'
-  return original.words(pieces, into), [said]
+  return original.words(pieces), [said]

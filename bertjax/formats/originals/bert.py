@@ -5,7 +5,7 @@ from typing import Any
 
 from bertjax.formats.families import albert, bert
 from bertjax.formats.family import Family
-from bertjax.formats.originals.original import HEAD, Kind, Part, activation, count, renamed, shape
+from bertjax.formats.originals.original import HEAD, Kind, activation, count, renamed, shape
 from bertjax.formats.tables import Row, dense, heads, layer
 
 # The function that modeling.py calls gelu is the tanh approximation.
@@ -111,12 +111,12 @@ def head_rows(model: Any) -> tuple[Row, ...]:
   return rows
 
 
-def parts(model: Any) -> tuple[Part, ...]:
+def rows(model: Any) -> tuple[Row, ...]:
   """Returns the table of BERT."""
-  return (Part(renamed(bert.encoder('bert')) + head_rows(model), model),)
+  return renamed(bert.encoder('bert')) + head_rows(model)
 
 
-def albert_parts(model: Any) -> tuple[Part, ...]:
+def albert_rows(model: Any) -> tuple[Row, ...]:
   """Returns the tables, their projection where widths differ, the blocks of all groups, and the
   heads."""
   rows = bert.embeddings('bert')
@@ -128,12 +128,12 @@ def albert_parts(model: Any) -> tuple[Part, ...]:
     'attention_1.self.query attention_1.self.key attention_1.self.value attention_1.output.dense '
     'LayerNorm ffn_1.intermediate.dense ffn_1.intermediate.output.dense LayerNorm_1',
   )
-  return (Part(renamed(rows) + head_rows(model), model),)
+  return renamed(rows) + head_rows(model)
 
 
 BERT = Kind(
-  'a BERT', 'bert', 'bert_config.json', 'bert/encoder/layer_', fields, parts, HEADS
+  'a BERT', 'bert', 'bert_config.json', 'bert/encoder/layer_', fields, rows, HEADS
 )  # fmt: skip
 ALBERT = Kind(
-  'an ALBERT', 'albert', 'albert_config.json', GROUPS, albert_fields, albert_parts, HEADS
+  'an ALBERT', 'albert', 'albert_config.json', GROUPS, albert_fields, albert_rows, HEADS
 )

@@ -18,11 +18,12 @@ from bertjax.errors import UserError, is_foreign, package, require_file
 from bertjax.formats import tables, weights
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original
-from bertjax.formats.originals.original import Absent, Kind, Opening, Part, activation, shape
+from bertjax.formats.originals.original import Kind, Opening, activation, shape
 from bertjax.formats.tables import Row
 from bertjax.formats.weights import View
 from bertjax.models.layers.char_cnn import CHARACTERS
 from bertjax.vocab import refusals, special
+from bertjax.vocab.vocabulary import Vocabulary
 
 PROGRAM, OPTIONS, WORDS, SCOPE = 'bilm-tf', 'options.json', 'vocab*.txt', 'lm/'
 SOFTMAX = ('lm/softmax/W', 'lm/softmax/b')
@@ -36,27 +37,20 @@ DUMPED = (
 )  # fmt: skip
 
 
-def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file of HDF5 or a directory that `tensors` made, and writes its vocabulary `into` a
-  directory; None: one that goes when the program ends. Raises UserError for a file that is not
-  there, cannot be read, lacks its options, or is of another model."""
-  path = pathlib.Path(path)
+def open_checkpoint(path: pathlib.Path) -> Opening:
+  """Reads a file of HDF5, or a directory that `tensors` made, with the options beside it."""
   with original.naming(path):
     found = weights.read(path) if path.is_dir() else _hdf5(path)
     given = special.json_beside(path / OPTIONS if path.is_dir() else path, _options(path))
     state = _named(found)
     fields, assumed = fields_of(state, given)
-    vocabulary = words(path if path.is_dir() else None, fields['vocab_size'], into)
+    vocabulary = words(path if path.is_dir() else None, fields['vocab_size'])
 
-  def take(model: Any, absent: Absent) -> Taken:
+  def take(model: Any) -> Taken:
     with original.naming(path):
-      (params,), made, left_out = original.take(state, parts(model), set(), absent)
-    return Taken(params, made, left_out)
+      return original.take(state, rows(model), model, set())
 
-  return Opening(
-    path=path, files=(path,), model=fields, recipe='elmo', vocabulary=vocabulary, step=None,
-    assumed=assumed, take=take,
-  )  # fmt: skip
+  return Opening(path, (path,), fields, 'elmo', vocabulary, assumed, take)
 
 
 def fields_of(
@@ -84,26 +78,26 @@ def fields_of(
       f'{OPTIONS} of bilm-tf is to say the sizes of the model, and {error} is not there or has '
       f'another form: expected it beside the weights, got the keys {sorted(given)}'
     ) from error
-  rows = [shape(state, n)[0] for n in (f'{SCOPE}embedding', SOFTMAX[0]) if n in state]
-  size, outputs = (rows[0], rows[-1]) if rows else (len(MARKS), 0)
+  ids = [shape(state, n)[0] for n in (f'{SCOPE}embedding', SOFTMAX[0]) if n in state]
+  size, outputs = (ids[0], ids[-1]) if ids else (len(MARKS), 0)
   own = dict(vocab_size=size, words=SOFTMAX[0] in state, outputs=outputs if outputs != size else 0)
   return dict(name='elmo', family='none') | found | own, []
 
 
-def parts(model: Any) -> tuple[Part, ...]:
+def rows(model: Any) -> tuple[Row, ...]:
   """Returns the table, by TensorFlow's names."""
   name = lambda ours, theirs, axes, **more: Row(ours, f'{SCOPE}{theirs}', axes, **more)
-  rows: list[Row] = []
+  found: list[Row] = []
   if model.characters:
-    rows += [name(f'spelled/{ours}', *rest, sizes=sizes) for ours, *rest, sizes in _spelled(model)]
+    found += [name(f'spelled/{ours}', *rest, sizes=sizes) for ours, *rest, sizes in _spelled(model)]
   else:
-    rows.append(name('word', 'embedding', 'V,D->VD'))
+    found.append(name('word', 'embedding', 'V,D->VD'))
   gates = dict(G=4, C=model.cell)
   for way, ours in enumerate(('forwards', 'backwards')):
     for layer in range(model.layers):
       path, at = f'{ours}_{layer}', f'RNN_{way}/rnn/multi_rnn_cell/cell_{layer}/lstm_cell'
       both = dict(theirs=f'{at}/kernel', axes='D,GC->DGC', sizes=gates)
-      rows += [
+      found += [
         name(f'{path}/input', **both, part=(0, 2)),
         name(f'{path}/state', **both, part=(1, 2)),
         name(f'{path}/bias', f'{at}/bias', 'GC->GC', sizes=gates),
@@ -111,22 +105,22 @@ def parts(model: Any) -> tuple[Part, ...]:
       ]
   if model.words:
     scored = dict(V=model.outputs or model.vocab_size)
-    rows += [
+    found += [
       Row('softmax', SOFTMAX[0], 'V,D->VD', sizes=scored),
       Row('head/bias', SOFTMAX[1], 'V->V', sizes=scored),
     ]
-  return (Part(tuple(rows), model),)
+  return tuple(found)
 
 
 def _spelled(model: Any) -> Iterator[tuple[str, str, str, dict[str, int]]]:
   """Our path, their name, axes and sizes of what makes a vector of characters: E of a character, K
-  and O of all filters."""
+  and O of all filters, R characters of a filter."""
   outputs = sum(count for _, count in model.filters)
   all_of = dict(K=outputs, O=outputs, E=model.character_width)
   yield 'characters', 'char_embed', 'X,E->XE', all_of | dict(X=CHARACTERS)
   for number, (length, count) in enumerate(model.filters):
-    own = all_of | dict(L=length, F=count)
-    yield f'filter_{number}', f'CNN/W_cnn_{number}', 'A,L,E,F->LEF', own
+    own = all_of | dict(R=length, F=count)
+    yield f'filter_{number}', f'CNN/W_cnn_{number}', 'A,R,E,F->REF', own
     yield f'filter_{number}_bias', f'CNN/b_cnn_{number}', 'F->F', own
   for number in range(model.highways):
     for gate in ('carry', 'transform'):
@@ -136,10 +130,10 @@ def _spelled(model: Any) -> Iterator[tuple[str, str, str, dict[str, int]]]:
   yield 'projection/bias', 'CNN_proj/b_proj', 'D->D', all_of
 
 
-def words(folder: pathlib.Path | None, size: int, into: pathlib.Path | None) -> pathlib.Path | None:
-  """Returns a directory for `load_vocabulary` of the one list of words in a folder, or of the marks
-  where there are no more ids; None: there is no such list. Raises UserError: a list of other words
-  than the model has."""
+def words(folder: pathlib.Path | None, size: int) -> Vocabulary | None:
+  """Returns the vocabulary of the one list of words in a folder, or of the marks where there are no
+  more ids; None: there is no such list. Raises UserError: a list of other words than the model
+  has."""
   files = sorted(folder.glob(WORDS)) if folder else []
   if len(files) == 1:
     pieces = [line.strip() for line in refusals.text_of(files[0]).splitlines()]
@@ -153,13 +147,12 @@ def words(folder: pathlib.Path | None, size: int, into: pathlib.Path | None) -> 
     pieces = list(MARKS)
   else:
     return None
-  return original.words(pieces, into)
+  return original.words(pieces)
 
 
 def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
   """Yields (their name, ours, float32 array) of a model, by the names of the HDF5 files."""
-  (part,) = parts(model)
-  for name, row, array in tables.to_theirs(params, part.rows, model):
+  for name, row, array in tables.to_theirs(params, rows(model), model):
     yield dumped(name), row.ours, array
 
 
@@ -232,5 +225,5 @@ def _hdf5(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 KIND = Kind(
-  'an ELMo', 'elmo', OPTIONS, f'{SCOPE}RNN_0/', fields_of, parts, (), vocabulary=words
+  'an ELMo', 'elmo', OPTIONS, f'{SCOPE}RNN_0/', fields_of, rows, (), vocabulary=words
 )  # fmt: skip

@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 
 from bertjax.formats.families import bert, electra, electra_net
 from bertjax.formats.originals.bert import table_fields, word_head
-from bertjax.formats.originals.original import HEAD, Kind, Part, count, renamed, shape
+from bertjax.formats.originals.original import HEAD, Kind, count, renamed, shape
+from bertjax.formats.tables import Row, sizes_of
 from bertjax.models.electra import beside
 
 
@@ -43,27 +44,34 @@ def _size(state: Mapping[str, Any], net: str) -> tuple[int, int, int]:
   return width, ffn, count(state, f'{net}/encoder/layer_')
 
 
-def parts(model: Any) -> tuple[Part, ...]:
-  """Returns the discriminator with its head; the generator, where it is a net of its own, as a
-  BERT."""
-  rows = renamed(electra.layout(model).rows, dense_prediction='dense_1')
+def rows(model: Any) -> tuple[Row, ...]:
+  """Returns the discriminator with its head, and the generator, by sizes of its own where it is
+  another net."""
+  judge = renamed(electra.layout(model).rows, dense_prediction='dense_1')
   words = word_head('generator_predictions', 'generator_predictions')
   if model.generator != 'own':
-    return (Part(rows + (words if model.generator == 'shared' else ()), model),)
+    return judge + (words if model.generator == 'shared' else ())
   small = ConfigDict(beside(model)['generator'].model(model))
-  net = [row for row in electra_net.layout(small).rows if not row.head]
-  tables = lambda row: model.tied_embeddings and '.embeddings.' in row.theirs
-  generator = renamed(filter(tables, net))
-  generator += renamed((row for row in net if not tables(row)), electra='generator')
-  return Part(rows, model), Part(generator + words, small)
+  bare = [row for row in electra_net.layout(small).rows if not row.head]
+  bare = renamed(bare, electra='generator')
+  net = [row._replace(ours=_of_generator(row.ours)) for row in bare]
+  tables = [row for row in net if row.ours.startswith('generator_embeddings/')]
+  generator = (*(row for row in net if row not in tables), *words)
+  if not model.tied_embeddings:  # else those of the discriminator
+    generator += tuple(tables)
+  return judge + tuple(row._replace(sizes=sizes_of(small)) for row in generator)
 
 
-def join(params: list[dict[str, Any]], model: Any) -> dict[str, Any]:
-  """Returns the parameters of both nets as those of the model."""
-  return electra_net.join(params[0], params[1], model) if len(params) > 1 else params[0]
+def _of_generator(path: str) -> str:
+  """Returns the path in the model of a parameter of its generator as a BERT."""
+  if path.startswith('encoder/'):
+    return f'generator_net/{path}'
+  if path.startswith('embeddings/projection/'):
+    return path.replace('embeddings/', 'generator_net/')
+  return f'generator_{path}'
 
 
 KIND = Kind(
-  'an ELECTRA', 'electra', '', 'electra/', fields, parts,
-  ('discriminator_predictions/', 'generator_predictions/', 'task_specific/'), join=join,
+  'an ELECTRA', 'electra', '', 'electra/', fields, rows,
+  ('discriminator_predictions/', 'generator_predictions/', 'task_specific/'),
 )  # fmt: skip

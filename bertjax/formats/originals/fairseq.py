@@ -20,7 +20,7 @@ from bertjax.formats.families import bert
 from bertjax.formats.families.roberta import FAMILY
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import fairseq_vocabulary, original, torch_files
-from bertjax.formats.originals.original import HEAD, Absent, Opening, Part, cut
+from bertjax.formats.originals.original import HEAD, Opening
 from bertjax.formats.tables import Row, layer, norm
 
 NET = 'sentence_encoder'
@@ -38,12 +38,9 @@ PREFIXES = ('encoder.', 'decoder.')
 HEADS = ('lm_head.', 'classification_heads.')
 
 
-def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a .pt file, or the one in a directory, with dict.txt beside it; the vocabulary is written
-  `into` a directory, or to one that goes when the program ends. Raises UserError for a file that is
-  not there, cannot be read, carries more than tensors, plain containers and argparse.Namespace, or
-  does not fit the model."""
-  file = find(pathlib.Path(path))
+def open_checkpoint(path: pathlib.Path) -> Opening:
+  """Reads a .pt file, or the one in a directory, with dict.txt beside it."""
+  file = find(path)
   with original.naming(file):
     found = torch_files.load(file)
     if not isinstance(found, Mapping) or 'model' not in found:
@@ -59,31 +56,19 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     )
     fields, assumed = fields_of(state, args)
     tables.check_tied(state, TIED)
-    vocabulary, said = fairseq_vocabulary.write(file.parent, fields['vocab_size'], into)
+    vocabulary, said = fairseq_vocabulary.beside(file, fields['vocab_size'])
 
-  def take_all(model: Any, absent: Absent) -> Taken:
-    # Queries, keys and values of early files are one tensor.
-    whole = cut(state, {n: original.even(state, n, 3) for n in state if '.in_proj_' in n})
-    known = {name for name in whole if name.startswith(HEADS)} | {*TIED}
+  def take_all(model: Any) -> Taken:
+    known = {name for name in state if name.startswith(HEADS)} | {*TIED}
     with original.naming(file):
-      (params,), made, left_out = original.take(whole, (rows(model, state),), known, absent)
+      taken = original.take(state, rows(model, state), model, known)
     # A constant row changes no function, and transformers keeps one.
-    params['embeddings']['type'] = np.zeros((1, model.width), np.float32)
-    left_out = [name for name in left_out if name not in TIED]
-    return Taken(params, made, left_out + sorted(found.keys() - {'args', 'cfg', 'model'}))
+    taken.params['embeddings']['type'] = np.zeros((1, model.width), np.float32)
+    left_out = [name for name in taken.left_out if name not in TIED]
+    return taken._replace(left_out=left_out + sorted(found.keys() - {'args', 'cfg', 'model'}))
 
-  history = found.get('optimizer_history') or ()
-  updates = history[-1].get('num_updates') if history else None
-  return Opening(
-    path=pathlib.Path(path),
-    files=(file,),
-    model=fields,
-    recipe=RECIPES[fields['family']],
-    vocabulary=vocabulary,
-    step=None if updates is None else int(updates),
-    assumed=assumed + said,
-    take=take_all,
-  )
+  recipe = RECIPES[fields['family']]
+  return Opening(path, (file,), fields, recipe, vocabulary, assumed + said, take_all)
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
@@ -148,7 +133,7 @@ def fields_of(
   return found, assumed
 
 
-def rows(model: Any, state: Mapping[str, Any]) -> Part:
+def rows(model: Any, state: Mapping[str, Any]) -> tuple[Row, ...]:
   """Returns the table, without the row of segments, which fairseq has none of."""
   table_norm = next((n for n in TABLE_NORMS if f'{NET}.{n}.weight' in state), TABLE_NORMS[-1])
   found = [
@@ -162,15 +147,21 @@ def rows(model: Any, state: Mapping[str, Any]) -> Part:
       'self_attn_layer_norm fc1 fc2 final_layer_norm',
     ),
   ]
-  if f'{NET}.layers.0.{FUSED}' in state:  # files of early 2019
-    part = lambda match: f'.in_proj_{match[2]}[{"qkv".index(match[1])}]'
-    found = [
-      row._replace(theirs=re.sub(r'\.([qkv])_proj\.(\w+)', part, row.theirs)) for row in found
-    ]
+  if f'{NET}.layers.0.{FUSED}' in state:
+    found = [_fused(row) for row in found]
   if model.words:
     found += bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
   # A file of pretraining has none of these.
   found += bert.label_heads(
     model, 'pooler', {n: n for n, _ in (*model.labels, *model.token_labels)}
   )
-  return Part(tuple(found), model)
+  return tuple(found)
+
+
+def _fused(row: Row) -> Row:
+  """Returns a row as files of early 2019 have it: queries, keys and values in one tensor."""
+  match = re.fullmatch(r'(.*)\.([qkv])_proj\.(\w+)', row.theirs)
+  if not match:
+    return row
+  layer, letter, leaf = match.groups()
+  return row._replace(theirs=f'{layer}.in_proj_{leaf}', part=('qkv'.index(letter), 3))

@@ -9,32 +9,31 @@ Pieces that dict.txt lacks are unknown, and text is cut as if it had them: they 
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.formats.originals import original
 from bertjax.formats.tokenizer import sentencepiece_json
 from bertjax.vocab import formats, refusals
+from bertjax.vocab.sentencepiece_model import SPACE
+from bertjax.vocab.vocabulary import Vocabulary
 
 FIRST, LAST = ('<s>', '<pad>', '</s>', '<unk>'), '<mask>'
 DICTIONARY = 'dict.txt'
 BPE = ('encoder.json', 'vocab.bpe')
-SPACE = '▁'
 FILLER = 'madeupword'  # symbols that round the number of ids up
 AGAIN = '#fairseq:overwrite'  # behind a count: the symbol has this id, and not its former one
 UNUSED = 'NOTUSED'  # behind a symbol, at its former id; as CamembertTokenizer of transformers
 KEPT = ('<pad>', '<unk>')  # keep their first ids all the same: fairseq does not look them up
-UNIGRAM = 1  # of trainer_spec.model_type
 
 
-def write(
-  directory: pathlib.Path, vocab_size: int, into: pathlib.Path | None
-) -> tuple[pathlib.Path | None, list[str]]:
-  """Writes the vocabulary of a checkpoint `into` a directory; None: one that goes when the program
-  ends. Returns the path for `load_vocabulary`, or None and the reason why there is none. Raises
+def beside(checkpoint: pathlib.Path, vocab_size: int) -> tuple[Vocabulary | None, list[str]]:
+  """Returns the vocabulary beside a checkpoint, or None and the reason why there is none. Raises
   UserError if dict.txt is not one."""
+  directory = checkpoint.parent
   file = directory / DICTIONARY
   if not file.is_file():
     return None, [f'there is no {DICTIONARY} beside the checkpoint, so no vocabulary']
@@ -44,20 +43,18 @@ def write(
       f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
       'rows: no vocabulary is made of it'
     ]
-  into = original.folder(into)
-  formats.write(into, {formats.CONFIG: json.dumps(dict(max_vocab=vocab_size))})
   pieces = sorted(directory.glob('*.model'))
   if all((directory / name).is_file() for name in BPE):
-    return _byte_level(symbols, directory, into)
+    return _byte_level(symbols, directory)
   if len(pieces) == 1:
-    return _sentencepiece(symbols, pieces[0], into)
+    return _sentencepiece(symbols, pieces[0])
   own = lambda s: s in (*FIRST, LAST) or s.startswith(FILLER) or s.endswith(UNUSED)
   plain = [symbol for symbol in symbols if not own(symbol)]
   if all(symbol.isdigit() for symbol in plain):
     return None, [f'{DICTIONARY} names ids of a BPE: {" and ".join(BPE)} are not beside it']
   if any(SPACE in symbol or symbol.endswith('@@') for symbol in plain):
     return None, [f'{DICTIONARY} names pieces of words, and the model that cuts them is not there']
-  return _whole(symbols, plain, into)
+  return _whole(symbols, plain), []
 
 
 def read(file: pathlib.Path) -> list[str]:
@@ -89,9 +86,9 @@ def read(file: pathlib.Path) -> list[str]:
   return symbols
 
 
-def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.Path):
+def _byte_level(symbols: Sequence[str], directory: pathlib.Path):
   """vocab.json and merges.txt, of GPT-2's encoder.json and vocab.bpe."""
-  encoder = json.loads((directory / BPE[0]).read_text(encoding='utf-8'))
+  encoder = json_files.read(directory / BPE[0])
   piece_of = {str(number): piece for piece, number in encoder.items()}
   index = {piece_of.get(symbol, symbol): i for i, symbol in enumerate(symbols)}
   if len(index) != len(symbols):
@@ -99,17 +96,17 @@ def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.P
   for piece in encoder:
     index.setdefault(piece, len(index))
   merges = (directory / BPE[1]).read_bytes()
-  formats.write(into, {'vocab.json': json.dumps(index, ensure_ascii=False), 'merges.txt': merges})
-  return into / 'vocab.json', []
+  files = {'vocab.json': json.dumps(index, ensure_ascii=False), 'merges.txt': merges}
+  return _made(files, symbols), []
 
 
-def _sentencepiece(symbols: Sequence[str], file: pathlib.Path, into: pathlib.Path):
+def _sentencepiece(symbols: Sequence[str], file: pathlib.Path):
   """tokenizer.json: the pieces of a unigram model in the order of dict.txt."""
   try:
     proto = sentencepiece_json.parse(file)
   except UserError as error:
     return None, [str(error)]
-  if proto.trainer_spec.model_type != UNIGRAM:
+  if proto.trainer_spec.model_type != sentencepiece_json.UNIGRAM:
     return None, [f'{file.name} is no unigram model, whose pieces {DICTIONARY} could order']
   scores = sentencepiece_json.scores(proto)
   least = min(scores.values())  # of a symbol that is no piece
@@ -121,10 +118,10 @@ def _sentencepiece(symbols: Sequence[str], file: pathlib.Path, into: pathlib.Pat
   tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme='never')
   spaces = decoders.Metaspace(SPACE, prepend_scheme='always')
   tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), spaces])
-  return _save(tokenizer, into), []
+  return _of(tokenizer, symbols), []
 
 
-def _whole(symbols: Sequence[str], plain: Sequence[str], into: pathlib.Path):
+def _whole(symbols: Sequence[str], plain: Sequence[str]) -> Vocabulary:
   """tokenizer.json of letters, with or without spaces between them, or of words."""
   index = {symbol: i for i, symbol in enumerate(symbols)}
   tokenizer = Tokenizer(models.WordLevel(index, unk_token='<unk>'))
@@ -132,10 +129,15 @@ def _whole(symbols: Sequence[str], plain: Sequence[str], into: pathlib.Path):
   if all(len(symbol) == 1 for symbol in plain):
     cut.append(pre_tokenizers.Split(Regex('.'), 'isolated'))
   tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cut)
-  return _save(tokenizer, into), []
+  return _of(tokenizer, symbols)
 
 
-def _save(tokenizer: Tokenizer, into: pathlib.Path) -> pathlib.Path:
+def _of(tokenizer: Tokenizer, symbols: Sequence[str]) -> Vocabulary:
   tokenizer.add_special_tokens([*FIRST, LAST])
-  formats.write(into, {'tokenizer.json': tokenizer.to_str(pretty=True)})
-  return into / 'tokenizer.json'
+  return _made({'tokenizer.json': tokenizer.to_str(pretty=True)}, symbols)
+
+
+def _made(files: Mapping[str, str | bytes], symbols: Sequence[str]) -> Vocabulary:
+  """Returns the vocabulary of files; pieces behind the symbols of dict.txt are unknown."""
+  settings = {formats.CONFIG: json.dumps(dict(max_vocab=len(symbols)))}
+  return original.vocabulary_of({**files, **settings})

@@ -1,8 +1,12 @@
-"""Reading of checkpoints that the original programs wrote."""
+"""Reading of checkpoints that the original programs wrote.
+
+Each module that `sources/foreign.py` names exports `open_checkpoint(path) -> Opening`. It raises
+UserError for a file that is not there, cannot be read or carries code, and for a model that ours
+does not compute.
+"""
 
 import atexit
 import contextlib
-import itertools
 import pathlib
 import re
 import shutil
@@ -15,10 +19,10 @@ from bertjax.errors import UserError
 from bertjax.formats import tables
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.tables import Row
-from bertjax.formats.weights import View, shape_of
+from bertjax.formats.weights import shape_of
 from bertjax.vocab import formats, whole_words
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
-Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
 HEAD = 64  # width of a head in all published sizes
 
 
@@ -26,28 +30,20 @@ class Opening(NamedTuple):
   """A checkpoint before its tensors are taken."""
 
   path: pathlib.Path  # what was named
-  files: tuple[pathlib.Path, ...]  # that hold the tensors
+  files: tuple[pathlib.Path, ...]  # that hold the tensors; (): those of the directory
   # the fields of `config.model` that it determines; those of the recipe are the others
   model: dict[str, Any]
   recipe: str  # module of `configs/` whose recipe goes with it
-  vocabulary: pathlib.Path | None  # what `load_vocabulary` may be given, or None
-  step: int | None  # of the training, if the checkpoint says it
+  vocabulary: Vocabulary | None
   # what is not in the files and was taken for granted, or could not be made; sentences
   assumed: list[str]
-  take: Callable[[Any, Absent], Taken]  # (whole `config.model`, absent) -> its parameters
+  take: Callable[[Any], Taken]  # whole `config.model` -> its parameters
   # head -> names of the classes that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   languages: tuple[str, ...] = ()  # names of those of its table, by their ids, likewise
   # what is kept with it besides: `problem_type` of a head for texts, '' where it is not said, and
   # the `Sentences` of sentence-transformers
   meta: Mapping[str, Any] = MappingProxyType({})
-
-
-class Part(NamedTuple):
-  """Rows of a table and the `config.model` that their sizes are of: a net, or all of a model."""
-
-  rows: tuple[Row, ...]
-  model: Any
 
 
 class Kind(NamedTuple):
@@ -59,32 +55,11 @@ class Kind(NamedTuple):
   mark: str  # how a name begins that it alone has
   # (names and shapes, the JSON or {}) -> the fields of `config.model`, and what is assumed
   fields: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[str]]]
-  parts: Callable[[Any], tuple[Part, ...]]  # `config.model` -> the rows
+  rows: Callable[[Any], tuple[Row, ...]]  # `config.model` -> its table
   heads: tuple[str, ...]  # how names of heads begin, which the model may lack
-  # `config.model` -> tensors that hold all layers
-  stacked: Callable[[Any], tuple[str, ...]] = lambda model: ()
-  # (parameters of the parts, `config.model`) -> those of the model
-  join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
-  # (folder, ids, empty directory or None) -> a vocabulary of a form of its own, or None; None: it
-  # is one of those that `load_vocabulary` reads
-  vocabulary: Callable[..., pathlib.Path | None] | None = None
-
-
-def cut(state: Mapping[str, Any], bounds: Mapping[str, Sequence[int]]) -> View:
-  """Returns a state with some tensors cut along their first axis: NAME becomes NAME[0], NAME[1],
-  ... `bounds` says where the pieces of a name begin, and the end."""
-  names, pieces = {name: name for name in state if name not in bounds}, {}
-  for name in bounds.keys() & state.keys():
-    for i, pair in enumerate(itertools.pairwise(bounds[name])):
-      names[f'{name}[{i}]'], pieces[f'{name}[{i}]'] = name, slice(*pair)
-  return View(state, names, pieces)
-
-
-def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list[int]:
-  """Returns the bounds of so many equal pieces of a tensor; None: of single rows."""
-  rows = shape_of(state, name)[0]
-  pieces = rows if pieces is None else pieces
-  return [rows * i // pieces for i in range(pieces + 1)]
+  # (folder, ids) -> a vocabulary of a form of its own, or None where there is none; None: it is one
+  # of those that `load_vocabulary` reads
+  vocabulary: Callable[[pathlib.Path, int], Vocabulary | None] | None = None
 
 
 def renamed(rows: Iterable[Row], **parts: str) -> tuple[Row, ...]:
@@ -109,22 +84,11 @@ def _renamed(row: Row, parts: Mapping[str, str]) -> Row:
   return row._replace(theirs='/'.join([*scope, leaf]), axes=f'{theirs}->{ours}')
 
 
-def take(
-  state: Mapping[str, Any], parts: Sequence[Part], known: set[str], absent: Absent
-) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-  """Returns the parameters of each part, our paths of heads that were made, and names that are left
-  out. Raises UserError that lists the missing, unexpected and misshapen tensors of all parts."""
-  names_of = lambda part: {n for row in part.rows for n in tables.names_of(row, part.model)}
-  names = {name for part in parts for name in names_of(part)}
-
-  def made(part: Part) -> list[str]:
-    # What is unexpected is so to all parts: the first one says it.
-    elsewhere = known | names - names_of(part) | (set() if part is parts[0] else set(state))
-    return tables.check_names(state, part.rows, elsewhere, (), part.model)[0]
-
-  paths = {path for own in _each(parts, made) for path in own}
-  params = _each(parts, lambda part: tables.to_ours(state, part.rows, part.model, absent))
-  return params, sorted(paths), sorted(state.keys() & known - names)
+def take(state: Mapping[str, Any], rows: Sequence[Row], model: Any, known: set[str]) -> Taken:
+  """Returns the tensors of a table; those of `known` may be there besides. Raises UserError that
+  lists the missing, unexpected and misshapen ones."""
+  made, left_out = tables.check_names(state, rows, known, (), model)
+  return Taken(tables.to_ours(state, rows, model), made, left_out)
 
 
 @contextlib.contextmanager
@@ -137,33 +101,18 @@ def naming(path: pathlib.Path) -> Iterator[None]:
     raise UserError(said if str(path) in said else f'{path}: {said}') from error
 
 
-def folder(into: pathlib.Path | None) -> pathlib.Path:
-  """Returns the directory for a vocabulary that is made of files; None: one that goes when the
+def vocabulary_of(files: Mapping[str, str | bytes]) -> Vocabulary:
+  """Returns the vocabulary of files, name -> content, which lie in a directory that goes when the
   program ends."""
-  if into is None:
-    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
-    atexit.register(shutil.rmtree, into, ignore_errors=True)
-  return into
+  folder = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
+  atexit.register(shutil.rmtree, folder, ignore_errors=True)
+  formats.write(folder, files)
+  return load_vocabulary(folder)
 
 
-def words(pieces: Sequence[str], into: pathlib.Path | None) -> pathlib.Path:
-  """Writes a vocabulary of whole words, by id, to a directory as of `folder`; returns that."""
-  into = folder(into)
-  formats.write(into, {'tokenizer.json': whole_words.of_words(pieces).to_str()})
-  return into
-
-
-def _each(parts: Iterable[Part], found: Callable[[Part], Any]) -> list[Any]:
-  """Returns what is found of each part; raises what is wrong with all of them at the end."""
-  each, said = [], []
-  for part in parts:
-    try:
-      each.append(found(part))
-    except UserError as error:
-      said.append(str(error))
-  if said:
-    raise UserError('; '.join(said))
-  return each
+def words(pieces: Sequence[str]) -> Vocabulary:
+  """Returns a vocabulary of whole words, by id."""
+  return vocabulary_of({'tokenizer.json': whole_words.of_words(pieces).to_str()})
 
 
 def shape(state: Mapping[str, Any], name: str) -> tuple[int, ...]:

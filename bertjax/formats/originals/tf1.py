@@ -19,28 +19,21 @@ import numpy as np
 from bertjax.errors import UserError, require_file
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import bert, bilm, electra, xlnet
-from bertjax.formats.originals.original import Absent, Kind, Opening, cut, even, naming, take
+from bertjax.formats.originals.original import Kind, Opening, naming, take
 from bertjax.formats.weights import Lazy, View
 from bertjax.vocab.special import json_beside
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 KINDS: tuple[Kind, ...] = (bert.ALBERT, bert.BERT, electra.KIND, xlnet.KIND, bilm.KIND)
-# Programs whose names we know well enough to say what they are: mark -> title.
-OTHERS = {
-  'transformer/adaptive_embed/': "TensorFlow's Transformer-XL",
-  'shared/embedding': 'T5',
-  'model/wte': 'GPT-2',
-  'bert/': 'a program that is neither BERT nor ALBERT',
-}
 STEP = 'global_step'
 SCALARS = ('beta1_power', 'beta2_power')  # of tf.train.AdamOptimizer
 VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
-def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
+def open_checkpoint(path: pathlib.Path) -> Opening:
   """Finds out what a checkpoint is, by its directory or the beginning of its files
-  (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors. Raises UserError
-  for no checkpoint, an unreadable one, or tensors that do not fit, which are listed."""
-  prefix = find(pathlib.Path(path))
+  (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors."""
+  prefix = find(path)
   files = tuple(sorted(prefix.parent.glob(f'{glob.escape(prefix.name)}.[id][na]*')))
   for file in files:
     require_file(file, 'a file of a checkpoint of TensorFlow')
@@ -50,29 +43,17 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     kind = kind_of(state)
     given = json_beside(prefix, kind.config) if kind.config else {}
     fields, assumed = kind.fields(state, given)
-    folder, own = prefix.parent, kind.vocabulary
-    words = own(folder, fields['vocab_size'], into) if own else vocabulary(folder)
+  words = (kind.vocabulary or vocabulary)(prefix.parent, fields['vocab_size'])
 
-  def take_all(model: Any, absent: Absent) -> Taken:
+  def take_all(model: Any) -> Taken:
     with naming(prefix):
-      bounds = {name: even(state, name) for name in kind.stacked(model) if name in state}
-      whole = cut(state, bounds)
-      known = {name for name in whole if name.startswith(kind.heads)}
-      params, made, left_out = take(whole, kind.parts(model), known, absent)
-    left_out += sorted(checkpoint.keys() & {*SCALARS})
+      known = {name for name in state if name.startswith(kind.heads)}
+      taken = take(state, kind.rows(model), model, known)
+    left_out = [*taken.left_out, *sorted(checkpoint.keys() & {*SCALARS})]
     left_out += [f'{slot} ({count} tensors)' for slot, count in slots.items()]
-    return Taken(kind.join(params, model), made, left_out)
+    return taken._replace(left_out=left_out)
 
-  return Opening(
-    path=pathlib.Path(path),
-    files=files,
-    model=fields,
-    recipe=kind.family,
-    vocabulary=words,
-    step=int(checkpoint[STEP]) if STEP in checkpoint else None,
-    assumed=assumed,
-    take=take_all,
-  )
+  return Opening(path, files, fields, kind.family, words, assumed, take_all)
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
@@ -151,17 +132,18 @@ def kind_of(state: Mapping[str, Any]) -> Kind:
     if any(name.startswith(kind.mark) for name in state):
       return kind
   known = ', '.join(kind.title for kind in KINDS)
-  other = [title for mark, title in OTHERS.items() if any(n.startswith(mark) for n in state)]
-  said = f'this is a checkpoint of {other[0]}' if other else 'this is a checkpoint of none we know'
   some = ', '.join(sorted(state)[:3])
-  raise UserError(f'{said}: expected {known} checkpoint, got variables like {some}')
+  raise UserError(
+    f'this is a checkpoint of none we know: expected {known} checkpoint, got variables like {some}'
+  )
 
 
-def vocabulary(directory: pathlib.Path) -> pathlib.Path | None:
+def vocabulary(directory: pathlib.Path, size: int) -> Vocabulary | None:
   """Returns the vocabulary in a directory: vocab.txt, spiece.model, or the one .model that is
   there."""
-  for name in VOCABULARIES:
-    if (directory / name).is_file():
-      return directory / name
-  found = sorted(directory.glob('*.model'))
-  return found[0] if len(found) == 1 else None
+  del size  # compared with the word table by who opens the model
+  named = [directory / name for name in VOCABULARIES if (directory / name).is_file()]
+  models = sorted(directory.glob('*.model'))
+  if not named and len(models) != 1:
+    return None
+  return load_vocabulary((named or models)[0])

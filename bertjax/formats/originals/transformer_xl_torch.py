@@ -19,7 +19,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
 from bertjax.formats.originals import original, torch_files
-from bertjax.formats.originals.original import Absent, Opening, Part, cut, even, shape, take
+from bertjax.formats.originals.original import Opening, shape, take
 from bertjax.formats.tables import Row, check_tied, dense, norm
 
 WORDS, HEAD = 'word_emb.emb_layers', 'crit.out_layers'
@@ -29,12 +29,8 @@ LAYER = 'layers.{layer}'
 ATTENTION = f'{LAYER}.dec_attn'
 
 
-def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file; there is no vocabulary to write `into`. Raises UserError for a file that is not
-  there, cannot be read, carries more than tensors, plain containers and argparse.Namespace, is of
-  another model, or does not fit."""
-  del into
-  path = pathlib.Path(path)
+def open_checkpoint(path: pathlib.Path) -> Opening:
+  """Reads a file, which comes without a vocabulary."""
   with original.naming(path):
     args, state = torch_files.state_dict(path, f'{WORDS}.0.weight', 'Transformer-XL')
     fields, assumed = fields_of(state, args)
@@ -45,19 +41,17 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     check_tied(state, tied)
     state = {name: array for name, array in state.items() if name not in tied}
 
-  def take_all(model: Any, absent: Absent) -> Taken:
-    # Fused projections, and what all clusters have in one tensor.
-    cuts = {n: even(state, n, 2 + ('qkv' in n)) for n in state if n.endswith('kv_net.weight')}
-    if model.cutoffs and model.div_val == 1:
-      bounds = [0, *model.cutoffs, model.vocab_size]
-      cuts |= {f'{WORDS}.0.weight': bounds, f'{HEAD}.0.bias': bounds}
-    parts = (Part(rows(model), model),)
+  def take_all(model: Any) -> Taken:
+    whole = dict(state)
+    if model.cutoffs and model.div_val == 1:  # all clusters are in one tensor
+      for name in (f'{WORDS}.0.weight', f'{HEAD}.0.bias'):
+        pieces = np.split(whole.pop(name), model.cutoffs) if name in whole else ()
+        whole |= {f'{name}[{i}]': piece for i, piece in enumerate(pieces)}
     with original.naming(path):
-      (params,), made, left_out = take(cut(state, cuts), parts, {'pos_emb.inv_freq'}, absent)
-    return Taken(params, made, left_out)
+      return take(whole, rows(model), model, {'pos_emb.inv_freq'})
 
   said = [*assumed, 'the vocabulary is in none of the files of the original']
-  return Opening(path, (path,), fields, 'transformer_xl', None, None, said, take_all)
+  return Opening(path, (path,), fields, 'transformer_xl', None, said, take_all)
 
 
 def fields_of(
@@ -122,7 +116,9 @@ def _clusters(state, sizes, args: Mapping[str, Any]) -> tuple[tuple[int, ...], i
 def rows(model: Any) -> tuple[Row, ...]:
   """Returns the table."""
   ours, ffn = 'layers', f'{LAYER}.pos_ff'
-  project = lambda name, theirs: Row(f'{ours}/attention/{name}/kernel', theirs, 'NH,D->DNH')
+  project = lambda name, theirs, part=(0, 1): Row(
+    f'{ours}/attention/{name}/kernel', f'{ATTENTION}.{theirs}.weight', 'NH,D->DNH', part=part
+  )
   found = [
     Row(f'{ours}/attention/out/kernel', f'{ATTENTION}.o_net.weight', 'D,NH->NHD'),
     *norm(f'{ours}/attention_norm', f'{ATTENTION}.layer_norm'),
@@ -132,15 +128,15 @@ def rows(model: Any) -> tuple[Row, ...]:
   ]
   if model.attention == 'relative':
     found += [
-      *(project(n, f'{ATTENTION}.qkv_net.weight[{i}]') for i, n in enumerate(QKV)),
-      project('position', f'{ATTENTION}.r_net.weight'),
+      *(project(name, 'qkv_net', (i, 3)) for i, name in enumerate(QKV)),
+      project('position', 'r_net'),
       Row('u', 'r_w_bias', 'N,H->NH'),
       Row('w', 'r_r_bias', 'N,H->NH'),
     ]
   else:
     found += [
-      project('query', f'{ATTENTION}.q_net.weight'),
-      *(project(n, f'{ATTENTION}.kv_net.weight[{i}]') for i, n in enumerate(QKV[1:])),
+      project('query', 'q_net'),
+      *(project(name, 'kv_net', (i, 2)) for i, name in enumerate(QKV[1:])),
     ]
   words = Row('word', f'{WORDS}.0.weight', 'V,D->VD'), Row('head/bias', f'{HEAD}.0.bias', 'V->V')
   return tuple(found) + (_adaptive(model) if model.cutoffs else words)

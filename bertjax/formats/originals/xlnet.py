@@ -5,7 +5,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import xlnet
-from bertjax.formats.originals.original import Kind, Part, activation, count, renamed, shape
+from bertjax.formats.originals.original import Kind, activation, count, renamed, shape
 from bertjax.formats.tables import Row, heads
 
 NET = 'model/transformer'
@@ -44,31 +44,24 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
   return dict(found, name='xlnet', family='xlnet', norm_eps=1e-12, words=words), assumed
 
 
-def parts(model: Any) -> tuple[Part, ...]:
+def rows(model: Any) -> tuple[Row, ...]:
   """Returns the table, the mask's vector, the layers and, where there is one, the head's bias. The
-  biases of all layers are one tensor, NAME[layer] is a piece of it."""
-  rows = [
+  biases of all layers are one tensor."""
+  found = [
     Row('word', f'{NET}/word_embedding/lookup_table', 'V,D->VD'),
     Row('mask', f'{NET}/mask_emb/mask_emb', 'A,A,D->D'),
     *(row._replace(theirs=f'model/{row.theirs}') for row in renamed(xlnet.layers())),
-    Row('layers/segment', f'{NET}/seg_embed[{{layer}}]', 'A,S,N,H->SNH'),
+    Row('layers/segment', f'{NET}/seg_embed', 'L,S,N,H->LSNH'),
   ]
   for ours, bias in BIASES.items():
-    own = Row(f'layers/{ours}', f'{NET}/{bias}[{{layer}}]', 'A,N,H->NH')
-    rows.append(own if model.untie_r else Row(ours, f'{NET}/{bias}', 'N,H->NH'))
+    place = (f'layers/{ours}', f'{NET}/{bias}', 'L,N,H->LNH')
+    found.append(Row(*place) if model.untie_r else Row(ours, f'{NET}/{bias}', 'N,H->NH'))
   if model.words:
-    rows += heads((Row('head/bias', 'model/lm_loss/bias', 'V->V'),))
-  return (Part(tuple(rows), model),)
-
-
-def stacked(model: Any) -> tuple[str, ...]:
-  """Returns the tensors that hold all layers."""
-  biases = [f'{NET}/{bias}' for bias in BIASES.values()] if model.untie_r else []
-  return f'{NET}/seg_embed', *biases
+    found += heads((Row('head/bias', 'model/lm_loss/bias', 'V->V'),))
+  return tuple(found)
 
 
 KIND = Kind(
-  'an XLNet', 'xlnet', 'xlnet_config.json', f'{NET}/', fields, parts,
+  'an XLNet', 'xlnet', 'xlnet_config.json', f'{NET}/', fields, rows,
   ('model/lm_loss/bias', *(f'{scope}{task}' for task in TASKS for scope in ('model/', ''))),
-  stacked,
 )  # fmt: skip

@@ -22,7 +22,7 @@ from bertjax.vocab import formats
 from bertjax.vocab.sentencepiece_model import SPACE, accents_of
 from bertjax.vocab.vocabulary import Vocabulary
 
-_UNIGRAM, _BPE, _WORD, _CHAR = 1, 2, 3, 4  # ModelType of sentencepiece_model.proto
+UNIGRAM, _BPE, _WORD = 1, 2, 3  # ModelType of sentencepiece_model.proto
 _NORMAL, _UNKNOWN, _CONTROL, _DEFINED, _UNUSED = 1, 2, 3, 4, 5  # Type of its pieces
 # Python's lower() knows where a word ends, as Σ must; the Rust library goes by characters.
 FINAL_SIGMA = r'\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})'
@@ -79,7 +79,7 @@ def _check(proto: Any, file: pathlib.Path) -> None:
     space_behind_words=trainer.treat_whitespace_as_suffix,
     unescaped_spaces=not normal.escape_whitespaces,
     unused_pieces=[p.piece for p in proto.pieces if p.type == _UNUSED][:5],
-    user_defined_pieces_of_bpe=defined[:5] if trainer.model_type != _UNIGRAM else [],
+    user_defined_pieces_of_bpe=defined[:5] if trainer.model_type != UNIGRAM else [],
     user_defined_pieces_that_normalisation_changes=changed[:5],
   )
   wrong = [
@@ -98,7 +98,7 @@ def _model(proto: Any, vocabulary: Vocabulary) -> models.Unigram | models.BPE:
   trainer = proto.trainer_spec
   unknown = next(piece.piece for piece in proto.pieces if piece.type == _UNKNOWN)
   score = scores(proto)
-  if trainer.model_type == _UNIGRAM:
+  if trainer.model_type == UNIGRAM:
     scored = [(piece, score.get(piece, 0.0)) for piece in vocabulary.pieces]
     unk = vocabulary.pieces.index(unknown)
     return models.Unigram(scored, unk, trainer.byte_fallback)

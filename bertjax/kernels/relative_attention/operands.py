@@ -1,7 +1,8 @@
 """The operands of the attention operation: what is an array, what is static, what is refused."""
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 
@@ -149,28 +150,30 @@ class Operands(NamedTuple):
     return max(found, default=None)
 
 
+def axes_of(path: Sequence[Any]) -> str:
+  """Returns the axes of an operand by its path in a tree of them, the letters that end its name:
+  BTNH of q_BTNH, NH of u_NH; '' of one that has none, as site."""
+  tail = path[-1].name.rpartition('_')[2]
+  return tail if tail.isupper() else ''
+
+
 def check(x: Operands) -> None:
   """Raises ValueError where shapes disagree or a table does not reach all distances."""
   (batch, queries, heads, size), keys = x.q_BTNH.shape, x.k_BSNH.shape[1]
   mask, relative = x.mask, x.relative
-
-  def expect(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
-    if array is not None and array.shape != shape:
-      raise ValueError(f'attention: expected {name} of shape {shape}, got {array.shape}')
-
-  expect('k [B, S, N, H]', x.k_BSNH, (batch, keys, heads, size))
-  expect('v [B, S, N, H]', x.v_BSNH, (batch, keys, heads, size))
+  rows = 0 if relative is None else relative.rows
+  sizes = {'B': batch, 'T': queries, 'S': keys, 'N': heads, 'H': size, 'R': rows, '2': 2}
+  for path, array in jax.tree_util.tree_leaves_with_path(x._replace(dropout=None)):
+    shape = tuple(sizes[axis] for axis in axes_of(path))
+    if array.shape != shape:
+      raise ValueError(f'attention: expected {path[-1].name} of shape {shape}, got {array.shape}')
   if keys < queries:
     raise ValueError(
       f'attention: expected at least as many keys as queries, memory first; got {keys} keys and '
       f'{queries} queries'
     )
-  expect('example_q_BT', mask.example_q_BT, (batch, queries))
-  expect('example_k_BS', mask.example_k_BS, (batch, keys))
   if (mask.order_q_BT is None) != (mask.order_k_BS is None):
     raise ValueError('attention: expected both order_q_BT and order_k_BS or neither, got one')
-  expect('order_q_BT', mask.order_q_BT, (batch, queries))
-  expect('order_k_BS', mask.order_k_BS, (batch, keys))
   if mask.window is not None and mask.window < 1:
     raise ValueError(f'attention: expected a window of at least 1 (itself), got {mask.window}')
   if mask.sinks and (mask.window is None or mask.sinks > keys - queries):
@@ -178,23 +181,9 @@ def check(x: Operands) -> None:
       f'attention: {mask.sinks} sinks are keys of memory that a window does not hide: expected a '
       f'window and as much memory, got window={mask.window} and {keys - queries} keys of memory'
     )
-  if relative is None:
-    return
-  rows = relative.rows
-  expect('r_RNH', relative.r_RNH, (rows, heads, size))
-  expect('p_RNH', relative.p_RNH, (rows, heads, size))
-  expect('bias_NR', relative.bias_NR, (heads, rows))
-  expect('u_NH', relative.u_NH, (heads, size))
-  expect('w_NH', relative.w_NH, (heads, size))
-  expect('direction_B', relative.direction_B, (batch,))
-  if relative.w_NH is not None and relative.r_RNH is None:
+  if relative is not None and relative.w_NH is not None and relative.r_RNH is None:
     raise ValueError('attention: w_NH is the bias of the position term: give r_RNH, or leave it')
-  if relative.segment is not None:
-    expect('z_NH', relative.segment.z_NH, (heads, size))
-    expect('embedding_2NH', relative.segment.embedding_2NH, (2, heads, size))
-    expect('segment_q_BT', relative.segment.segment_q_BT, (batch, queries))
-    expect('segment_k_BS', relative.segment.segment_k_BS, (batch, keys))
-  if rows:
+  if relative is not None and rows:
     _check_reach(relative, queries, keys)
 
 

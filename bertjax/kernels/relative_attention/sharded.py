@@ -3,13 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from jax.sharding import PartitionSpec
 
 from bertjax.kernels import mesh
-from bertjax.kernels.relative_attention.operands import Operands
+from bertjax.kernels.relative_attention.operands import Operands, axes_of
 from bertjax.types import Array
 
 HEADS = ('tensor', 'sequence')  # axes of the mesh that divide heads
@@ -45,7 +44,8 @@ def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[...,
       return attend(x)
 
     names = dict(B=rows, N=across or None)
-    specs = jax.tree_util.tree_map_with_path(lambda path, _: _spec(path[-1].name, names), x)
+    split = lambda path, _: PartitionSpec(*(names.get(axis) for axis in axes_of(path)))
+    specs = jax.tree_util.tree_map_with_path(split, x)
     out = PartitionSpec(rows, None, names['N'], None)
     # A kernel's results do not say over which axes they vary.
     return jax.shard_map(
@@ -53,9 +53,3 @@ def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[...,
     )(x)
 
   return over_mesh
-
-
-def _spec(name: str, names: dict[str, Any]) -> PartitionSpec:
-  """Returns the split of an operand, by the axis letters that end its name: q_BTNH, u_NH, site."""
-  tail = name.rpartition('_')[2]
-  return PartitionSpec(*(names.get(letter) for letter in tail if tail.isupper()))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention import reference
-from bertjax.kernels.relative_attention.operands import Mask, Operands
+from bertjax.kernels.relative_attention.operands import Mask, Operands, axes_of
 from bertjax.kernels.relative_attention.reference import Place
 from bertjax.types import Array
 
@@ -73,12 +73,8 @@ def _length(run: slice) -> int:
 def _run(x: Operands, mine: slice, theirs: slice) -> Operands:
   """Cuts the operands to a run of queries and its keys."""
   ends = dict(BT=mine, BTNH=mine, BS=theirs, BSNH=theirs)
-  cut = lambda path, leaf: leaf[:, ends[_axes(path)]] if _axes(path) in ends else leaf
+  cut = lambda path, leaf: leaf[:, ends[axes_of(path)]] if axes_of(path) in ends else leaf
   return jax.tree_util.tree_map_with_path(cut, x)
-
-
-def _axes(path: Any) -> str:
-  return path[-1].name.rpartition('_')[2]
 
 
 def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Array:
@@ -136,7 +132,7 @@ def _scan(
   named, tree = jax.tree_util.tree_flatten_with_path(x)
   own, shared = [], []
   for path, leaf in named:
-    axes, mine, theirs = _axes(path), None, leaf
+    axes, mine, theirs = axes_of(path), None, leaf
     if axes in ('BT', 'BTNH'):
       mine, theirs = split(leaf), None
     elif axes in ('BS', 'BSNH'):

@@ -14,7 +14,7 @@ from bertjax.models.layers.basic import ACTIVATIONS, Dense, Dropout, Init, Norm,
 from bertjax.models.layers.cache import Reading
 from bertjax.types import Array
 
-NormPlace = Literal['after', 'before', 'none']
+NormPlace = Literal['after', 'before']
 
 
 class Context(NamedTuple):
@@ -57,7 +57,7 @@ class Block(nn.Module):
   gated: bool = False
   inner_dropout: float = 0.0
   ffn_dropout: float | None = None
-  # 'after' the sum (Vaswani et al. 2017), 'before' what is added, or 'none'.
+  # 'after' the sum (Vaswani et al. 2017) or 'before' what is added
   norm_place: NormPlace = 'after'
   # norm, norm_eps, norm_std, norm_bias: see `Norm`
   norm: NormKind = 'layer_norm'
@@ -171,8 +171,6 @@ class Block(nn.Module):
   def _sum(self, name: str, x_BTD: Array, added, enters: bool = False) -> Array:
     """x and what is added to it, a function of x and the norm before; the norm in its place."""
     same: Any = lambda x: x
-    if self.norm_place == 'none':
-      return x_BTD + added(x_BTD, same)
     norm = Norm(self.norm_eps, self.dtype, self.norm_std, self.norm, self.norm_bias, name=name)
     if enters:
       x_BTD, norm = norm(x_BTD), same

@@ -10,13 +10,12 @@ from bertjax.models.layers.basic import param
 from bertjax.types import Array
 
 
-def mixed(module: nn.Module, layers_LBTD: Array) -> tuple[Array, Array]:
-  """Returns the mean of some layers with learned weights, times a learned factor, [B, T, D], and
-  the sum of the squared weights before their softmax; declares both in the module that calls it."""
+def mixed(module: nn.Module, layers_LBTD: Array) -> Array:
+  """Returns the mean of some layers with learned weights, times a learned factor, [B, T, D];
+  declares weights and factor in the module that calls it."""
   weight_L = param(module, 'mix', (None,), (len(layers_LBTD),), nn.initializers.zeros)
   factor = param(module, 'factor', (), (), nn.initializers.ones)
-  x_BTD = factor * jnp.einsum('l,lbtd->btd', jax.nn.softmax(weight_L), layers_LBTD)
-  return x_BTD, jnp.sum(weight_L**2)
+  return factor * jnp.einsum('l,lbtd->btd', jax.nn.softmax(weight_L), layers_LBTD)
 
 
 def normalized(layers_LBTD: Array, real_BT: Array) -> Array:

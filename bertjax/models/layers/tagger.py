@@ -48,7 +48,7 @@ class Tagger(nn.Module):
 
   def _read(self, hidden_LBTD: Array, embedded_BTD: Array) -> Array:
     if self.features == 'mix':
-      return mixed(self, jnp.concatenate([embedded_BTD[None], hidden_LBTD]))[0]
+      return mixed(self, jnp.concatenate([embedded_BTD[None], hidden_LBTD]))
     read = dict(
       embeddings=lambda: embedded_BTD,
       last=lambda: hidden_LBTD[-1],

@@ -46,7 +46,7 @@ class Streams(NamedTuple):
 
 
 class Layer(Block):
-  """A block whose input holds both streams: T columns of h, and behind them P slots of g."""
+  """A block of both streams."""
 
   def content(self, x_BTD: Array, context: Streams) -> Array:
     """Returns the columns of h, which are seen and remembered; g is neither."""

@@ -32,11 +32,12 @@ class Options(NamedTuple):
   lm: NonNegative = 0.0
 
 
-def of_heads(model: Any, terms: Terms, factor: float, evals: Sequence[str]) -> Objective:
-  """Returns `objectives.of_heads` with the loss of the next words, times `factor`, beside the terms
-  of labels; 0: those alone. Raises UserError: a factor for a model that scores no next words."""
+def in_one_pass(model: Any, terms: Terms, factor: float, evals: Sequence[str]) -> Objective:
+  """Returns `objectives.in_one_pass` with the loss of the next words, times `factor`, beside the
+  terms of labels; 0: those alone. Raises UserError: a factor for a model that scores no next
+  words."""
   if not factor:
-    return objectives.of_heads(model, terms, evals)
+    return objectives.in_one_pass(model, terms, evals)
   if not model.scores_next:
     raise UserError(
       f'config.objective.lm={factor} is of models whose labelled form scores the next words too, '
@@ -50,7 +51,7 @@ def of_heads(model: Any, terms: Terms, factor: float, evals: Sequence[str]) -> O
   def flops(batch: Batch) -> float:
     return model.flops(batch) + model.word_flops(float(np.sum(_goes_on(batch))))
 
-  return objectives.of_heads(model, both, evals)._replace(flops=flops)
+  return objectives.in_one_pass(model, both, evals)._replace(flops=flops)
 
 
 def _goes_on(batch: Batch) -> Any:

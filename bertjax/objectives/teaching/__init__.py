@@ -12,7 +12,7 @@ from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.contracts import Model
-from bertjax.objectives import labels_of, model_of, refuse_words
+from bertjax.objectives import check_heads, model_of
 from bertjax.types import FIT, TEACHER, Array, Batch, Term, Variables
 
 KEY = 'config.objective'
@@ -133,12 +133,7 @@ def check_vocabulary(config: Any) -> None:
 def check_layers(config: Any) -> None:
   """Refuses models whose layers cannot be compared, where the objective teaches these alone: heads
   of the student, other ids, attention that layers share or that does not see whole examples."""
-  refuse_words(config)
-  if heads := labels_of(config.model) + labels_of(config.model, 'token'):
-    raise UserError(
-      f'the objective {config.objective.name!r} teaches no label: expected config.model.labels=() '
-      f'and token_labels=(), got {heads!r}'
-    )
+  check_heads(config)
   check_vocabulary(config)
   given = {'config.model': config.model, f'{KEY}.teacher.model': config.objective.teacher.model}
   for name, model in given.items():

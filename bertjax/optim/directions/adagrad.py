@@ -1,7 +1,5 @@
 """Adagrad: every entry's rate falls with the sum of its squared gradients."""
 
-import jax
-import jax.numpy as jnp
 import optax
 
 from bertjax.field_types import NonNegative, Positive
@@ -21,17 +19,7 @@ def adagrad(
     accumulator: a before the first step. The scale of the gradients matters beside it.
     weight_decay: multiplied by the learning rate.
   """
-
-  def init(params):
-    full = lambda p: jnp.full_like(p, accumulator)
-    return optax.ScaleByRssState(sum_of_squares=jax.tree.map(full, params))
-
-  def update(updates, state, params=None):
-    squares = jax.tree.map(lambda a, g: a + jnp.square(g), state.sum_of_squares, updates)
-    found = jax.tree.map(lambda g, a: g * jax.lax.rsqrt(a), updates, squares)
-    return found, optax.ScaleByRssState(sum_of_squares=squares)
-
-  return optax.chain(optax.GradientTransformation(init, update), leaves.add_decay(weight_decay))
+  return optax.chain(optax.scale_by_rss(accumulator, eps=0.0), leaves.add_decay(weight_decay))
 
 
 DIRECTION = adagrad

@@ -27,6 +27,7 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.types import Batch
 
 ARMS = ('transformers', 'gathered', 'compiled')
+WARMUP = 3  # calls of each side that are not timed
 
 _CONFIG = command_line.define_config()
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)
@@ -37,7 +38,6 @@ _AGAINST = flags.DEFINE_list(
 )  # fmt: skip
 _DROPOUT = flags.DEFINE_bool('dropout', True, 'Dropout at the rates of the config; else at none.')
 _CALLS = flags.DEFINE_integer('calls', 20, 'Timed calls of each side.', lower_bound=1)
-_WARMUP = flags.DEFINE_integer('warmup', 3, 'Discarded calls of each side.', lower_bound=3)
 flags.mark_flag_as_required('config')
 flags.register_validator(
   'against',
@@ -85,4 +85,4 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
 
       arms[arm] = stack.enter_context(timing.apart(rivals.make_step, config, batch, arm))
     arms = dict(ours=own_step.make_step(config, batch)) | arms
-    return timing.alternate(arms, _CALLS.value, _WARMUP.value)
+    return timing.alternate(arms, _CALLS.value, WARMUP)

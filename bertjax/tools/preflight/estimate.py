@@ -61,7 +61,7 @@ class _Kernels(NamedTuple):
 def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
   """Returns the `estimate` of a phase's config, which `own_step.sized` has completed, traced for
   it."""
-  system = own_step.system(config, {name: x[:1] for name, x in batch.items()})
+  system = own_step.system(config, batch)
   traced = trace(config, system, batch, rows_at_once(config, sizes))
   return estimate(config, system, batch, sizes, traced)
 
@@ -73,8 +73,7 @@ def estimate(
   remat policy. Activations are divided along sequence, and along tensor as if all were: what passes
   between the layers, a fifth of what `light` keeps, is not."""
   rows = rows_at_once(config, sizes)
-  boxed, tx = system.boxed, system.tx
-  shapes, axes = system.variables['params'], sharding.logical_axes(boxed)['params']
+  shapes, axes, tx = system.variables['params'], system.axes['params'], system.tx
   mesh = jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes))
   rules: Any = sharding.as_rules(config.sharding_rules)
   specs = sharding.param_specs(shapes, axes, rules, mesh)  # pyright: ignore[reportArgumentType]
@@ -143,9 +142,8 @@ def trace(config: Any, system: own_step.System, batch: Batch, rows: int) -> Trac
   found = _kept(system, batch, rows)
   turn, wide = _turn(found)
   if config.model.get('remat', 'light') != 'light':
-    light = with_remat(config, 'light')
-    row = {name: x[:1] for name, x in batch.items()}
-    turn, wide = _turn(_kept(own_step.system(light, row), batch, rows))
+    light = own_step.system(with_remat(config, 'light'), batch)
+    turn, wide = _turn(_kept(light, batch, rows))
   # So jax marks what a policy keeps; within a loop it is the loop's.
   layers = [v for v, eqn in found.items() if eqn.primitive.name in ('scan', 'reduce_precision')]
   words = padded_rows(config.model.vocab_size)

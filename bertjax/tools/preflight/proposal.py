@@ -55,7 +55,7 @@ def policies(config: Any) -> list[str | None]:
 def _first(config, batch, sizes, limit, remat, ordered) -> Proposal | None:
   as_it_is = config.copy_and_resolve_references()
   changed = estimate_lib.with_remat(config, remat) if remat else as_it_is
-  system = own_step.system(changed, {name: x[:1] for name, x in batch.items()})
+  system = own_step.system(changed, batch)
   traced = None
   for microbatches, fsdp in ordered:
     changed.microbatches = microbatches

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bertjax.errors import UserError
-from bertjax.kernels.target import Target
+from bertjax.kernels import target
 from bertjax.machine import locks
 
 
@@ -108,7 +108,7 @@ class Slice(NamedTuple):
   @property
   def platform(self) -> str:
     """Returns tpu or gpu."""
-    return Target(self.kind).platform
+    return target.platform_of(self.kind)
 
   @property
   def hosts(self) -> int:

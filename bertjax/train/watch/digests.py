@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertjax import dotted
+from bertjax import dotted, sharding
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.machine import hosts
@@ -72,7 +72,7 @@ def check_replicas(step: int, variables: Any) -> str:
   parameter that differs."""
   sums: dict[str, int] = {}
   shards = [
-    (jax.tree_util.keystr(path, simple=True, separator='/'), shard)
+    (sharding.leaf_path(path), shard)
     for path, leaf in jax.tree_util.tree_leaves_with_path(variables)
     for shard in leaf.addressable_shards
   ]
@@ -123,12 +123,12 @@ class Digests(Watcher):
 
 def judged_sha256(run: Any) -> dict[str, str]:
   """'held_out', or the key of a store in the config -> sha256 of the text that a `setup.Run` is
-  judged on; '' where there is none, or its files have no sha256."""
+  judged on; '' where there is none."""
   sets = {f'config.evals.{k}.store': v.get('store') for k, v in run.config.evals.items()}
   paths = {key: pathlib.Path(path) for key, path in sets.items() if path}
   found = {}
   for key, path in dict(paths, held_out=run.store.path / verify.HELD_OUT).items():
-    files = reader.read_meta(path).get('sha256', {}) if path.exists() else {}
+    files = reader.read_meta(path)['sha256'] if path.exists() else {}
     text = {name: files[name] for name in files if name != 'store.json'}
     found[key] = _sha256(json.dumps(text, sort_keys=True).encode()) if text else ''
   return found

@@ -85,9 +85,6 @@ class Verification(Watcher):
           return
       if self._path is None:
         return
-      if not verify.has_checksums(self._path):
-        self._say(f'{self._path} has no sha256 of its files: damage would go unnoticed')
-        return
       for said in verify.faults(self._path):
         self._damaged(
           f'{said}. Put a copy of it in its place, or remove the store and prepare it again'

@@ -91,7 +91,7 @@ def test_counts_are_float32_and_sizes_float64(golden):
   assert t5_spans.sizes(t5_spans.Options(0.15, 3.0, True, False), 568) == dict(T=512, U=114)
 
 
-@mutation('rank_n < (parts_E - 1)[example_n]', 'place_n < (parts_E - 1)[example_n]')
+@mutation('ranks(drawn_n, example_n) < (parts_E', 'place_n < (parts_E')
 def test_every_mask_is_equally_likely(golden):
   rows = rows_of(*np.zeros((4000, 12), int))
   mask_EN = sentinels.span_mask(rows, 0.34, 2.0, (5, 6)).reshape(4000, 12)

@@ -32,7 +32,7 @@ def instances(store, column):
 @pytest.mark.parametrize('length', [16, 64, 128])
 @mutation('columns[task.name] = changed_n', 'columns[task.name] = random_n')
 @mutation('random_n = alone_n if task.swap else changed_n', 'random_n = changed_n')
-@mutation('b_n, usable)', 'b_n, usable)\n  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)')
+@mutation('b_n, usable)', 'b_n, usable)\n  b_lost_n, a_lost_n = layout.truncated(b_n, a_n, usable)')
 def test_equals_the_sequential_algorithm_on_the_same_draws(length):
   store, config = random_store(25, distinct=True), albert(plan__dupe_factor=3, plan__short_prob=0.4)
   passes = [

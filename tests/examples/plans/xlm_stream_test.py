@@ -51,8 +51,8 @@ def ours(store, length, **kwargs):
 
 @pytest.mark.parametrize('length', [2, 7, 33, 128])
 @pytest.mark.parametrize('kind', ['silent', 'runs', 'runs and pairs'])
-@mutation('tail = place_of(begin_s) - 1, place_of', 'tail = place_of(begin_s), place_of')
-@mutation('if not parallel_S[span[0]]', 'if span')
+@mutation('  head -= before\n', '')
+@mutation('if kind_S[span[0]] % 2 == 0', 'if span')
 def test_equals_the_loop(kind, length):
   store = random_store(40, distinct=True)
   if kind != 'silent':

@@ -67,7 +67,7 @@ def split(token, sentence, begin, room, draw):
 @pytest.mark.parametrize('both', [True, False])
 @pytest.mark.parametrize('words', [3, 9, 60])
 @mutation('  start_E = step_E * reuse', '  start_E = step_E * spec.length')
-@mutation('pairs.truncated(a_E, b_E, room)[0]', 'pairs.truncated(b_E, a_E, room)[1]')
+@mutation('truncated(a_E, b_E, room)[0]', 'truncated(b_E, a_E, room)[1]')
 @mutation('    place_c = place_c - ~ahead_E[owner_c]', '    place_c = place_c - 0')
 @mutation('  if epoch is not None:', '  if epoch is not None and epoch < 0:')
 def test_equals_the_original(words, both):
@@ -101,7 +101,7 @@ def test_equals_the_original(words, both):
   assert (batch['example_BT'] == 1).all()
 
 
-@mutation('(examples.rows if evenly else rows)', 'examples.rows')
+@mutation('(rows if examples.ordered else examples.rows)', 'examples.rows')
 def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   store = xlnet_store()
   examples = examples_lib.examples_in_memory(store, xlnet(), LENGTH, SEED, rows=LANES)

@@ -113,7 +113,7 @@ def test_example_tasks_are_told_apart():
 
 
 def test_mistakes_are_named(tmp_path):
-  with pytest.raises(ValueError, match="Did you mean 'wikipedia'"):
+  with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
     corpora.open_corpus('wikipeda')
   with pytest.raises(ValueError, match='tfds:nope'):
     corpora.open_corpus('tfds:nope')

@@ -229,12 +229,13 @@ def test_a_text_task_streams_the_batches_of_its_store(vocab, store, tmp_path):
   streamed, held_out = row_stream.open_streams(config, row_stream.open_vocabulary(workdir))
   examples = examples_lib.make_examples(store, config.data, LENGTH, config.seed)
   assert held_out is None and 0 < streamed.stats['fill'] <= 1
-  batches = loader.train_batches(streamed, 8, threads=0)
+  batches = loader.stream(loader.Batches(streamed, 8), threads=0)
   for index in range(3 * examples.rows // 8):
     assert_equal(next(batches)[1], loader.Batches(examples, 8).at(index)[0])
   resumed, _ = row_stream.open_streams(config, row_stream.open_vocabulary(workdir))
   assert_equal(
-    next(loader.train_batches(resumed, 8, 9, threads=0))[1], loader.Batches(examples, 8).at(9)[0]
+    next(loader.stream(loader.Batches(resumed, 8), 9, threads=0))[1],
+    loader.Batches(examples, 8).at(9)[0],
   )
 
 
@@ -291,7 +292,7 @@ def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
   assert said in seqio_reader.READER.says([config], '')
   assert said not in seqio_reader.READER.says([stream_config(vocab, input='a.txt')], '')
   streamed, held_out = row_stream.open_streams(config, store)
-  _, batch, counts = next(loader.train_batches(streamed, 8, threads=0))
+  _, batch, counts = next(loader.stream(loader.Batches(streamed, 8), threads=0))
   assert batch['token_BT'].dtype == np.int32 and batch['weight_BP'].dtype == np.float32
   assert counts['dropped'] == 0 and counts['predicted'] == 16
   assert held_out is not None
@@ -304,8 +305,8 @@ def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
 
 def test_errors_of_a_stream(vocab, tmp_path):
   open_stream = lambda **data: row_stream.open_streams(stream_config(vocab, **data), store)[0]
-  store = row_stream.vocabulary_store(tmp_path, load_vocabulary(vocab))
-  store.path.joinpath('vocab').symlink_to(vocab)
+  (tmp_path / 'vocab').symlink_to(vocab)
+  store = row_stream.open_vocabulary(str(tmp_path))
   (tmp_path / 'bad.txt').write_bytes(b'one\xff\n\ntwo\n')
   with pytest.raises(ValueError, match='UTF-8'):
     open_stream(input=str(tmp_path / 'bad.txt')).batch(np.arange(4), True)

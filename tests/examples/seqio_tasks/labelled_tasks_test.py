@@ -116,7 +116,7 @@ def test_texts_are_cut_by_the_rules_of_their_language(shared, tmp_path):
   task, files = glue.get_config('sst2').data.task, dict(train=f'{tmp_path}/a.tsv')
   made = labelled_tasks.labelled_task('t', task, files, vocab, 32, language='fr')
   (row,) = made.get_dataset(None, 'train', shuffle=False).as_numpy_iterator()
-  (want,) = load_vocabulary(vocab).encode_batch([text], ['fr'])
+  want, _ = load_vocabulary(vocab).encode_flat([text], ['fr'])
   assert row['token_T'][1 : 1 + len(want)].tolist() == want.tolist()
   with pytest.raises(UserError, match='expected language, got none'):
     labelled_tasks.labelled_task('t', task, files, vocab, 32)

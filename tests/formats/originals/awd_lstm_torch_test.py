@@ -21,7 +21,6 @@ from bertjax.export import importing, originals
 from bertjax.formats.originals import awd_lstm_torch
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models.layers import concat_pool
-from bertjax.vocab.vocabulary import load_vocabulary
 from configs import ulmfit
 
 
@@ -51,13 +50,12 @@ def saved(golden, folder, words=40):
 def test_the_scores_and_words_of_fastai(golden, tmp_path):
   opened = awd_lstm_torch.open_checkpoint(saved(golden, tmp_path))
   model = models.build(ConfigDict({**ulmfit.model('test'), **opened.model}))
-  params = opened.take(None, lambda row, shape: None).params
+  params = opened.take(None).params
   token_BT = golden['lm/input_SBT'][0]
   batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
   found = logits(model.apply(dict(params=params), batch)['word'])
   np.testing.assert_allclose(found[..., :40], golden['lm/eval/logits/0'], atol=5e-7)
-  assert opened.vocabulary is not None
-  vocabulary = load_vocabulary(opened.vocabulary)
+  vocabulary = opened.vocabulary
   assert vocabulary.size == 40 and vocabulary.special['eos'] == 2
   assert vocabulary.encode_batch(['the w3 no'])[0].tolist() == [3, 7, 0, 2]
 
@@ -110,9 +108,8 @@ def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_pa
   assert '--workdir=fastai:DIR' in (tmp_path / 'out' / 'README.md').read_text()
   one, other = map(awd_lstm_torch.open_checkpoint, (path, tmp_path / 'out'))
   assert one.model == other.model and other.model['backward']
-  pieces = [load_vocabulary(each.vocabulary).pieces for each in (one, other)]
-  assert pieces[0] == pieces[1]
-  params = [each.take(None, lambda row, shape: None).params for each in (one, other)]
+  assert one.vocabulary.pieces == other.vocabulary.pieces
+  params = [each.take(None).params for each in (one, other)]
   jax.tree.map(np.testing.assert_array_equal, *params)
   options = tmp_path / 'out' / 'options.json'
   options.write_text('{"backward": true, "width": 3}')
@@ -162,5 +159,5 @@ def test_a_classifier_goes_out_with_its_head(tmp_path):
     x = x if number else torch.relu(x)
   np.testing.assert_allclose(logits_BC, x.detach().numpy(), rtol=1e-5)
   assert json.loads((tmp_path / 'out/options.json').read_text())['classes'] == ['bad', 'good']
-  taken = awd_lstm_torch.open_checkpoint(tmp_path / 'out').take(None, lambda row, shape: None)
+  taken = awd_lstm_torch.open_checkpoint(tmp_path / 'out').take(None)
   assert {*taken.params} == {'word', 'lstm_0', 'lstm_1', 'lstm_2'} and len(taken.left_out) == 12

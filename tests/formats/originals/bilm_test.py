@@ -16,7 +16,6 @@ from bertjax.export import importing, originals
 from bertjax.formats import directory, tables
 from bertjax.formats.originals import bilm, tf1
 from bertjax.sources import runs
-from bertjax.vocab.vocabulary import load_vocabulary
 from configs import elmo
 
 
@@ -93,19 +92,19 @@ def test_words_that_are_read_and_never_scored_come_back(tmp_path):
   config = elmo.get_config('test')
   config.model.update(dict(vocab_size=9, outputs=5, characters=0))
   sections.complete(config)
-  (part,) = bilm.parts(config.model)
-  shapes = tables.their_shapes(part.rows, config.model)
+  rows = bilm.rows(config.model)
+  shapes = tables.their_shapes(rows, config.model)
   state = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
   (tmp_path / 'vocab.txt').write_text('\n'.join(['<S>', '</S>', '<UNK>', *'abcdef']))
-  vocabulary = load_vocabulary(bilm.words(tmp_path, 9, None))
-  params = tables.to_ours(state, part.rows, config.model)
+  vocabulary = bilm.words(tmp_path, 9)
+  params = tables.to_ours(state, rows, config.model)
   (tmp_path / 'run').mkdir()
   runs.write_run(tmp_path / 'run', config, params, vocabulary, {})
   originals.export(tmp_path / 'run', tmp_path / 'out')
   opened = bilm.open_checkpoint(tmp_path / 'out')
   assert opened.model['vocab_size'] == 9 and opened.model['outputs'] == 5
-  assert load_vocabulary(opened.vocabulary).pieces == vocabulary.pieces
-  opened.take(ConfigDict(dict(config.model, **opened.model)), None)
+  assert opened.vocabulary.pieces == vocabulary.pieces
+  opened.take(ConfigDict(dict(config.model, **opened.model)))
 
 
 @mutation("any(head.kind != 'word'", "any(head.kind == 'text'", file='bertjax/export/originals.py')
@@ -135,7 +134,7 @@ def test_what_is_no_elmo_is_refused(folder, tmp_path):
   (tmp_path / 'x_options.json').write_text(json.dumps(given))
   opened = bilm.open_checkpoint(tmp_path / 'weights.hdf5')
   with pytest.raises(UserError, match='lm/CNN/W_cnn_1'):
-    opened.take(ConfigDict(opened.model), None)
+    opened.take(ConfigDict(opened.model))
   given['char_cnn']['filters'] = [[1, 'x']]
   for wrong, said in (
     (dict(lstm=3), 'to say the sizes'),

@@ -13,6 +13,11 @@ from bertjax.formats.originals import fairseq_vocabulary
 from bertjax.vocab.vocabulary import load_vocabulary
 
 
+def beside(path, size):
+  """The vocabulary of the files beside a checkpoint, and what is said of it."""
+  return fairseq_vocabulary.beside(path / 'model.pt', size)
+
+
 def dictionary(path, symbols) -> None:
   (path / 'dict.txt').write_text(''.join(f'{s} {9 - i % 9}\n' for i, s in enumerate(symbols)))
 
@@ -24,14 +29,14 @@ def test_a_dictionary_of_byte_level_bpe(shared, tmp_path):
   gpt2 = json.loads((shared / 'tokenizers/gpt2/vocab.json').read_text())
   symbols = sorted(ours, key=ours.get)[4:-1]
   dictionary(tmp_path, [str(gpt2.get(symbol, symbol)) for symbol in symbols])
-  none, said = fairseq_vocabulary.write(tmp_path, len(ours), tmp_path)
+  none, said = beside(tmp_path, len(ours))
   assert none is None and 'encoder.json and vocab.bpe are not beside it' in said[0]
   (tmp_path / 'encoder.json').write_text(json.dumps(gpt2))
   merges = (shared / 'tokenizers/gpt2/merges.txt').read_bytes()
   (tmp_path / 'vocab.bpe').write_bytes(merges)
-  file, said = fairseq_vocabulary.write(tmp_path, len(ours), tmp_path)
+  mine, said = beside(tmp_path, len(ours))
   text = ['Hello, world!  £5 — 北京 naïve 😀', 'and <mask> is text']
-  mine, theirs = load_vocabulary(file), load_vocabulary(shared / 'tokenizers/roberta')
+  theirs = load_vocabulary(shared / 'tokenizers/roberta')
   assert said == [] and mine.size == theirs.size == len(ours) and mine.special == theirs.special
   for one, two in zip(mine.encode_batch(text), theirs.encode_batch(text), strict=True):
     np.testing.assert_array_equal(one, two)
@@ -45,8 +50,7 @@ def test_a_dictionary_of_sentencepiece(shared, tmp_path):
   pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
   dictionary(tmp_path, pieces)
   (tmp_path / 'sentencepiece.bpe.model').write_bytes(model.read_bytes())
-  file, said = fairseq_vocabulary.write(tmp_path, len(pieces) + 5, tmp_path)
-  vocabulary = load_vocabulary(file)
+  vocabulary, said = beside(tmp_path, len(pieces) + 5)
   assert said == [] and vocabulary.special == dict(cls=0, sep=2, pad=1, mask=len(pieces) + 4, unk=3)
   texts = (
     'I saw a girl with a telescope.',
@@ -125,8 +129,8 @@ def test_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_path, change):
   theirs = Dictionary(lines)
   (tmp_path / 'dict.txt').write_text('\n'.join(lines) + '\n')
   (tmp_path / 'sentencepiece.bpe.model').write_bytes(model.read_bytes())
-  file, said = fairseq_vocabulary.write(tmp_path, len(theirs.symbols), tmp_path)
-  vocabulary, texts = load_vocabulary(file), botchan(shared)
+  vocabulary, said = beside(tmp_path, len(theirs.symbols))
+  texts = botchan(shared)
   assert said == [] and vocabulary.size == len(theirs.symbols)
   wanted = [theirs.ids(processor.encode(text, out_type=str)) for text in texts]
   assert [ids.tolist() for ids in vocabulary.encode_batch(texts)] == wanted
@@ -157,8 +161,7 @@ def test_the_dictionary_of_camembert(shared, tmp_path):
   pieces = [processor.id_to_piece(i) for i in range(900)]
   symbols = [f'{p} 999{" #fairseq:overwrite" * (p in again)}\n' for p in pieces]
   (tmp_path / 'dict.txt').write_text(''.join(symbols))
-  file, said = fairseq_vocabulary.write(tmp_path, 905, tmp_path)
-  ours = load_vocabulary(file)
+  ours, said = beside(tmp_path, 905)
   assert said == [] and ours.size == len(theirs) == 905
   assert list(ours.pieces) == theirs.convert_ids_to_tokens(range(905))
   assert ours.special == {role: getattr(theirs, f'{role}_token_id') for role in ours.special}
@@ -178,8 +181,8 @@ def test_byte_level_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_pat
   (tmp_path / 'encoder.json').write_text(json.dumps(gpt2))
   merges = (shared / 'tokenizers/gpt2/merges.txt').read_bytes()
   (tmp_path / 'vocab.bpe').write_bytes(merges)
-  file, said = fairseq_vocabulary.write(tmp_path, len(theirs.symbols), tmp_path)
-  ours, texts = load_vocabulary(file), botchan(shared)
+  ours, said = beside(tmp_path, len(theirs.symbols))
+  texts = botchan(shared)
   original = transformers.GPT2Tokenizer.from_pretrained(str(shared / 'tokenizers/gpt2'))
   wanted = [theirs.ids(map(str, ids)) for ids in original(texts)['input_ids']]
   assert said == [] and ours.size == len(theirs.symbols)
@@ -199,4 +202,4 @@ def test_byte_level_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_pat
 def test_a_dictionary_that_is_none_is_refused(lines, message, tmp_path):
   (tmp_path / 'dict.txt').write_text(lines)
   with pytest.raises(ValueError, match=message):
-    fairseq_vocabulary.write(tmp_path, 7, tmp_path)
+    beside(tmp_path, 7)

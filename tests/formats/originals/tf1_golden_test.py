@@ -39,12 +39,12 @@ def read(path, file: goldens.Golden, prefix: str):
   originals.write(path / 'model.ckpt', file.tree(prefix))
   activation = file.given['ff_activation']
   originals.describe(path, 'xlnet_config.json', ff_activation=activation)
-  return original_reading.read(tf1, path, lambda row, shape: pytest.fail(row.theirs))
+  return original_reading.read(tf1, path)
 
 
 @pytest.mark.parametrize('name', ['bi_memory', 'odd_clamp', 'tied_bias'])
+@mutation("not row.axes.startswith('L')", 'True', case='odd_clamp')
 @mutation("u='r_w_bias', w='r_r_bias'", "w='r_w_bias', u='r_r_bias'", case='odd_clamp')
-@mutation('= name, slice(*pair)', '= name, slice(*bounds[name][:2])', case='odd_clamp')
 @mutation("untie_r=len(shape(state, f'{NET}/r_w_bias')) == 3", 'untie_r=True', case='tied_bias')
 @mutation(
   "direction_B = batch.get('direction_B')",

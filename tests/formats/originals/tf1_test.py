@@ -13,10 +13,6 @@ from bertjax.formats.originals import tf1
 WORD_BIAS = 'cls/predictions/output_bias'
 
 
-def zeros(row, shape):
-  return np.zeros(shape, np.float32)
-
-
 @pytest.fixture(scope='module')
 def tiny():
   """The tensors of a BERT with heads of 64, so that none need be described."""
@@ -51,7 +47,6 @@ def test_slots_of_the_optimizer_are_counted_and_left_out(tiny, tmp_path):
   originals.write(tmp_path / 'model.ckpt-1000', tiny, step=1000, slots=True)
   plain = original_reading.read(tf1, tmp_path)
   count = len(tiny)
-  assert plain.step == 1000
   assert plain.left_out == [f'adam_m ({count} tensors)', f'adam_v ({count} tensors)']
 
 
@@ -67,7 +62,7 @@ def test_an_encoder_alone_and_heads_that_are_asked_for(tiny, tmp_path):
     "no bert_config.json says the activation: 'gelu'",
   ]
   asked = dict(words=True, pooler=False)
-  made = original_reading.read(tf1, tmp_path, zeros, asked)
+  made = original_reading.read(tf1, tmp_path, asked)
   assert {path.partition('/')[0] for path in made.made} == {'mlm'}
   assert made.params['mlm']['bias'].shape == (256,) and 'pooler' not in made.params
   assert made.left_out == ['bert/pooler/dense/bias', 'bert/pooler/dense/kernel']
@@ -101,16 +96,10 @@ def test_tensors_that_do_not_fit_are_listed(tiny, tmp_path, without, odd, messag
     original_reading.read(tf1, tmp_path)
 
 
-@pytest.mark.parametrize(
-  'name, message',
-  [
-    ('transformer/adaptive_embed/lookup_table', "checkpoint of TensorFlow's Transformer-XL: exp"),
-    ('some/thing', 'none we know: expected an ALBERT, a BERT, an ELECTRA, an XLNet, an ELMo chec'),
-  ],
-)
-def test_a_checkpoint_of_another_family_is_refused_by_name(tmp_path, name, message):
-  originals.write(tmp_path / 'model.ckpt', {name: np.ones(3, np.float32)})
-  with pytest.raises(ValueError, match=message):
+def test_a_checkpoint_of_another_program_is_refused(tmp_path):
+  originals.write(tmp_path / 'model.ckpt', {'some/thing': np.ones(3, np.float32)})
+  known = 'an ALBERT, a BERT, an ELECTRA, an XLNet, an ELMo checkpoint'
+  with pytest.raises(ValueError, match=f'expected {known}, got variables like some/thing'):
     original_reading.read(tf1, tmp_path)
 
 

@@ -17,6 +17,7 @@ from bertjax.kernels.relative_attention import (
   relative_attention,
   visible,
 )
+from bertjax.kernels.relative_attention.operands import check
 
 
 def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | None]:
@@ -51,6 +52,20 @@ def test_random_vectors_equal_brute_force(queries, memory):
     np.testing.assert_array_equal(np.asarray(visible(mask, near=near)), want)
     shares.append(want.mean())
   assert 0.05 < np.mean(shares) < 0.6  # neither all nor nothing
+
+
+@mutation('if array.shape != shape:', 'if array.ndim != len(shape):')
+@mutation("'R': rows, '2': 2}", "'R': rows, '2': heads}")
+def test_an_operand_of_another_shape_is_refused_by_its_name():
+  shape = arg_specs.SHAPES['xlnet_base_content']._replace(rows=2, queries=8, memory=4, heads=3)
+  x = jax.eval_shape(lambda key: arg_specs.operands(shape, key), jax.random.key(0))
+  check(x)
+  for name in ('k_BSNH', 'example_q_BT', 'order_k_BS', 'r_RNH', 'direction_B', 'embedding_2NH'):
+    longer = lambda path, leaf, name=name: (
+      jnp.zeros((*leaf.shape[:-1], leaf.shape[-1] + 1)) if path[-1].name == name else leaf
+    )
+    with pytest.raises(ValueError, match=f'attention: expected {name} of shape .*, got '):
+      check(jax.tree_util.tree_map_with_path(longer, x))
 
 
 @pytest.mark.parametrize('name', arg_specs.SHAPES)

@@ -21,7 +21,6 @@ FIELDS = dict(
   initializer=jax.nn.initializers.normal(0.3), hidden=True,
 )  # fmt: skip
 CASES = {
-  'none': dict(norm_place='none'),
   'swiglu': dict(gated=True, activation='silu', norm_place='before', norm='rms_norm'),
   'alibi': {},
 }
@@ -53,10 +52,9 @@ def feed(x, p, fields):
 
 
 def summed(x, added, p, fields):
-  place = fields.get('norm_place', 'after')
-  if place == 'none':
-    return x + added(x)
-  return x + added(norm(x, p, fields)) if place == 'before' else norm(x + added(x), p, fields)
+  if fields.get('norm_place') == 'before':
+    return x + added(norm(x, p, fields))
+  return norm(x + added(x), p, fields)
 
 
 def layer(case, row, x, p):
@@ -67,8 +65,8 @@ def layer(case, row, x, p):
     distance = abs(place[:, None] - place)
     scores = -np.array([2**-4, 2**-8, 2**-2])[:, None, None] * distance
   attended = lambda y: attend(y, p['attention'], visible, scores)
-  x = summed(x, attended, p.get('attention_norm'), fields)
-  return summed(x, lambda y: feed(y, p, fields), p.get('ffn_norm'), fields)
+  x = summed(x, attended, p['attention_norm'], fields)
+  return summed(x, lambda y: feed(y, p, fields), p['ffn_norm'], fields)
 
 
 @pytest.mark.parametrize('case', CASES)

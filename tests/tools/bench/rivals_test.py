@@ -54,6 +54,22 @@ def test_the_rival_has_our_model_and_our_loss(family):
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+def losses(c, objective, params, model, batch):
+  """Ours and the rival's in two steps, with states."""
+  ctx, carry = Context(jax.random.key(0), np.int32(0), train=True), objective.carry(batch)
+  loss = jax.jit(lambda carry, batch: objective.loss(dict(params=params), carry, batch, ctx))
+  for _ in range(2):
+    terms, carry, _ = loss(carry, with_rows(batch))
+    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+    with torch.no_grad():
+      yield ours, model(**rivals.inputs_of(c, batch)).loss.item()
+
+
+def random_params(objective, batch):
+  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  return jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
+
+
 @pytest.mark.full
 def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   c = cases.config('xlnet', dropout=0.0, attention_dropout=0.0)
@@ -63,15 +79,9 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   assert batch['weight_BP'].shape == (2, 8) and batch['direction_B'].tolist() == [1, -1]
   model = rivals.make(c)
   state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
-  params = state_dicts.from_huggingface(state, c.model)
-  objective = plm.make(c)
-  ctx = Context(jax.random.key(0), np.int32(0), train=True)
-  carry = objective.carry(batch)  # of zeros that are attended to, as theirs
-  for _ in range(2):
-    terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
-    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
-    with torch.no_grad():
-      theirs = model(**rivals.inputs_of(c, batch)).loss.item()
+  params = jax.tree.map(jax.numpy.asarray, state_dicts.from_huggingface(state, c.model))
+  # Both begin with a memory of zeros that are attended to.
+  for ours, theirs in losses(c, plm.make(c), params, model, batch):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -96,17 +106,6 @@ def gates(x):
   return np.moveaxis(x[..., [0, 2, 1, 3], :], 0, -1).reshape(4 * x.shape[-1], -1)
 
 
-def losses(c, objective, params, model, batch):
-  """Ours and the rival's in two steps, with states."""
-  ctx, carry = Context(jax.random.key(0), np.int32(0), train=True), objective.carry(batch)
-  loss = jax.jit(lambda carry, batch: objective.loss(dict(params=params), carry, batch, ctx))
-  for _ in range(2):
-    terms, carry, _ = loss(carry, with_rows(batch))
-    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
-    with torch.no_grad():
-      yield ours, model(**rivals.inputs_of(c, batch)).loss.item()
-
-
 @pytest.mark.full
 @mutation('x, state = layer(*given)', 'x, state = layer(x)')
 @mutation("if key.endswith('dropout')}\n  model", "if key == 'dropout'}\n  model")
@@ -117,8 +116,7 @@ def test_awd_lstms_rival_has_our_model_and_our_loss_where_nothing_is_dropped():
   c = own_step.sized(c, 4, 8)
   own_step.drop_nothing(c.model)
   batch, objective = synthetic_batch(c), own_step.objective_of(c)
-  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
-  params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
+  params = random_params(objective, batch)
   model = rivals.make(c)
   put(model.words.weight, params['word'][: c.model.vocab_size])
   for number, lstm in enumerate(model.layers):
@@ -142,8 +140,7 @@ def test_elmos_rival_has_our_model_and_our_loss(clip):
   c.objective.sampled = 0
   c = own_step.sized(c, 4, 8)
   batch, objective = synthetic_batch(c), own_step.objective_of(c)
-  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
-  params = jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.3)['params'])
+  params = random_params(objective, batch)
   model = rivals.make(c)
   # torch has no bias of its own on the forget gate.
   for number, lstm in enumerate(model.layers):

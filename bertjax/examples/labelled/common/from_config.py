@@ -41,7 +41,7 @@ def open_rows(
   cls_last = rows.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language)
-  records = list(_read(task, options, path, key, limit))
+  records = list(examples_of(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
   speller = spelling.speller(config.model, vocabulary)
   vocabulary = speller.vocabulary if speller else vocabulary
@@ -68,13 +68,13 @@ def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
   """Returns the records of a file of labelled examples; arguments and errors as `open_rows`."""
-  return list(_read(*task_of(config.data.task), path, key, limit))
+  return list(examples_of(*task_of(config.data.task), path, key, limit))
 
 
 def count(config: Any) -> int:
   """Counts the examples that the run trains on, without encoding them."""
   data = config.data
-  found = _read(*task_of(data.task), data.train, 'config.data.train', data.examples)
+  found = examples_of(*task_of(data.task), data.train, 'config.data.train', data.examples)
   return sum(1 for _ in found)
 
 
@@ -85,11 +85,13 @@ def inferred(config: Any) -> tuple[str, ...]:
   if task.named is None or not task.infers(options):
     return ()
   data = config.data
-  found = _read(task, options, data.train, 'config.data.train', data.examples)
+  found = examples_of(task, options, data.train, 'config.data.train', data.examples)
   return tuple(sorted({name for record in found for name in task.named(record, options)}))
 
 
-def _read(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator[Any]:
+def examples_of(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator[Any]:
+  """Yields the records of a file, which `key` names, by a task with its options; the first `limit`,
+  0: all. Raises UserError: as the task's `read`, or no file, or none in it."""
   if not path:
     raise UserError(f'{key} names no file: expected one with labelled examples')
   record = None

@@ -163,10 +163,9 @@ class Rows:
       mine_n[:] = by_length_n.reshape(-1, self.together)[batch_n].reshape(-1)
     return order_n
 
-  def by_length(self) -> tuple['Rows', np.ndarray]:
-    """Returns the rows, shortest first, and the number of each here, int64 [rows]."""
-    number_n = np.argsort(self.size_n, kind='stable')
-    return dataclasses.replace(self, examples=self.examples.take(number_n)), number_n
+  def by_length(self) -> np.ndarray:
+    """Returns the numbers of the rows, those of the shortest first, int64 [rows]."""
+    return np.argsort(self.size_n, kind='stable')
 
   def bucket(self, size: int) -> int:
     """Returns the least length of a row that holds so many tokens."""

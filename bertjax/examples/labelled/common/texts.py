@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.examples import layout
 from bertjax.vocab.vocabulary import Vocabulary
 
 
@@ -33,22 +34,22 @@ def rows(
     cls_n, sep_n, last_n = special(vocabulary, [begin]), [], []
   else:
     cls_n, sep_n, last_n = ([number] for number in ends(vocabulary))
-  between_n = sep_n * separators if len(columns) == 2 else []
+  pair = len(columns) == 2
+  between_n = sep_n * separators if pair else []
   around = len(cls_n) + len(between_n) + len(last_n)
   if length <= around + len(columns) - 1:
     raise UserError(f'config.length={length} leaves no room for texts: {around} tokens are special')
-  encoded = [_encoded(texts, vocabulary) for texts in columns]
+  a_texts, *seconds = [_encoded(texts, vocabulary) for texts in columns]
+  b_texts = seconds[0] if pair else [()] * len(a_texts)
+  a_n, b_n = (np.fromiter(map(len, found), np.int64, len(found)) for found in (a_texts, b_texts))
+  a_lost, b_lost = (lost_n.tolist() for lost_n in layout.truncated(a_n, b_n, length - around))
   found = []
-  for parts in zip(*encoded, strict=True):
-    kept = fitting([len(part) for part in parts], length - around)
-    cut = sum(map(len, parts)) - sum(kept)
-    first_n = [*cls_n, *parts[0][: kept[0]], *between_n]
-    second_n = parts[1][: kept[1]] if len(parts) == 2 else []
-    id_n = np.array([*first_n, *second_n, *last_n], np.int32)
-    first = len(first_n) if len(parts) == 2 else len(id_n)
-    found.append(
-      Row(id_n, np.repeat(np.arange(2, dtype=np.int32), (first, len(id_n) - first)), cut)
-    )
+  for a, b, a_cut, b_cut in zip(a_texts, b_texts, a_lost, b_lost, strict=True):
+    first_n = [*cls_n, *a[: len(a) - a_cut], *between_n]
+    id_n = np.array([*first_n, *b[: len(b) - b_cut], *last_n], np.int32)
+    first = len(first_n) if pair else len(id_n)
+    type_n = np.repeat(np.arange(2, dtype=np.int32), (first, len(id_n) - first))
+    found.append(Row(id_n, type_n, a_cut + b_cut))
   return found
 
 
@@ -75,17 +76,6 @@ def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:
       "expected another; GPT-1's gets _start_, _delimiter_ and _classify_ as docs/finetune.md says"
     )
   return [number for number in found if number is not None]
-
-
-def fitting(sizes: Sequence[int], room: int) -> list[int]:
-  """Returns how many tokens of one or two texts to keep: drops tokens one by one from the longer
-  text, or from the second if both are equally long, until the texts fit the room."""
-  if sum(sizes) <= room or len(sizes) == 1:
-    return [min(size, room) for size in sizes]
-  small = min(sizes)
-  if small <= room // 2:
-    return [size if size == small else room - small for size in sizes]
-  return [room - room // 2, room // 2]
 
 
 class WordRow(NamedTuple):

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from bertjax import models, registry, sharding
 from bertjax.formats import huggingface
@@ -17,21 +17,22 @@ from bertjax.objectives import combine
 from bertjax.optim import optimizer, schedules
 from bertjax.tools.bench.parts.synthetic import LANGUAGES
 from bertjax.tools.preflight import topology
+from bertjax.train import abstract_state
 from bertjax.train import step as step_lib
 from bertjax.types import Batch, Objective
 
+PHASE = 'bench'  # the key of the state's one carry
+
 
 class System(NamedTuple):
-  """A training step before it is compiled."""
+  """A training step before it is compiled, as `abstract_state.make` takes a phase."""
 
+  name: str  # of the phase
+  template: Batch
   objective: Objective  # the loss to minimise
-  boxed: Any  # shapes of the variables, in flax.linen's partitioning boxes
+  variables: Any  # as shapes
+  axes: Any  # logical axis names of each variable
   tx: Any  # the optimizer
-
-  @property
-  def variables(self) -> Any:
-    """Their shapes, unboxed."""
-    return nn.meta.unbox(self.boxed)
 
 
 def sized(config: Any, batch_size: int, length: int) -> Any:
@@ -83,9 +84,9 @@ def objective_of(config: Any) -> Objective:
 
 def footprint(config: Any, batch: Batch) -> dict[str, int]:
   """Parameters, and bytes of them and the optimizer state; rows that pad the vocabulary count."""
-  _, boxed, tx = system(config, batch)
-  params = nn.meta.unbox(boxed)['params']
-  held = jax.tree.leaves((params, jax.eval_shape(tx.init, params)))
+  made = system(config, batch)
+  params = made.variables['params']
+  held = jax.tree.leaves((params, jax.eval_shape(made.tx.init, params)))
   return dict(
     parameters=sum(leaf.size for leaf in jax.tree.leaves(params)),
     state_bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in held),
@@ -94,57 +95,46 @@ def footprint(config: Any, batch: Batch) -> dict[str, int]:
 
 def flops(config: Any, batch: Batch) -> float:
   """FLOPs of a step by the model's own count, see `types.Objective.flops`."""
-  return float(system(config, batch).objective.flops(batch))
+  return float(objective_of(config).flops(batch))
 
 
 def system(config: Any, batch: Batch) -> System:
   """Builds objective, variables (shapes alone) and optimizer of a config."""
   objective = objective_of(config)
-  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
-  shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
-  tx, _ = optimizer.make(config.optimizer, shapes['params'], axes['params'])
-  return System(objective, boxed, tx)
+  variables, axes = abstract_state.variables_of(objective, batch)
+  tx, _ = optimizer.make(config.optimizer, variables['params'], axes['params'])
+  return System(PHASE, batch, objective, variables, axes, tx)
 
 
 def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   """Returns our train step, lowered for the devices of a mesh, which need not be there: (lowered
   step of (state, batch, seed, rate), key -> state, shardings of the state)."""
-  objective, boxed, tx = system(config, batch)
-  rules = sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, hosts=1)
-  shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
-  specs = sharding.param_specs(shapes, axes, rules, mesh)
-  opt_specs = optimizer.state_specs(tx, shapes['params'], specs['params'])
-  phase = 'bench'
+  devices = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
+  made: Any = system(config, batch)
+  objective, tx = made.objective, made.tx
+  state = abstract_state.make([made], [made], devices)
+  layout = jax.tree.map(lambda x: x.sharding, state)
 
   def init(key: jax.Array) -> step_lib.State:
     variables = nn.meta.unbox(objective.init(key, batch))
-    carry = {phase: objective.carry(batch)}
+    carry = {PHASE: objective.carry(batch)}
     return step_lib.State(jnp.int32(0), variables, tx.init(variables['params']), carry)
 
-  whole: Any = PartitionSpec()
-  layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
-  layout = sharding.named(mesh, layout)
   function = step_lib.make_train_step(
     objective,
     tx,
-    phase,
+    PHASE,
     config.microbatches,
     reduce_dtype=config.reduce_dtype,
     sparse=optimizer.sparse(config.optimizer),
   )
-  # Outside of the mesh: a key is made on a device.
-  state = jax.eval_shape(init, jax.random.key(0))
-  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-    # One sharding stands for every leaf below it, as in jit.
-    places = jax.tree.map(lambda place, part: jax.tree.map(lambda _: place, part), layout, state)
-    rows = sharding.named(mesh, sharding.batch_spec())
-    placed = lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
-    given = {k: placed(x, rows) for k, x in batch.items()}
-    numbers = (placed(x, sharding.named(mesh, whole)) for x in (np.uint32(0), np.float32(0)))
-    arguments = jax.tree.map(placed, state, places), given, *numbers
-    jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
-    return jitted.lower(*arguments), init, layout
+  rows = NamedSharding(mesh, sharding.batch_spec())
+  given = {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows) for k, x in batch.items()}
+  number = lambda dtype: jax.ShapeDtypeStruct((), dtype, sharding=layout.step)
+  jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
+  with jax.set_mesh(mesh), nn.logical_axis_rules(devices.rules):
+    return jitted.lower(state, given, number(np.uint32), number(np.float32)), init, layout
 
 
 def memory(config: Any, batch: Batch) -> int:

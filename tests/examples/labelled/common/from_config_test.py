@@ -54,7 +54,7 @@ def test_texts_of_a_file_are_cut_by_its_language(vocabulary, store, tmp_path):
   for language in ('', 'en', 'fr', '1'):
     rows = from_config.open_rows(c, f'{tmp_path}/a.jsonl', 'key', store, 0, 1, language)
     found[language] = rows.examples.id_n[0][1:-1].tolist()
-  expected = [vocabulary.encode_batch([TEXT], [each])[0].tolist() for each in LANGUAGES]
+  expected = [vocabulary.encode_flat([TEXT], [each])[0].tolist() for each in LANGUAGES]
   assert [found['en'], found['fr']] == expected and expected[0] != expected[1]
   assert found[''] == found['en'] and found['1'] == found['fr']
   c.data.update(languages=(), language='')

@@ -118,7 +118,7 @@ def test_parts_of_a_row_and_labels_of_tokens():
 def test_hosts_read_the_rows_of_one_batch(rows):
   for index in range(12):
     whole = loader.Batches(rows, 8).at(index)[0]
-    parts = [next(loader.train_batches(rows, 8, index, (host, 4)))[1] for host in range(4)]
+    parts = [next(loader.stream(loader.Batches(rows, 8), index, (host, 4)))[1] for host in range(4)]
     for name, value in whole.items():
       np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), value)
 

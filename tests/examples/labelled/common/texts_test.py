@@ -19,17 +19,6 @@ SAID = [
 ]
 
 
-@mutation('size if size == small else room - small', 'room - size if size == small else size')
-def test_the_longer_text_loses_token_by_token():
-  for first in range(13):
-    for second in range(13):
-      for room in range(1, 20):
-        sizes = [first, second]
-        while sum(sizes) > room:
-          sizes[0 if sizes[0] > sizes[1] else 1] -= 1
-        assert texts.fitting([first, second], room) == sizes, (first, second, room)
-
-
 @pytest.mark.parametrize('single', [True, False], ids=['single', 'pair'])
 @mutation(
   'np.repeat(np.arange(2, dtype=np.int32)',
