@@ -9,8 +9,8 @@ from bertjax import dotted
 from bertjax.errors import UserError
 
 _JUDGED_OUTSIDE = 'bertjax.convert --to=hf --sentence-transformers=mean writes what mteb judges'
-# Key, but for `phases.NAME.` -> (the value that is as now; None: any; what to do in its place).
-# `KEY@NAME` is of what is chosen by this name, where others have such a key.
+# Key, but for `phases.NAME.` and `teacher.` -> (the value that is as now; None: any; what to do in
+# its place). `KEY@NAME` is of what is chosen by this name, where others have such a key.
 REMOVED: dict[str, tuple[Any, str]] = {
   'evals.similarity.file': ('', _JUDGED_OUTSIDE),
   'evals.similarity*': (None, _JUDGED_OUTSIDE),
@@ -40,8 +40,8 @@ def refuse(key: str) -> None:
 
 
 def without(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Takes what was removed out of the config of an older run, JSON values. Raises UserError: the
-  run had a value that nothing can have now."""
+  """Takes what was removed out of the config or the facts of an older run, JSON values. Raises
+  UserError: the run had a value that nothing can have now."""
   flat, kept = dotted.flat(config), {}
   for key, value in flat.items():
     row = _row(key, str(flat.get(f'{key.rpartition(".")[0]}.name')))
@@ -53,7 +53,7 @@ def without(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(key: str, chosen: str = '') -> tuple[Any, str] | None:
-  plain = re.sub(r'^phases\.[^.]+\.', '', key)
+  plain = re.sub(r'^(phases\.[^.]+|(objective\.)?teacher)\.', '', key)
   for name, row in REMOVED.items():
     pattern, _, of = name.partition('@')
     if fnmatch.fnmatchcase(plain, pattern) and (not of or chosen in ('', of)):

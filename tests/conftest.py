@@ -19,7 +19,7 @@ os.environ['XLA_FLAGS'] = (
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # By the environment, which all that a test starts has from here.
 compiled.keep(pathlib.Path('~/.cache/bertjax-tests').expanduser())
-os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.5'
+os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.05'
 
 import cases  # noqa: E402  (after the environment that jax reads)
 import compiling  # noqa: E402

@@ -72,7 +72,8 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   if not isinstance(found.get('config'), dict):
     raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')
   registry.note_elsewhere(found, str(path))
-  config = removed.without(found['config'])
+  found |= {part: removed.without(found[part]) for part in ('config', 'facts') if part in found}
+  config = found['config']
   if version == 10:  # it had every set, those without sentences or examples too
     sets = config['evals'].items()
     config['evals'] = {k: s for k, s in sets if s.get('sentences', k) and s.get('train', k)}

@@ -96,7 +96,7 @@ RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
   'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile',
   'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature', 'preset', 'trackers',
-  'remap_vocab', 'optimizer.average',  # which follows the scores of all phases together
+  'remap_vocab',
 )  # fmt: skip
 
 
@@ -186,12 +186,12 @@ def _check_own(name: str, overrides: Any, data: Any) -> None:
   wide: dict[str, str] = dict.fromkeys(RUN_WIDE, 'the whole run')
   for kind in KINDS.keys() & overrides.keys():
     wide |= dict.fromkeys(STEP_WIDE[kind], 'a step of several phases')
-  if 'data' in overrides:
+  own = overrides.get('data', {})
+  if own:
     wide |= {f'data.{key}': 'the whole run' for key in readers.of(data).of_run}
   if 'drawn' in overrides:
     wide.pop('data.vocab', None)  # each task may say it: `combine`
-  own = [f'{part}.{key}' for part in ('data', 'optimizer') for key in overrides.get(part, ())]
-  for key in (*overrides, *own):
+  for key in (*overrides, *(f'data.{key}' for key in own)):
     if key in wide:
       raise UserError(
         f'config.phases.{name}.{key}: {wide[key]} has one value of it; set config.{key}, or leave '

@@ -68,7 +68,7 @@ def check_length(recipe: Recipe, length: int) -> None:
   if length < least:
     raise UserError(
       f'config.data.plan {recipe.plan_name!r} needs length >= {least}, got rows of {length} tokens '
-      'of text: raise config.length'
+      'of text: raise config.length, or that of the set of config.evals'
     )
 
 

@@ -73,6 +73,8 @@ def clear_others(data, seed: int, workdir: str) -> None:
   if record.exists():
     remedy = f': remove it, and {workdir}/store if it was made of other text'
     made_of = json_files.read(record, dict, remedy)
+    if made_of.get('vocab') == str(pathlib.Path(workdir, 'vocab')):  # as it once was written
+      made_of['vocab'] = _OWN
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]
     if differing:
       # A text that is held out has a store of its own, if there was one before and is one now.

@@ -19,7 +19,8 @@ from bertjax.store.reader import read_meta
 from bertjax.store.writer import remove_sides
 
 PROGRESS = 'progress.json'
-_NOTED = ('identity', 'stats', 'parts', 'languages', 'begun')  # its keys
+_NOTED = dict(identity=dict, stats=dict, parts=dict, languages=list, begun=list)  # its keys
+_SIDES = dict(train=list, held_out=list)  # those of its parts
 _OURS = re.compile(
   r'(tokens|units)-\d+\.npy|(sentences|documents|counts|word_starts)\.npy|store\.json|columns|vocab'
   r'|heldout|plans|'
@@ -82,8 +83,10 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
     )
   remedy = f': remove {path}, to begin anew'
   progress = json_files.read(file, dict, remedy)
-  if lacking := [key for key in _NOTED if key not in progress]:
-    raise UserError(f'{file} was changed or damaged, it has no {lacking[0]!r}{remedy}')
+  for found, kinds in ((progress, _NOTED), (progress.get('parts'), _SIDES)):
+    json_files.check(file, found, kinds)
+    if lacking := [key for key in kinds if found.get(key) is None]:
+      raise UserError(f'{file} was changed or damaged, it has no {lacking[0]!r}{remedy}')
   _compare(path, progress['identity'], identity)
   return progress
 

@@ -104,6 +104,7 @@ def make_run(
   lengths = {name: part.examples.most for name, part in labelled.items()}
   spec = spec._replace(facts=spec.facts._replace(lengths=lengths))
   _check_best(config, [each for part in parts.values() for each in part.evals])
+  _check_average(config, timeline.parts)
   phases = tuple(
     phase_lib.together(p.name, [parts[own.name] for own in p.combined.parts], p.combined)
     if p.combined
@@ -186,6 +187,17 @@ def _check_best(config: Any, evals: Sequence[evaluation.EvalSet]) -> None:
       f'config.{key}={asks[key]} follows the scores of a run, and there is nothing to evaluate on: '
       'set it to 0, or give config.data.heldout (labelled examples: config.data.dev)'
     )
+
+
+def _check_average(config: Any, parts: Sequence[timeline_lib.PhaseConfig]) -> None:
+  """Refuses a phase that averages otherwise than the run, whose scores say when it begins."""
+  for part in parts:
+    if (own := part.config.optimizer.average) != config.optimizer.average:
+      raise UserError(
+        f'config.phases.{part.name}.optimizer.average={own}, and averaging follows the scores of '
+        f'all phases together: expected config.optimizer.average={config.optimizer.average} in '
+        'each; set it there alone'
+      )
 
 
 def _phase(

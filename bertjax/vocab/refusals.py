@@ -51,9 +51,7 @@ def check_unique(pieces: Iterable[str]) -> None:
   for number, piece in enumerate(pieces, 1):
     before = index.setdefault(piece, number)
     if before != number:
-      raise UserError(
-        f'{piece!r} is entry {before} and again entry {number}: expected every piece once'
-      )
+      raise UserError(f'{piece!r} is entry {before} and again entry {number}: expected it once')
 
 
 def unique_keys(text: str) -> Any:

@@ -194,7 +194,8 @@ def test_the_newest_and_the_latest_of_the_best_are_kept(make, mode, best):
       checkpoints.score(step, scores)
   checkpoints.wait()
   assert kept(checkpoints._directory) == [best, 6, 7]
-  assert reading.choose(checkpoints._directory.parent, 'best', by).name == str(best)
+  chosen = [reading.choose(checkpoints._directory.parent, step, by) for step in ('best', None, 6)]
+  assert [path.name for path in chosen] == [str(best), '7', '6']
   assert make(keep=1).latest() == checkpoints._directory / '7'
 
 

@@ -24,7 +24,8 @@ def test_a_removed_key_is_refused_wherever_it_is_given():
     schema.check(c)
 
 
-@mutation("config = removed.without(found['config'])", "config=found['config']")
+@mutation("in ('config', 'facts') if part", "in ('facts',) if part")
+@mutation("in ('config', 'facts') if part", "in ('config',) if part")
 def test_a_run_with_the_usual_values_goes_on(tmp_path):
   c = albert.get_config('test')
   sections.complete(c)
@@ -39,8 +40,14 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   older['phases']['one']['optimizer']['trust'] = 'decayed'
   older['phases']['one']['data']['mask'] |= dict(alpha=0.0, block=32)
   path = tmp_path / 'config.json'
-  write = lambda: path.write_text(json.dumps(dict(format=resume.FORMAT, config=older, given={})))
+  brought = dict(name='elmo', mix_decay=0.0)  # by a model, and by a teacher
+  facts = dict(model=brought, teacher=dict(model=brought, sha256='0'))
+  write = lambda: path.write_text(
+    json.dumps(dict(format=resume.FORMAT, config=older, given={}, facts=facts))
+  )
   write()
+  found = resume.stored(tmp_path)['facts']
+  assert found == dict(model=dict(name='elmo'), teacher=dict(model=dict(name='elmo'), sha256='0'))
   sections.complete(c)
   assert resume.compare(tmp_path, resume.stored(tmp_path), c) == []
   as_json = lambda config: json.loads(config.to_json_best_effort())

@@ -1,6 +1,7 @@
 """Every masking over every plan: batches that keep their promises, or a refusal at set-up."""
 
 import functools
+import os
 import re
 
 import every_plan
@@ -195,12 +196,13 @@ WINDOWED = {
 
 
 @pytest.mark.parametrize('plan', WINDOWED)
-def test_a_plan_does_not_depend_on_its_window(store, plan, monkeypatch):
+def test_a_plan_depends_on_neither_its_window_nor_the_cores(store, plan, monkeypatch):
   monkeypatch.setattr(ernie_pairs, 'BUFFER', 50)
   found, spec = spec_of(recipe(WINDOWED[plan], recipes.CAUSAL_MASK), LENGTH, SEED)
   whole, count = join_columns(found.build(store, spec))
   assert len(whole['length']) > 20
-  for window in (1, 13, 200):
+  for window, cores in ((1, 1), (13, 7), (200, 2)):
+    monkeypatch.setattr(os, 'sched_getaffinity', lambda _, cores=cores: range(cores))
     column, counts = join_columns(found.build(store, spec, window))
     assert counts == count and column.keys() == whole.keys()
     # Where a dialogue has no turn, any start will do.

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import types
 
 import cases
@@ -145,6 +146,31 @@ def test_the_hub_reads_scores_and_datasets(task, dev, best, scores, metrics, tmp
   name, found = model_index_to_eval_results(facts['model-index'])
   assert name == 'mine' and [(x.metric_type, x.metric_value) for x in found] == metrics
   assert found[0].dataset_type == ('stanfordnlp/sst2' if dev else 'mine')
+
+
+@mutation("if name.endswith('ForMultipleChoice') else ''", "if False else ''")
+@pytest.mark.parametrize(
+  ('name', 'shape'), [('BertForMaskedLM', (2, 5)), ('BertForMultipleChoice', (1, 2, 5))]
+)
+def test_the_lines_of_a_card_give_a_graph_the_axes_that_it_has(name, shape, run, monkeypatch):
+  class Session:
+    def __init__(self, path):
+      assert path == 'DIR/model.onnx'
+
+    def get_inputs(self):
+      return [types.SimpleNamespace(name='input_ids')]
+
+    def run(self, _, given):
+      return given
+
+  tokenizer = lambda texts, **_: dict(input_ids=np.zeros((len(texts), 5)))
+  auto = types.SimpleNamespace(from_pretrained=lambda _: tokenizer)
+  monkeypatch.setitem(sys.modules, 'transformers', types.SimpleNamespace(AutoTokenizer=auto))
+  monkeypatch.setitem(sys.modules, 'onnxruntime', types.SimpleNamespace(InferenceSession=Session))
+  said, opened = dict(model_class=name, tensors=[], versions={}), runs.open_run(run)
+  card = card_lib.card(opened, opened.config.model, said, onnx=True)
+  exec(card.partition('```python\n')[2].partition('```')[0], named := {})
+  assert named['outputs']['input_ids'].shape == shape
 
 
 @mutation(" + ledger['open']['real']", '', file='bertjax/export/card.py')

@@ -170,7 +170,14 @@ def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
 
 
 @pytest.mark.parametrize(
-  'text', ['', '{"ident', '[]', '{"parts": {"train": [{}], "held_out": []}}']
+  'text',
+  [
+    '',
+    '{"ident',
+    '[]',
+    '{"parts": {"train": [], "held_out": []}}',
+    '{"identity": {}, "stats": {}, "parts": {"train": []}, "languages": [], "begun": []}',
+  ],
 )
 def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
   write_text(tmp_path / 'a.txt')

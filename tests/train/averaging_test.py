@@ -11,11 +11,10 @@ from mutation import mutation
 from systems import tiny
 
 from bertjax.checkpoint import reading
-from bertjax.config import timeline
 from bertjax.config.keys import Best
 from bertjax.errors import UserError
 from bertjax.optim import averaging
-from bertjax.train import evaluation, loop, setup
+from bertjax.train import evaluation, loop, resolve, setup
 from bertjax.train.step import State
 from bertjax.train.watch.patience import Patience
 
@@ -129,10 +128,10 @@ def test_averaging_without_anything_to_evaluate_on_is_refused():
     setup._check_best(config, ())
 
 
-@mutation("'remap_vocab', 'optimizer.average',", "'remap_vocab',")
-def test_a_phase_does_not_average_otherwise_than_the_run():
+@mutation('(own := part.config.optimizer.average) != config.optimizer.average', 'own := 0')
+def test_a_phase_that_averages_otherwise_than_the_run_is_refused():
   config = tiny('bert', **{'optimizer.average': 5})
-  assert all(part.config.optimizer.average == 5 for part in timeline.make(config).parts)
+  setup._check_average(config, resolve.resolve(config).timeline.parts)
   config.phases.phase2.optimizer = dict(average=3)
-  with pytest.raises(UserError, match='phase2.optimizer.average: the whole run has one value of'):
-    timeline.make(config)
+  with pytest.raises(UserError, match='config.phases.phase2.optimizer.average=3, .*average=5 in'):
+    setup._check_average(config, resolve.resolve(config).timeline.parts)

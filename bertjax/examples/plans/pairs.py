@@ -102,13 +102,14 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
       f'{store.path}: expected documents of two sentences and more, got {len(store.documents) - 1} '
       'of at most one. Prepare the store with --split=sentences, or use config.data.plan.name=pairs'
     )
-  import grain  # here, since it takes a second and most who open a plan read none
+  import grain  # here, since it takes a second
 
   # NumPy lets other threads run while it works on an array, so that windows share the cores.
-  threads = min(len(os.sched_getaffinity(0)), THREADS)
+  cores = min(len(os.sched_getaffinity(0)), THREADS)
+  ahead = cores if cores > 1 else 0  # one core would make two windows at a time, no faster
   windows = [*layout.windows(store.documents, max(window // spec.options.dupe_factor, 1))]
   made = grain.MapDataset.source(windows).map(lambda each: _window(store, peers, spec, each, task))
-  return iter(made.to_iter_dataset(grain.ReadOptions(threads, prefetch_buffer_size=threads)))
+  return iter(made.to_iter_dataset(grain.ReadOptions(ahead, prefetch_buffer_size=ahead)))
 
 
 def ranges(store, spec: Spec, chosen: Chosen, label: str = 'next') -> Ranges:

@@ -43,7 +43,7 @@ def open_checkpoint(path: pathlib.Path) -> Opening:
     kind = kind_of(state)
     given = json_beside(prefix, kind.config) if kind.config else {}
     fields, assumed = kind.fields(state, given)
-  words = (kind.vocabulary or vocabulary)(prefix.parent, fields['vocab_size'])
+    words = (kind.vocabulary or vocabulary)(prefix.parent, fields['vocab_size'])
 
   def take_all(model: Any) -> Taken:
     with naming(prefix):
