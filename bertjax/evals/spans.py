@@ -57,7 +57,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   rows = rows_lib.Rows(
     subject.store, spans_data.labelled(windows, {}), config.length, config.seed,
     options.batch_size, stands_last=rows_lib.stands_last(config.model),
-    extra_ids=extra_ids.ids(config, options.language),
+    extra_ids=extra_ids.ids(config, options.language, subject.store.languages),
   )  # fmt: skip
 
   def function(variables: Variables, batch):

@@ -1,8 +1,11 @@
-"""A run that goes on longer or shorter than it was begun: what of its steps to come has moved."""
+"""The state that a run begins with; of a run that goes on longer or shorter, what of its steps to
+come has moved."""
 
 import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
@@ -105,3 +108,22 @@ def test_a_peak_that_is_changed_on_purpose_moves_the_rate(tmp_path):
   # Stopped before the next checkpoint: the change is in config.json, and the step is still to come.
   resume.claim_workdir(tmp_path, new.copy_and_resolve_references(), {}, 50)
   assert moved(tmp_path, 50, new) == expected
+
+
+@mutation("  hosts.barrier(f'compiled/{name}', math.inf)\n", '')
+@mutation('shardings).lower(*arguments).compile()', 'shardings)')
+def test_processes_wait_until_all_have_compiled(monkeypatch):
+  """As long as it takes: what the first one begins alone would be given up after 30 seconds."""
+  told = []
+  monkeypatch.setattr(first_state.hosts, 'barrier', lambda *given: told.append(given))
+
+  def function(x):
+    told.append('traced')
+    jax.debug.callback(lambda: told.append('computed'))
+    return x + 1
+
+  one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  found = first_state._together('state', function, one, jnp.ones(2))
+  jax.effects_barrier()
+  assert found.tolist() == [2, 2] and found.sharding == one
+  assert told == ['traced', ('compiled/state', math.inf), 'computed']

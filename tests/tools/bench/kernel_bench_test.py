@@ -1,5 +1,6 @@
 """The kernel bench: what it times has been checked, and what does not compile has a reason."""
 
+import forks
 import jax
 import jax.numpy as jnp
 import pytest
@@ -46,6 +47,12 @@ def test_a_wrong_implementation_is_not_timed(monkeypatch):
   monkeypatch.setattr(xla_chunked, 'attend', wrong)
   _, first, _ = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
   assert first['impl'] == 'xla' and 'differs from the reference' in first['reason']
+
+
+@mutation('if _IMPLS.value is not None:', 'if False:')
+def test_tiles_are_of_the_kernel_of_this_device():
+  done = forks.run('bertjax.bench', 'kernel', '--mode=tune', '--impls=xla')
+  assert done.returncode and '--impls=xla: --mode=tune has the kernel of this' in done.stderr
 
 
 def test_default_names_what_none_means():

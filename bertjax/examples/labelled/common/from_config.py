@@ -40,7 +40,7 @@ def open_rows(
   task, options = task_of(given)
   cls_last = rows.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
-  more = extra_ids.ids(config, language)
+  more = extra_ids.ids(config, language, store.languages)
   records = list(examples_of(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
   speller = spelling.speller(config.model, vocabulary)

@@ -48,6 +48,7 @@ def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
 
 
 @mutation(' vocabulary_of(config, store, language)', ' vocabulary_of(config, store)')
+@mutation('extra_ids.ids(config, language, store.languages)', 'extra_ids.ids(config, language)')
 def test_texts_of_a_file_are_cut_by_its_language(vocabulary, store, tmp_path):
   (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
   c, found = config(), {}
@@ -60,3 +61,7 @@ def test_texts_of_a_file_are_cut_by_its_language(vocabulary, store, tmp_path):
   c.data.update(languages=(), language='')
   with pytest.raises(UserError, match='expected that of the examples by name'):
     from_config.vocabulary_of(c, store)
+  store.languages = LANGUAGES  # the names of a store, where the config has none
+  rows = from_config.open_rows(c, f'{tmp_path}/a.jsonl', 'key', store, 0, 1, 'fr')
+  assert rows.examples.id_n[0][1:-1].tolist() == found['fr']
+  assert rows.extra_ids == dict(language=1)
