@@ -33,7 +33,9 @@ def main() -> None:
   shapes = {name: SHAPES[choose(name, SHAPES, '--shapes')] for name in _SHAPES.value}
   if _MODE.value == 'tune':
     if _IMPLS.value is not None:
-      raise UserError(f'--impls={",".join(_IMPLS.value)}: --mode=tune has the kernel of this device')
+      raise UserError(
+        f'--impls={",".join(_IMPLS.value)}: --mode=tune has the kernel of this device'
+      )
     impl = jax.default_backend()
     if impl not in KERNELS:
       raise UserError(f'--mode=tune: expected a TPU or a GPU, got {impl}: it has no kernel to tune')

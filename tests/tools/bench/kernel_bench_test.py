@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from mutation import mutation
+from processes import ROOT, environment
 
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention import arg_specs, reference, xla_chunked
@@ -51,7 +52,8 @@ def test_a_wrong_implementation_is_not_timed(monkeypatch):
 
 @mutation('if _IMPLS.value is not None:', 'if False:')
 def test_tiles_are_of_the_kernel_of_this_device():
-  done = forks.run('bertjax.bench', 'kernel', '--mode=tune', '--impls=xla')
+  command = ('kernel', '--mode=tune', '--impls=xla')
+  done = forks.run('bertjax.bench', *command, cwd=ROOT, env=environment())
   assert done.returncode and '--impls=xla: --mode=tune has the kernel of this' in done.stderr
 
 

@@ -48,7 +48,7 @@ def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
 
 
 @mutation(' vocabulary_of(config, store, language)', ' vocabulary_of(config, store)')
-@mutation('extra_ids.ids(config, language, store.languages)', 'extra_ids.ids(config, language)')
+@mutation('more = extra_ids.ids(config, language, store.languages)', 'more = extra_ids.ids(config)')
 def test_texts_of_a_file_are_cut_by_its_language(vocabulary, store, tmp_path):
   (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
   c, found = config(), {}
