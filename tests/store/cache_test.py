@@ -26,7 +26,7 @@ CONFIG = recipe(pack=8)
 # build is noted in the folder argv[3].
 OPEN = """
 import os, sys, time, logging
-import concurrent.futures.thread  # another user may not be let in to this Python
+import grain  # another user may not be let in to this Python
 logging.basicConfig(format='%(message)s')
 sys.path.insert(0, 'tests/support')
 from bertjax.errors import warn_once
