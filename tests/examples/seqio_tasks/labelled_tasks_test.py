@@ -63,7 +63,8 @@ def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   found = list(made.get_dataset(None, 'train', shuffle=False).as_numpy_iterator())
   data = types.SimpleNamespace(task=task, length_block=1)
   config = types.SimpleNamespace(data=data, model={}, length=LENGTH, seed=0)
-  store = types.SimpleNamespace(path=path.parent, special=load_vocabulary(vocab).special)
+  special = load_vocabulary(vocab).special
+  store = types.SimpleNamespace(path=path.parent, special=special, languages=())
   served = from_config.open_rows(config, str(path), 'train', store, 0, together=1 << 20)
   expected = served.batch(np.arange(served.rows), shuffle=False)
   assert len(found) == served.rows
