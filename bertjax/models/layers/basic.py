@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels import target
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.remat import keep
 from bertjax.types import Array
@@ -153,11 +154,16 @@ class Dense(nn.Module):
     kernel = param(self, 'kernel', self.axes, contracted + self.shape, kernel_init)
     batch = x.shape[: x.ndim - self.inputs]
     x_2d = x.astype(self.dtype).reshape(-1, rows)
-    y_2d = keep(x_2d @ kernel.astype(self.dtype).reshape(rows, -1), 'product')
+    kernel_2d = kernel.astype(self.dtype).reshape(rows, -1)
+    if target.platform() == 'tpu':
+      # Else the kernel's gradient is computed in the kernel's shape, for which that compiler turns
+      # what it multiplies, arrays of all tokens.
+      kernel_2d = jax.lax.optimization_barrier(kernel_2d)
+    y_2d = x_2d @ kernel_2d
     if self.bias:
       bias = param(self, 'bias', self.axes[self.inputs :], self.shape, bias_init)
       y_2d = y_2d + bias.astype(self.dtype).reshape(1, -1)
-    return y_2d.reshape(batch + self.shape)
+    return keep(y_2d, 'product').reshape(batch + self.shape)
 
 
 class Norm(nn.Module):

@@ -24,14 +24,20 @@ Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
 def unrolled(remat: str, noise: Noise | None) -> bool:
-  """Returns whether the compiler sees the layers of a scan one after the other: on a GPU, and on a
-  CPU where a model is trained, that is with noise, and nothing is computed again, which that
-  compiler undoes without a loop. A loop copies what each layer keeps for the backward pass into an
-  array of all layers that was filled with zeros before: a fifth of the bytes of BERT's step on a
-  GPU (docs/gpu.md), a seventh of its time on a CPU. A TPU's compiler copies less, and takes three
-  times as long for all layers (LOG.md, 2026-11-27)."""
-  kept = noise is not None and remat == 'none'
-  return target.platform() == 'gpu' or (target.platform() == 'cpu' and kept)
+  """Returns whether the compiler sees the layers of a scan one after the other: on a GPU, and where
+  a model is trained, that is with noise, on a TPU v6e and on a CPU, there if nothing is computed
+  again, which that compiler undoes without a loop. A loop copies what each layer keeps for the
+  backward pass into an array of all layers, and out of it: a fifth of the bytes of BERT's step on a
+  GPU (docs/gpu.md) and on a TPU, a seventh of its time on a CPU. A TPU's compiler takes three times
+  as long for it; of TPUs a v6e alone waits for its memory so much (docs/tpu.md)."""
+  trains = noise is not None
+  match target.platform():
+    case 'gpu':
+      return True
+    case 'tpu':
+      return trains and target.kind() == 'TPU v6 lite'
+    case _:
+      return trains and remat == 'none'
 
 
 def scanned(model: Any, block: type[nn.Module], noise: Noise | None) -> Any:
@@ -125,28 +131,30 @@ class Encoder(nn.Module):
     caches: Caches | None = None,
     hidden: bool = False,
   ) -> tuple[Array, Any]:
-    """Returns the last block's output, and every block's where the layer or the call is `hidden`.
-    With a `Reading`, which takes `unstacked` variables, returns the new caches in their place."""
+    """Returns the last block's output, and with `hidden` every block's, or None. With a `Reading`,
+    which takes `unstacked` variables, returns the new caches in their place."""
     stack = self.get_variable('params', 'layers')
     if isinstance(stack, tuple) or isinstance(contexts, Reading):
       assert noise is None and not (hidden or self.kinds) and self.sharing == 'none'
       block = self.block(**self.layer, parent=None)
       return one_by_one(stack, block, x_BTD, contexts, caches or (None,) * self.layers)
+    layer = dict(self.layer, hidden=hidden)
     if self.kinds:
-      return self._in_turn(x_BTD, tuple(contexts), noise)
+      return self._in_turn(layer, x_BTD, tuple(contexts), noise)
     if self.sharing != 'none':
-      return self._shared(x_BTD, contexts, noise)
-    layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
+      return self._shared(layer, x_BTD, contexts, noise)
     stack = scanned(self, self.block, noise)(**layer, name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, contexts, noise, None, jnp.arange(self.layers))
     return x_BTD, hidden_LBTD
 
-  def _in_turn(self, x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None):
+  def _in_turn(
+    self, fields: dict[str, Any], x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None
+  ):
     """Scans the periods of the pattern, behind the layers before the first."""
     lead, period = pattern(self.kinds, int(self.normed_stream))
     apart = unrolled(self.remat, noise)
-    first = Block(**self.layer, enters=self.normed_stream, parent=None)
-    later = Block(**self.layer, parent=None)
+    first = Block(**fields, enters=self.normed_stream, parent=None)
+    later = Block(**fields, parent=None)
     init = lambda key: self._init(later, key, x_BTD, contexts[0])
     stack = self.param('layers', stacked, init, self.layers)
 
@@ -169,18 +177,18 @@ class Encoder(nn.Module):
       x_BTD, h_BTD = apply(later if i else first, x_BTD, mine, jnp.int32(i), self.kinds[i])
       outputs.append(h_BTD if h_BTD is None else jnp.expand_dims(h_BTD, 0))
     if lead == self.layers:  # a scan of no periods would still be traced
-      return x_BTD, (jnp.concatenate(outputs) if self.layer['hidden'] else None)
+      return x_BTD, (jnp.concatenate(outputs) if later.hidden else None)
     rest = jax.tree.map(lambda leaf: leaf[lead:].reshape(-1, period, *leaf.shape[1:]), stack)
     numbers = jnp.arange(lead, self.layers, period)
     x_BTD, hidden = jax.lax.scan(one_period, x_BTD, (rest, numbers), unroll=apart)
-    if not self.layer['hidden']:
+    if not later.hidden:
       return x_BTD, None
     return x_BTD, jnp.concatenate([*outputs, _in_order(hidden, x_BTD)])
 
-  def _shared(self, x_BTD: Array, context: Context, noise: Noise | None):
+  def _shared(self, fields: dict[str, Any], x_BTD: Array, context: Context, noise: Noise | None):
     """Returns a scan over the visits of each group. What they share is a constant of the scan, so
     its transpose adds up the gradients of the visits, and no layer has a copy."""
-    layer = Block(**self.layer, parent=None)
+    layer = Block(**fields, parent=None)
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
     run = lambda params, *args: layer.apply({'params': params}, *args)
     apart = unrolled(self.remat, noise)
@@ -201,7 +209,7 @@ class Encoder(nn.Module):
         return x_BTD, hidden
 
       x_BTD, hidden = jax.lax.scan(visit, x_BTD, (first, each), unroll=apart)
-      if self.layer['hidden']:
+      if layer.hidden:
         outputs.append(_in_order(hidden, x_BTD))
     return x_BTD, (jnp.concatenate(outputs) if outputs else None)
 

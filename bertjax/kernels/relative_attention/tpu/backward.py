@@ -2,7 +2,7 @@
 
 One kernel goes over the same tiles as the forward pass and recomputes their probabilities. The
 gradient of a block of queries is summed up while it stays; those of keys, values and tables stay in
-fast memory for all tiles of a row and block of heads.
+fast memory, in float32, for all tiles of a row and block of heads.
 """
 
 import functools
@@ -43,12 +43,9 @@ def backward(
 ) -> Floats:
   """Returns the operands' gradients from the results of `tpu.forward` and the output's."""
   heads = lambda x_BTD: x_BTD.reshape(*x_BTD.shape[:2], shape.heads, shape.size)
-  product = heads(dy_BTD).astype(jnp.float32) * heads(y_BTD).astype(jnp.float32)
-  delta_BN1T = jnp.swapaxes(jnp.sum(product, -1), 1, 2)[:, :, None]
-  delta_BN1T = layout.whole(layout.whole(delta_BN1T, shape.block, 3), shape.group, 1)
-  dy_BTD = layout.whole(layout.flat(shape, heads(dy_BTD)), shape.block, 1)
-  grads = _call(shape, floats, integers, dy_BTD, lse_BN1T, delta_BN1T, strided, interpret)
-  dq, dk, dv, dvectors_B8D, *tables = grads
+  padded = lambda x_BTD: layout.whole(layout.flat(shape, heads(x_BTD)), shape.block, 1)
+  given = padded(dy_BTD), padded(y_BTD), lse_BN1T
+  dq, dk, dv, dvectors_B8D, *tables = _call(shape, floats, integers, given, strided, interpret)
 
   def table(like: Array | None) -> Array | None:
     if like is None:
@@ -58,8 +55,8 @@ def backward(
 
   return Floats(
     dq,
-    dk.astype(floats.k_BSD.dtype),
-    dv.astype(floats.v_BSD.dtype),
+    dk,
+    dv,
     dvectors_B8D.sum(0),
     table(floats.r_ERD),
     table(floats.p_ERD),
@@ -68,9 +65,9 @@ def backward(
 
 
 def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
-  ins, (dy_ref, lse_ref, delta_ref), outs = refs[:INPUTS], refs[INPUTS:][:3], refs[INPUTS + 3 :]
-  *outs, dq_scr = outs
-  dq_ref, sums = outs[0], outs[1:]
+  ins, (dy_ref, y_ref, lse_ref), outs = refs[:INPUTS], refs[INPUTS:][:3], refs[INPUTS + 3 :]
+  dq_ref, dk_ref, dv_ref, *tables, dq_scr, dk_scr, dv_scr = outs
+  sums = dk_scr, dv_scr, *tables
   where, visits = tile_lib.program(shape, count_ref, index_ref)
   i, j = pl.program_id(2), pl.program_id(3)
 
@@ -87,8 +84,10 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
   def _():
     for head in range(shape.group):
       tile = tile_lib.Tile(shape, ins, where, row_4B, strided, head)
-      stats = tile_lib.column(lse_ref[0, head]), tile_lib.column(delta_ref[0, head])
-      dq_scr[head] += _tile_grads(tile, head, dy_ref[0, :, tile.columns], *stats, *sums)
+      lse_b1, dy_b = tile_lib.column(lse_ref[0, head]), dy_ref[0, :, tile.columns]
+      product = dy_b.astype(jnp.float32) * y_ref[0, :, tile.columns].astype(jnp.float32)
+      delta_b1 = jnp.sum(product, 1, keepdims=True)
+      dq_scr[head] += _tile_grads(tile, head, dy_b, lse_b1, delta_b1, *sums)
 
   @pl.when(j == shape.blocks[1] - 1)
   def _():
@@ -96,24 +95,29 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
       dq_ref.dtype
     )
 
+  @pl.when((i == shape.blocks[0] - 1) & (j == shape.blocks[1] - 1))
+  def _():
+    dk_ref[0] = dk_scr[...].astype(dk_ref.dtype)
+    dv_ref[0] = dv_scr[...].astype(dv_ref.dtype)
+
 
 def _tile_grads(
-  tile, head, dy_b, lse_b1, delta_b1, dk_ref, dv_ref, dvectors_ref, dr_ref, dp_ref, dbias_ref
+  tile, head, dy_b, lse_b1, delta_b1, dk_scr, dv_scr, dvectors_ref, dr_ref, dp_ref, dbias_ref
 ):
   """Adds the gradients of a tile to the sums, and returns that of the queries, float32 [b, H]."""
   shape, b = tile.shape, tile.shape.block
   narrow = tile.k_b.dtype
-  here = (0, pl.ds(pl.multiple_of(tile.k_block * b, b), b), tile.columns)
+  here = (pl.ds(pl.multiple_of(tile.k_block * b, b), b), tile.columns)
   power_bb = jnp.where(tile.seen_bb, jnp.exp(tile.score_bb - lse_b1), 0.0)
   dpower_bb = dot(dy_b, tile.v_b, (1, 1))
   dropped_bb, kept_bb = power_bb, tile.kept()
   if kept_bb is not None:
     dropped_bb, dpower_bb = power_bb * kept_bb, dpower_bb * kept_bb
-  dv_ref[here] += dot(dropped_bb.astype(dy_b.dtype), dy_b, (0, 0))
+  dv_scr[here] += dot(dropped_bb.astype(dy_b.dtype), dy_b, (0, 0))
   dscore_bb = power_bb * (dpower_bb - delta_b1)
   scaled_bb = dscore_bb * shape.scale
   narrow_bb = scaled_bb.astype(narrow)
-  dk_ref[here] += dot(narrow_bb, tile.biased(layout.U).astype(narrow), (0, 0))
+  dk_scr[here] += dot(narrow_bb, tile.biased(layout.U).astype(narrow), (0, 0))
   parts = {layout.U: dot(narrow_bb, tile.k_b, (1, 0))}
   add = lambda name, x_1H: _add_row(dvectors_ref, name, tile.columns, x_1H)
   beside_bb = jnp.zeros_like(dscore_bb)
@@ -123,7 +127,7 @@ def _tile_grads(
   )
   if shape.by_keys:
     by_key = turned(jnp.transpose(scaled_bb)).astype(narrow)
-    dk_ref[here] += dot(by_key, tile.p_2b, (1, 0))
+    dk_scr[here] += dot(by_key, tile.p_2b, (1, 0))
     dp_ref[0, rows_of(True), tile.columns] += dot(by_key, tile.k_b, (0, 0))
   if shape.position or shape.bias:
     by_distance, rows = turned(dscore_bb), rows_of(False)
@@ -151,7 +155,7 @@ def _add_row(ref, name: int, columns: slice, x_1H: Array) -> None:
   ref[0, name : name + 1, columns] += x_1H
 
 
-def _call(shape, floats, integers, dy, lse, delta, strided, interpret) -> list[Any]:
+def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
   scalars, arrays, specs = tile_lib.inputs(shape, floats, integers)
   b, group, lanes = shape.block, shape.group, shape.lanes
   per_query = pl.BlockSpec((1, b, lanes), lambda batch, n, i, j, *_: (batch, i, n))
@@ -159,35 +163,39 @@ def _call(shape, floats, integers, dy, lse, delta, strided, interpret) -> list[A
   # One buffer: what is written stays for all tiles of a row and block of heads.
   held = functools.partial(pl.BlockSpec, pipeline_mode=pl.Buffered(1))
 
-  def rows(count: int) -> tuple[Any, Any]:
-    whole = jax.ShapeDtypeStruct((shape.rows, count, shape.groups * lanes), jnp.float32)
+  def rows(count: int, dtype: Any = jnp.float32) -> tuple[Any, Any]:
+    whole = jax.ShapeDtypeStruct((shape.rows, count, shape.groups * lanes), dtype)
     return whole, held((1, count, lanes), lambda batch, n, i, j, *_: (batch, 0, n))
 
-  sums = [rows(floats.k_BSD.shape[1]), rows(floats.k_BSD.shape[1]), rows(8)]
+  q, keys = floats.q_BTD, floats.k_BSD.shape[1]
+  sums = [rows(keys, floats.k_BSD.dtype), rows(keys, floats.v_BSD.dtype), rows(8)]
   sums += [rows(shape.width) if has else ([], []) for has in (shape.position, shape.by_keys)]
   by_head = jax.ShapeDtypeStruct((shape.rows, shape.groups * group, 1, shape.width), jnp.float32)
   of_head = held((1, group, 1, shape.width), lambda batch, n, i, j, *_: (batch, n, 0, 0))
   sums.append((by_head, of_head) if shape.bias else ([], []))
   call = pl.pallas_call(
     functools.partial(_kernel, shape, strided),
-    out_shape=[jax.ShapeDtypeStruct(dy.shape, dy.dtype), *(out for out, _ in sums)],
+    out_shape=[jax.ShapeDtypeStruct(q.shape, q.dtype), *(out for out, _ in sums)],
     grid_spec=pltpu.PrefetchScalarGridSpec(
       num_scalar_prefetch=len(scalars),
       grid=(shape.rows, shape.groups, *shape.blocks),
-      in_specs=[*specs, per_query, stat, stat],
+      in_specs=[*specs, per_query, per_query, stat],
       out_specs=[per_query, *(spec for _, spec in sums)],
-      scratch_shapes=[pltpu.VMEM((group, b, shape.wide), jnp.float32)],
+      scratch_shapes=[
+        pltpu.VMEM((group, b, shape.wide), jnp.float32),
+        *2 * [pltpu.VMEM((keys, lanes), jnp.float32)],
+      ],
     ),
     compiler_params=pltpu.CompilerParams(
       dimension_semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
-      vmem_limit_bytes=_TILE_BYTES + sum(_vmem_bytes(spec) for _, spec in sums),
+      vmem_limit_bytes=_TILE_BYTES + sum(_vmem_bytes(spec) for _, spec in [*sums, *sums[:2]]),
     ),
     cost_estimate=tile_lib.cost(
-      shape, scalars, arrays, [dy, dy, lse, delta], [out for out, _ in sums],
+      shape, scalars, arrays, [given, given[0]], [out for out, _ in sums],
       5 + 6 * (shape.position + shape.by_keys),
     ),
     interpret=interpret,
     name='relative_attention_vjp',
   )  # fmt: skip
-  grads = call(*scalars, *arrays, dy, lse, delta)
+  grads = call(*scalars, *arrays, *given)
   return [x for x in grads if not isinstance(x, list)]

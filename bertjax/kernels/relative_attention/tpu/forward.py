@@ -66,7 +66,9 @@ def _check_takes(x: Operands, block: int, kind: str) -> None:
   wide, group = layout.columns(size)
   relative = x.relative or Relative()
   tables = 2 * sum(table is not None for table in (relative.r_RNH, relative.p_RNH))
-  needed = (2 + tables) * (keys + 2 * block) * wide * group * 4
+  # Sums are float32; those of keys and values have a copy in their dtype beside them.
+  of_place = (2 + tables) * 4 + 2 * dtype.itemsize
+  needed = of_place * (keys + 2 * block) * wide * group
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:
     raise NotImplementedError(
