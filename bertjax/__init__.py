@@ -55,7 +55,10 @@ def __getattr__(name: str) -> Any:
   """`bertjax.Model`, imported when it is asked for: jax and the models take seconds."""
   if name != 'Model':
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  from bertjax.use.model import Model
+  from bertjax.errors import root_logger_as_it_is
+
+  with root_logger_as_it_is():
+    from bertjax.use.model import Model
 
   return Model
 

@@ -77,6 +77,7 @@ def main() -> int:
   text = _HELDOUT.value if arms_lib.in_files(asked.arms, _HELDOUT.value) else ''
   rates = _factors('finetune_rates')
   judged = tasks.make(_FINETUNE.value, _FINETUNE_SET.value, _PAIRS.value, text, rates)
+  asked = asked._replace(same={**asked.same, **judged.texts})
   planned = plan.make(asked, workdir, not _DRY_RUN.value)
   counted = 'made-up text where there is no store' if _DRY_RUN.value else 'the stores'
   Console(width=None if sys.stdout.isatty() else 160).print(plan.table(asked, planned, counted))

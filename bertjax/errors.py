@@ -126,7 +126,20 @@ def warn_once(line: str) -> None:
   """Logs a warning; a text is read more than once, and several plans meet the same obstacle."""
   import logging  # slow for a door
 
-  logging.warning('%s', line)
+  logging.getLogger(__name__).warning('%s', line)
+
+
+@contextlib.contextmanager
+def root_logger_as_it_is() -> Iterator[None]:
+  """Takes back the handler that absl, by which orbax logs, gives a root logger without one: in
+  somebody's own program `logging.basicConfig` would do nothing any more."""
+  import logging  # slow for a door
+
+  before = logging.root.handlers[:]
+  try:
+    yield
+  finally:
+    logging.root.handlers[:] = before
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ from typing import Any
 
 from absl import app, flags
 
-from bertjax import children, text_flags
+from bertjax import children, registry, text_flags
 from bertjax.config import command_line, timeline
 from bertjax.errors import UserError, amount, door, package
 from bertjax.examples import unread_text
@@ -50,7 +50,7 @@ from bertjax.store.builder import Kind, Partial
 from bertjax.store.reader import open_store
 from bertjax.store.unfinished import is_finished, owned, refuse_foreign
 from bertjax.store.verify import faults, plan_faults
-from bertjax.text import phrases, sentence_split
+from bertjax.text import phrases
 from bertjax.text.files import find_files
 from bertjax.text.left_out import NAMED
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -126,14 +126,13 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   if not children.followed:  # a run has compared the vocabulary with its own recipe
     _check_use(vocabulary)
   corpus = text_flags.open_corpus()
-  given = text_flags.SPLIT.value
-  split = corpus.detect() if given == sentence_split.AUTO else given
+  split = corpus.detect(text_flags.SPLIT.value)
   kind = _kind(corpus, vocabulary)._replace(split=split)
   names = 'split holdout errors documents field part_mb columns languages lexicon segmenter'.split()
   identity = dict(
     name=corpus.name,
     vocabulary=vocabulary.meta,
-    source=[*corpus.fingerprint, *_lexicon_fingerprint()],
+    source=[*corpus.fingerprint, *_units_fingerprint()],
     options={name: flags.FLAGS[name].value for name in names}
     | (dict(skip_bad=True) if text_flags.SKIP_BAD.value else {})
     | (dict(spaced=True) if encode.spaced(split, vocabulary) else {}),
@@ -179,7 +178,7 @@ def _make(corpus, vocabulary, vocab: str, split: str, partial: Partial, output, 
     from bertjax.store import on_beam
 
     options = options._replace(vocab=str(_VOCAB.value))  # each host has its own copy of a URL
-    directory, besides = f'{text_flags.OUTPUT.value.rstrip("/")}.shards', _lexicon_fingerprint()
+    directory, besides = f'{text_flags.OUTPUT.value.rstrip("/")}.shards', _units_fingerprint()
     divided = shards.divide(corpus, options, vocabulary, directory, besides)
     on_beam.make(divided, beam)
     corpus = dataclasses.replace(corpus, files=None, left_out=shards.left_out(divided))
@@ -238,11 +237,12 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
   return Kind(finder, tuple(corpus.columns), tuple(languages), bool(_LANGUAGES.value))
 
 
-def _lexicon_fingerprint() -> list[dict]:
-  paths = find_files(_LEXICON.value) if _LEXICON.value else []
-  return [
-    dict(lexicon=str(p.resolve()), sha256=hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths
-  ]
+def _units_fingerprint() -> list[dict]:
+  named = {str(p.resolve()): p for p in (find_files(_LEXICON.value) if _LEXICON.value else ())}
+  files = [(dict(lexicon=name), p) for name, p in named.items()]
+  if code := registry.own_file(_SEGMENTER.value.partition(':')[0]):
+    files.append((dict(segmenter=_SEGMENTER.value), pathlib.Path(code)))
+  return [each | dict(sha256=hashlib.sha256(p.read_bytes()).hexdigest()) for each, p in files]
 
 
 def _beam(words: list[str]) -> Any:
@@ -261,7 +261,6 @@ def _beam(words: list[str]) -> Any:
 
 def main(argv: list[str]) -> None:
   """Prepares a store; a user's mistake ends in one message, not a traceback."""
-  command_line.for_people()
   _check_flags()
   beam = _beam(argv[1:])
   try:

@@ -68,6 +68,7 @@ def main() -> int:
   metric = _METRIC.value or config.best.metric
   if _BEST.value and metric != config.best.metric:
     raise UserError(f'--best is by config.best.metric={config.best.metric}, got --metric={metric}')
+  _choose_preset(config, workdir)
   found = jobs(config, _GRID.value, _SEEDS.value, _settle)
   one_store = _has_one_store(config, [job.point for job in found])
   for job in found:
@@ -75,7 +76,7 @@ def main() -> int:
       job.config.data.heldout = ''  # in the store
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{amount(len(found), "runs")}, {len(found) - len(due)} finished', flush=True)
-  common = list(without_flags(sys.argv[1:], _VALUED, _SWITCHES))
+  common = [*without_flags(sys.argv[1:], _VALUED, _SWITCHES), f'--config.preset={config.preset}']
   if _DRY_RUN.value:
     command = [sys.executable, '-m', 'bertjax.launch', 'resumable']
     for job in due:
@@ -126,13 +127,22 @@ def _recall(config: Any, run: pathlib.Path) -> None:
     config.total_steps = record['config']['total_steps']
 
 
+def _choose_preset(config: Any, workdir: pathlib.Path) -> None:
+  """Names the preset of all runs: where one has begun, on whatever machine, its own."""
+  from bertjax.checkpoint import resume
+
+  records = (resume.stored(path.parent) for path in sorted(workdir.glob('*/checkpoints')))
+  begun = next((record['config'].get('preset', '') for record in records if record), None)
+  given = config_flags.get_override_values(flags.FLAGS['config'])
+  presets.choose_own(config, given, os.environ, begun)
+
+
 def _settle(config: Any, point: Collection[str]) -> None:
-  """Sets what the run itself will: its preset, and steps by epochs or minutes."""
+  """Sets what the run itself will: fields by its preset, and steps by epochs or minutes."""
   from bertjax.train import resolve
   from bertjax.train.facts import Facts
 
   given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
-  presets.choose_own(config, given, os.environ)
   settled = resolve.counted(resolve.resolve(config, Facts(given))).config
   for key in ('minutes', 'total_steps', 'eval_steps', 'checkpoint_steps'):
     config[key] = settled[key]

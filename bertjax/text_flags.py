@@ -85,9 +85,11 @@ def open_corpus(documents: int | None = None) -> Corpus:
 def _opened(name: str, documents: int, module: str, **how: Any) -> Corpus:
   """`corpora.open_corpus`, but files and python_docs without TensorFlow, which may be missing."""
   if module or name.startswith('tfds:') or name in names.WITH_TENSORFLOW:
-    tasks, remedy = 'bertjax.examples.seqio_tasks', '-r requirements.txt, or give files'
-    package(f'{tasks}.registered', name, remedy)  # which registers the names
-    return package(f'{tasks}.corpora', name, remedy).open_corpus(name, documents, module, **how)
+    remedy = '-r requirements.txt, or give files'
+    load = lambda part: package(f'bertjax.examples.seqio_tasks.{part}', name, remedy)
+    load('loaded').leave_gpus()
+    load('registered')  # which registers the names
+    return load('corpora').open_corpus(name, documents, module, **how)
   if name == corpus_lib.PYTHON_DOCS:
     corpus = corpus_lib.open_python_docs()
   else:

@@ -3,14 +3,14 @@ but for the keys of may_differ.py.
 
 format   of this file and of all that lies beside it
 config   resolved, see train/resolve.py: the run describes itself
-facts    that were filled into it, see train/facts.py; files of format 10 have `given` instead:
-         dotted key -> the value before, null where it was absent
+facts    that were filled into it, see train/facts.py
 history  what a resume has changed, and when; see history.py
 """
 
 import contextlib
 import json
 import pathlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -27,7 +27,6 @@ from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 FORMAT = 11  # 10 had no facts
-READS = (10, FORMAT)
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 STOPPED = 'stopped.json'  # the step after which early stopping ended the run
@@ -63,7 +62,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
     )
   json_files.check(path, found, dict(format=int))
   version = 1 if found.get('format') is None else found['format']
-  if version not in READS:
+  if version != FORMAT:
     raise UserError(
       f'{workdir} holds a run of format {version}, this bertjax reads format {FORMAT}: finish it '
       'with the bertjax that began it, or give another --workdir, where '
@@ -74,11 +73,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   registry.note_elsewhere(found, str(path))
   found |= {part: removed.without(found[part]) for part in ('config', 'facts') if part in found}
   config = found['config']
-  if version == 10:  # it had every set, those without sentences or examples too
-    sets = config['evals'].items()
-    config['evals'] = {k: s for k, s in sets if s.get('sentences', k) and s.get('train', k)}
-  brought = found.get('facts', {}).get('vocabulary')
-  if brought or found.get('given', {}).get('data.vocab') == '':  # it came with a model
+  if found.get('facts', {}).get('vocabulary'):  # it came with a model
     config['data']['vocab'] = str(path.with_name(VOCAB))  # the workdir may have moved
   return dict(found, config=_completed(config))
 
@@ -251,11 +246,9 @@ def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) 
 
 def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   """`key: value, in training value` for every key in which a config differs from the workdir's."""
-  found = stored(workdir)
-  old = dotted.flat(found['config']) if found else {}
-  new = dotted.flat(as_json(config))
-  keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
-  return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
+  found = changes(stored(workdir), config, sys.maxsize)  # after all changes of the run
+  said = lambda sides: f'{sides.get("new")!r}, in training {sides.get("old")!r}'
+  return [f'config.{key}: {said(sides)}' for key, sides in found.items()]
 
 
 def _read(path: remote.Place, otherwise: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Arms of a comparison: a recipe each, on one text, with one vocabulary."""
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,9 +70,7 @@ class Arm(NamedTuple):
   @property
   def store(self) -> str:
     """Name of its store: arms share one where these are made of the same."""
-    plain = lambda value: dict(value) if hasattr(value, 'items') else value
-    made_of = {key: plain(self.config.data[key]) for key in ensure.MADE_OF}
-    return checksums.digest(json.loads(json.dumps(made_of)))[:8]
+    return checksums.digest(ensure.made_of(self.config.data))[:8]
 
 
 def parse(given: str, size: str, text: Text, common: Sequence[str]) -> list[Arm]:

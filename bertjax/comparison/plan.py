@@ -51,9 +51,11 @@ class Planned(NamedTuple):
   store: pathlib.Path
 
 
-def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, Any]:
+def check_workdir(
+  workdir: pathlib.Path, same: Mapping[str, Any], arms: Sequence[Arm]
+) -> dict[str, Any]:
   """Returns arm -> its record in the workdir. Raises UserError if that is of another comparison, or
-  of a run."""
+  of a run, or has runs of an arm by another config: its file, or the machine, is another."""
   path = workdir / NAME
   if (workdir / 'config.json').exists():
     raise UserError(f'--workdir={workdir} holds a run: name another directory')
@@ -64,17 +66,14 @@ def check_workdir(workdir: pathlib.Path, same: Mapping[str, Any]) -> dict[str, A
   keys = {*before, *same}
   if not found.get('arms'):  # broken off before it had any: there may be a vocabulary, and no more
     keys &= {'format', *OF_VOCABULARY} if (workdir / 'vocab').exists() else {'format'}
-  if differing := sorted(key for key in keys if before.get(key) != same.get(key)):
+  # Of a key that there was not yet the record says nothing.
+  if differing := sorted(key for key in keys if before.get(key, same.get(key)) != same.get(key)):
     lines = [f'\n  {key}: expected {before.get(key)!r}, got {same.get(key)!r}' for key in differing]
     raise UserError(
       f'{workdir} holds another comparison:{"".join(lines)}\nArms, rates and seeds may be added to '
       'it; for another one name another --workdir'
     )
-  return found.get('arms', {})
-
-
-def _check_arms(workdir: pathlib.Path, known: Mapping[str, Any], arms: Sequence[Arm]) -> None:
-  """Raises UserError if an arm has runs by another config: its file, or the machine, is another."""
+  known = found.get('arms', {})
   for arm in [arm for arm in arms if arm.name in known]:
     if differing := may_differ.config_differences(known[arm.name]['config'], as_json(arm.config)):
       lines = [f'\n  config.{key}: expected {a!r}, got {b!r}' for key, a, b in differing]
@@ -82,15 +81,15 @@ def _check_arms(workdir: pathlib.Path, known: Mapping[str, Any], arms: Sequence[
         f'{workdir} has runs of {arm.name} by another config:{"".join(lines)}\nPut the config back '
         '(a preset goes by the machine: take one of the same kind), or name another --workdir'
       )
+  return known
 
 
 def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
   """Returns the arms with their steps. With `writes` vocabulary, stores and the record are made in
   the workdir, by one process at a time; without them steps are counted on made-up text, and timed.
-  Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`, for
-  arms that have runs by another config, or for a budget that buys too little."""
-  known = check_workdir(workdir, asked.same)
-  _check_arms(workdir, known, asked.arms)
+  Raises UserError, before anything is written, as `check_workdir` and `arms.check_vocabulary`, or
+  for a budget that buys too little."""
+  known = check_workdir(workdir, asked.same, asked.arms)
   arms_lib.check_files(asked.arms, asked.text)
   arms_lib.check_vocabulary(asked.arms, asked.text)
   costs = {}
@@ -106,8 +105,7 @@ def make(asked: Asked, workdir: pathlib.Path, writes: bool) -> list[Planned]:
     return planned
   workdir.mkdir(parents=True, exist_ok=True)
   with locks.in_turn(workdir / 'compare.lock', lambda who: copies.to_stderr(f'waits for {who}')):
-    known = check_workdir(workdir, asked.same)
-    _check_arms(workdir, known, asked.arms)
+    known = check_workdir(workdir, asked.same, asked.arms)
     write = lambda arms: durable.write_json(
       workdir / NAME, dict(format=FORMAT, same=dict(asked.same), arms=arms)
     )

@@ -12,9 +12,10 @@ from bertjax.comparison.runs import PEAK, Run
 from bertjax.config import command_line
 from bertjax.errors import UserError
 from bertjax.evals import linear_probe
+from bertjax.examples.labelled import classify
 from bertjax.examples.labelled.common import from_config, records
 from bertjax.launch import grid
-from bertjax.machine import durable
+from bertjax.machine import checksums, durable
 from bertjax.text import sentence_split
 from bertjax.text.corpus import open_files
 from bertjax.tools.bench.parts import own_step
@@ -60,6 +61,17 @@ class Tasks(NamedTuple):
     return [f'--config.evals.linear_probe.{key}={value}' for key, value in fields.items()]
 
   @property
+  def texts(self) -> dict[str, str]:
+    """The sha256 of what was read, by a name for people: part of what all runs have in common."""
+    own = {
+      f'--finetune, data.{key}': self.config.data[key] for key in ('train', 'dev') if self.file
+    }
+    read = {'--pairs': self.pairs, '--heldout': self.neighbours}
+    found = {name: records.sha256(path) for name, path in own.items()}
+    found |= {name: checksums.digest(value) for name, value in read.items() if value}
+    return {f'sha256 of {name}': sha256[:12] for name, sha256 in found.items()}
+
+  @property
   def judges(self) -> dict[str, Callable[[Model, 'Tasks'], dict[str, Any]]]:
     """The functions that score a model, by name: those that there are texts for."""
     found = dict(minimal_pairs=_minimal_pairs) if self.pairs else {}
@@ -102,20 +114,13 @@ def make(
   for key in ('train', 'dev'):
     try:
       rows = from_config.read_records(config, data[key], f'config.data.{key}', 0)
+      if data.task.name == 'classify':
+        classify.labels(rows, from_config.task_of(data.task)[1])
     except UserError as error:
       raise UserError(
         f'--finetune={file}: {error}. Its keys are given by --finetune_set, as in '
         '--finetune_set=data.task.text=sentence'
       ) from error
-    if not rows:
-      raise UserError(f'--finetune={file}: config.data.{key}={data[key]} has no examples')
-    if data.task.name == 'classify' and data.task.classes and not data.task.several:
-      unknown = {records.string(row, data.task.label) for row in rows} - {*data.task.classes}
-      if unknown:
-        raise UserError(
-          f'--finetune={file}: config.data.{key}={data[key]} has the class {min(unknown)!r}: '
-          f'expected one of config.data.task.classes={data.task.classes}'
-        )
   peaks = [f'{config.optimizer.schedule.peak * rate:.6g}' for rate in rates]
   return Tasks(file, point, config, peaks, found, beside)
 

@@ -106,8 +106,8 @@ def run(
   program: str,
   change: Callable[[list[str]], list[str]] = lambda argv: argv,
 ) -> None:
-  """`app.run` of a command `for_people`, whose main returns the exit code, with its arguments
-  changed; --help, the docstring of __main__, has the keys of --config where there is one."""
+  """`app.run` of a command, whose main returns the exit code, with its arguments changed; --help,
+  the docstring of __main__, has the keys of --config where there is one."""
   command = sys.modules['__main__']
   if 'config' in flags.FLAGS:
     # ml_collections reads them there.
@@ -118,17 +118,14 @@ def run(
   if 'workdir' in flags.FLAGS:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS['trust_code'])
 
-  def quietly(rest: list[str]) -> int | None:
-    del rest  # there is none
-    for_people()
-    return main()
-
-  app.run(quietly, argv, flags_parser=functools.partial(parse_flags, program=program))
+  parse = functools.partial(parse_flags, program=program)
+  app.run(lambda rest: main(), argv, flags_parser=parse)
 
 
 def parse_flags(argv: list[str], program: str, known_only: bool = False) -> list[str]:
-  """Parses a command's arguments `argv` in `app.run`; a mistake in them ends `program` with one
-  line. With `known_only` returns those that are no flags of the command behind its name."""
+  """Parses a command's arguments `argv` in `app.run`, which then shows its output `for_people`; a
+  mistake in them ends `program` with one line. With `known_only` returns those that are no flags of
+  the command behind its name."""
   path = _apart(argv)[0] if 'config' in flags.FLAGS else None
   if path is not None and (said := _missing(path)):
     sys.exit(f'{program}: --config={said}')
@@ -150,6 +147,7 @@ def parse_flags(argv: list[str], program: str, known_only: bool = False) -> list
     sys.exit(f'{program}: expected flags alone, got {" ".join(rest[1:])}')
   if path and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
     sys.exit(f'{program}: {path}: expected a ConfigDict of get_config(), got {config!r}')
+  app.call_after_init(for_people)  # absl has its own verbosity first
   registry.TRUSTED.update(TRUST.value)
   if path:
     given = config_flags.get_override_values(flags.FLAGS['config'])

@@ -10,21 +10,16 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax import cited as sources
-from bertjax import options, registry
+from bertjax import options, registry, sharding
 from bertjax.config import sections, timeline
-from bertjax.config.keys import LEAST_PIECES, SHARDING_RULES, Data, MeshSizes, Run
+from bertjax.config.keys import LEAST_PIECES, SHARDING_RULES, Data, Run
 from bertjax.errors import UserError, choose
-from bertjax.examples import fit
+from bertjax.examples import fit, readers
 
-# Keys of `config.data` that say how a store is made.
-OF_THE_TEXT = (
-  'input', 'mixture', 'module', 'train_vocab', 'lowercase', 'split', 'errors', 'field', 'skip_bad',
-  'documents', 'columns', 'lexicon', 'segmenter', 'holdout', 'workers',
-)  # fmt: skip
+READ_WITH_A_STORE = ('store', 'vocab', 'heldout')  # the latter two are compared, or refused
 LASTS_HELP = 'how long the phase lasts, against the others'
 # Keys of `config.data` that every run reads, wherever its rows are from.
 OF_EVERY_READER = ('reader', 'languages', 'vocab', 'lowercase', 'threads')
-MESH_AXES = tuple(name for name in MeshSizes._fields if name != 'slices')
 
 
 class Row(NamedTuple):
@@ -71,7 +66,8 @@ def notes(data: Any) -> list[str]:
   sentence each; none of a recipe's, which has a source, for the text that it may get."""
   known = options.fields_of(Data)
   asked = lambda key: not sources.source_of(data, key)
-  said = [key for key in OF_THE_TEXT if _is_set(data, key, known) and asked(key)]
+  makes = [key for key in readers.of(data).of_run if key not in READ_WITH_A_STORE]
+  said = [key for key in makes if _is_set(data, key, known) and asked(key)]
   keys = ', '.join(f'config.data.{key}' for key in said)
   if not said or not data['store']:
     return []
@@ -127,7 +123,7 @@ def _check_one(config: Any) -> None:
   for name, axes in config.sharding_rules:
     choose(name, dict(SHARDING_RULES), 'config.sharding_rules, logical axes')
     for axis in (axes,) if isinstance(axes, str) else axes or ():
-      choose(axis, MESH_AXES, f'config.sharding_rules, mesh axes of {name!r}')
+      choose(axis, sharding.MESH_AXES, f'config.sharding_rules, mesh axes of {name!r}')
 
 
 def _check_read(data: Any) -> None:

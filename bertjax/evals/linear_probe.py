@@ -2,13 +2,14 @@
 
 The features are frozen: the means of the last states over all tokens of a row, [CLS] and [SEP]
 among them (Reimers and Gurevych 2019), one for the two texts of a pair; each row is read by itself,
-without memory. Texts are in the language that the evaluation says, and in role 0, where a model
-knows any. A logistic regression is fitted to those of one file and judged on another. Models of
-most objectives have this score in common; nothing of it reaches the model.
+without memory, by the encoder where a decoder writes another text. Texts are in the language that
+the evaluation says, and in role 0, where a model knows any. A logistic regression is fitted to
+those of one file and judged on another. Models of most objectives have this score in common;
+nothing of it reaches the model.
 """
 
-import itertools
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -19,11 +20,13 @@ from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
 from bertjax.examples.labelled import classify
-from bertjax.examples.labelled.common import extra_ids, from_config
-from bertjax.examples.labelled.common.rows import Rows, is_cls_last, with_cls_last
+from bertjax.examples.labelled.common import from_config
+from bertjax.examples.labelled.common.rows import Rows
 from bertjax.field_types import Count, Natural
+from bertjax.models.layers.contracts import PairModel
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.vocab.vocabulary import Vocabulary
 
 
 class Options(NamedTuple):
@@ -65,50 +68,57 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f'got {options.dev!r} and {options.classes!r}'
     )
   classify.check(task, 'config.evals: ')
-  vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
+  model: Any = models.build(subject.config.model).alone()
+  kind = classify.TASK
+  if isinstance(model, PairModel) and not model.framed:
+    kind = kind._replace(encode=_without_cls)
 
-  def rows(key: str, path: str, examples: int):
-    found = list(itertools.islice(classify.read(path, task), examples or None))
-    if not found:
-      raise UserError(f'config.evals: {key}={path} has no examples')
-    made = classify.encode(found, task, vocabulary, subject.config.length)
-    return with_cls_last(made) if is_cls_last(subject.config.model) else made
+  def rows(key: str, path: str, examples: int) -> Rows:
+    found = [*from_config.examples_of(kind, task, path, f'{subject.key}.{key}', examples)]
+    of_run = subject.config, subject.store, options.batch_size, options.language
+    return from_config.rows_of(found, kind, task, *of_run)
 
   train, dev = rows('train', options.train, options.examples), rows('dev', options.dev, 0)
-  if len(np.unique(train.label[LABEL])) < 2:
+  train_n, dev_n = (each.examples.label[LABEL] for each in (train, dev))
+  if len(np.unique(train_n)) < 2:
     raise UserError(
-      f'config.evals: expected two classes or more in the {len(train.id_n)} examples of '
+      f'config.evals: expected two classes or more in the {train.rows} examples of '
       f'{options.train}, got one: take more of them (examples), or shuffle the file'
     )
   train_vectors, dev_vectors = (
-    means(subject, side, options.batch_size, options.language) for side in (train, dev)
+    means(subject, model, side, options.batch_size) for side in (train, dev)
   )
-  label_n = dev.label[LABEL]
-  fixed = dict(majority=float(np.bincount(label_n).max() / len(label_n)), cut=float(dev.cut))
+  fixed = dict(majority=float(np.bincount(dev_n).max() / len(dev_n)), cut=float(dev.examples.cut))
 
   def run(variables: Variables, step: int) -> Report:
-    found_n = fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))
-    return Report(dict(fixed, accuracy=float(np.mean(found_n == label_n))))
+    found_n = fitted(train_vectors(variables), train_n, dev_vectors(variables))
+    return Report(dict(fixed, accuracy=float(np.mean(found_n == dev_n))))
 
   return Evaluation(frozenset(('accuracy', 'majority', 'cut')), run)
 
 
-def means(
-  subject: Subject, rows: Labelled, batch_size: int, language: str
-) -> Callable[[Variables], np.ndarray]:
-  """Variables -> float32 [rows, D], computed in batches on the devices of the run. Raises
-  UserError: a model with a table of languages, and none is said."""
+def _without_cls(
+  found: Sequence[Any], options: Any, vocabulary: Vocabulary, length: int
+) -> Labelled:
+  """Encodes texts as T5 reads them, text [SEP]; it has no [CLS], whose place [SEP] holds first."""
+  special = {**vocabulary.special, 'cls': vocabulary.special['sep']}
+  whole = dataclasses.replace(vocabulary, special=special)
+  made = classify.encode(found, options, whole, length + 1)
+  behind = lambda rows: [row_T[1:] for row_T in rows]
+  return made._replace(id_n=behind(made.id_n), type_n=behind(made.type_n))
 
-  model = models.build(subject.config.model).alone()
+
+def means(
+  subject: Subject, model: Any, rows: Rows, batch_size: int
+) -> Callable[[Variables], np.ndarray]:
+  """Variables -> float32 [rows, D], computed in batches on the devices of the run."""
 
   def function(variables: Variables, batch: Batch):
     whole = {**_slots(len(batch['token_BT']), subject.template), **batch}
     out: Any = model.apply(variables, whole, False, method='read')
     return masked_mean(out['last_BTD'], batch['example_BT'])
 
-  ids = extra_ids.ids(subject.config, language, subject.store.languages)
-  served = Rows(subject.store, rows, subject.config.length, 0, batch_size, extra_ids=ids)
-  outputs = labelled.outputs(subject, served, batch_size, function)
+  outputs = labelled.outputs(subject, rows, batch_size, function)
   return lambda variables: np.stack(list(outputs(variables)))
 
 

@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from bertjax import counter_rng
+from bertjax import counter_rng, registry
 from bertjax.data_contracts import Chosen, Plan, Spec
 from bertjax.errors import UserError
-from bertjax.examples import languages, layout, packing
+from bertjax.examples import layout, packing
 from bertjax.examples import shuffle as shuffle_lib
 from bertjax.examples.plan_and_mask import Recipe, check_length, check_special, open_recipe
 from bertjax.machine import checksums
 from bertjax.store import cache, npy_files
 
-FORMAT = 2  # of the cached plans
+FORMAT = 3  # of the cached plans; 2 took text of one document for random text of another
 
 
 def tables_of(model: Any) -> tuple[str, ...]:
@@ -196,8 +196,11 @@ def make_examples(
   cannot use."""
   store, recipe, spec, size = _opened(store, data, length, seed, rows, tables)
   _pieces(store, recipe, spec)  # meets all mistakes before anything is written
+  names = [recipe.plan_name, *([recipe.mask_name] if recipe.masking.sizes else ())]
+  own = [registry.own_file(name) for name in names if '.' in name]
   identity = dict(
     format=FORMAT,
+    code=[checksums.of_file(pathlib.Path(file)) for file in own if file],
     store=checksums.digest(store.meta),
     plan=[recipe.plan_name, dataclasses.asdict(recipe.plan_options)],
     pack=recipe.pack,
@@ -222,10 +225,6 @@ def make_examples(
   load = lambda path: np.asarray(np.load(path, mmap_mode='r'))
   column = {path.stem: load(path) for path in sorted(directory.glob('*.npy'))}
   packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
-  old = count.get('random_next') and 'no_other_document' not in count
-  if old and 1 in languages.peers(store).size_l:
-    said = 'takes text of the same document for random text where a language has no other'
-    logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
   found = Examples(store, recipe, spec, column, count, size, tables, plan=directory, **packed)
   return _checked(found)
 

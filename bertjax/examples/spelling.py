@@ -93,7 +93,7 @@ class Speller:
     spell = lambda numbers, marks: characters([self._pieces[i] for i in numbers], self._most, marks)
     (known, cut), (new, more) = spell(word_n[:own], self._marks), spell(word_n[own:], {})
     if cut + more and not self._said:
-      logging.warning(_CUT, cut + more, len(word_n), self._most - 2)
+      logging.getLogger(__name__).warning(_CUT, cut + more, len(word_n), self._most - 2)
       self._said = True
     return np.concatenate([known, new])[at_BT.reshape(token_BT.shape)]
 
@@ -121,5 +121,5 @@ def table(store, most: int) -> np.ndarray:
     pieces = read_vocabulary(folder if folder.exists() else store.path.parent / 'vocab').pieces
   found, cut = characters(pieces, most, marks_of(pieces, store.special))
   if cut:
-    logging.warning(_CUT, cut, len(found), most - 2)
+    logging.getLogger(__name__).warning(_CUT, cut, len(found), most - 2)
   return found

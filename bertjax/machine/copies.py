@@ -55,7 +55,8 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   wanted = lambda name: not file or name == file or beside and '/' not in name
   copy = Copy(folder, 'copies')
   with copy.alone():
-    names = copy.pull(wanted, say)
+    names = {*copy.pull(wanted, say, file)}
+    names.update(copy.pull(wanted, say) if file and beside else ())
     copy.drop(wanted, names)
   here = copy.here / file
   if not names or not here.exists():
@@ -74,10 +75,11 @@ def output(text: str | os.PathLike[str], marker: str) -> Iterator[pathlib.Path]:
   copy = Copy(os.fspath(text).rstrip('/'), 'copies')
   with copy.alone():
     there = copy.names()
-    if not marker and not there:
-      shutil.rmtree(copy.here, ignore_errors=True)  # what was sent once, and is no more
+    if not there and (not marker or marker in copy._known):  # sent once, and no more there
+      shutil.rmtree(copy.here, ignore_errors=True)
+      copy._note.unlink(missing_ok=True)
     if not marker or marker in there:
-      copy.pull(lambda name: True, to_stderr)
+      copy.drop(lambda name: True, copy.pull(lambda name: True, to_stderr))
     try:
       yield copy.here
     except UserError as error:
@@ -113,22 +115,30 @@ class Copy:
         self._note.with_suffix('.tmp').replace(self._note)
       yield
 
-  def names(self, below: str = '') -> dict[str, tuple[str, int]]:
-    """Returns the files there: name -> (what changes with their content, bytes)."""
+  def names(
+    self, below: str = '', wanted: Callable[[str], bool] = lambda name: True
+  ) -> dict[str, tuple[str, int]]:
+    """Returns the wanted files there: name -> (what changes with their content, bytes)."""
     with remote.explained(self.url):
       self._file_system.invalidate_cache()
-      found = self._file_system.find(self._at(below), detail=True)
-    skip = len(self._there.rstrip('/')) + 1
-    files = {name[skip:]: info for name, info in found.items() if info['type'] == 'file'}
-    for name in files:
+      skip = len(self._there.rstrip('/')) + 1
+      listed = self._file_system.find(self._at(below), detail=True).items()
+      found = {path: info for path, info in listed if path[skip:] and wanted(path[skip:])}
+      for path, info in found.items():
+        if info.get('size') is None:  # a web server lists names alone
+          found[path] = self._file_system.info(path)
+    files = {path[skip:]: info for path, info in found.items() if info['type'] == 'file'}
+    for name, info in files.items():
       if name.startswith('/') or '..' in name.split('/'):
         raise UserError(f'{self.url} has a file {name!r}, whose copy would lie outside: remove it')
-    return {name: (_token(info), info['size']) for name, info in files.items() if name}
+      if info['size'] is None:
+        raise UserError(f'{self.url}/{name}: its server does not say how long it is: copy it here')
+    return {name: (_token(info), info['size']) for name, info in files.items()}
 
   def pull(self, wanted: Callable[[str], bool], say: Say, below: str = '') -> Collection[str]:
     """Fetches the files that are not here, or other ones, below a folder or, with '', all; returns
     the names of those there."""
-    there = {name: seen for name, seen in self.names(below).items() if wanted(name)}
+    there = self.names(below, wanted)
     stale = {name: seen for name, seen in there.items() if self._differs(name, seen[0])}
     if not stale:
       return there
@@ -253,7 +263,9 @@ def cache() -> pathlib.Path:
 
 # What file systems call the version of a file, and the time of its last change.
 _VERSIONS = ('etag', 'ETag', 'generation', 'blob_id', 'sha', 'checksum')
-_TIMES = ('mtime', 'LastModified', 'last_modified', 'modificationTime', 'created')
+_TIMES = (
+  'mtime', 'LastModified', 'Last-Modified', 'last_modified', 'modificationTime', 'created',
+)  # fmt: skip
 
 
 def _token(info: Mapping[str, Any]) -> str:

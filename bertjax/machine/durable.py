@@ -15,14 +15,14 @@ from bertjax.errors import UserError, absent, writing
 def free(path: pathlib.Path | str) -> pathlib.Path:
   """Returns an absolute path, for `directory` to make. UserError: something is there, and no empty
   directory; or a link that leads nowhere. OSError: no directory can be made there, which is tried
-  now, since what is to be written may take hours."""
+  now, since what is to be written may take hours, and leaves none."""
   path = pathlib.Path(path).absolute()
   if path.is_symlink() and not path.exists():
     raise absent(path, '')
   if path.exists() and (not path.is_dir() or any(path.iterdir())):
     raise UserError(f'{path} exists and is no empty directory: remove it, or name another --output')
-  path.parent.mkdir(parents=True, exist_ok=True)
-  tempfile.TemporaryDirectory(prefix=f'{path.name}.', dir=path.resolve().parent).cleanup()
+  above = next(parent for parent in path.resolve().parents if parent.exists())
+  tempfile.TemporaryDirectory(prefix=f'{path.name}.', dir=above).cleanup()
   return path
 
 

@@ -163,7 +163,12 @@ def at(url: str) -> tuple[Any, str]:
   reads its scheme."""
   try:
     fsspec = importlib.import_module('fsspec')
-    made = dict(auto_mkdir=True) if url.partition(':')[0] in _LOCAL else {}
+    made, scheme = {}, url.partition(':')[0]
+    if scheme in _LOCAL:
+      made = dict(auto_mkdir=True)
+    elif scheme in ('http', 'https'):  # by default all of a file has to come in five minutes
+      timeout = importlib.import_module('aiohttp').ClientTimeout(None, sock_read=GIVE_UP_S)
+      made = dict(client_kwargs=dict(timeout=timeout))
     found, there = fsspec.core.url_to_fs(url, **made)
   except (ImportError, ValueError) as error:
     said = str(error).partition('\n')[0]
@@ -205,7 +210,9 @@ class _Watch:
     while not self._over.wait(SAY_S):
       waited = time.monotonic() - self._since
       if waited >= SAY_S:
-        logging.warning('Waiting for %s, which has not answered for %d s', self._url, waited)
+        logging.getLogger(__name__).warning(
+          'Waiting for %s, which has not answered for %d s', self._url, waited
+        )
       with self._lock:
         if waited >= GIVE_UP_S and not self._over.is_set():
           error = ctypes.py_object(_NoAnswer)

@@ -29,7 +29,7 @@ def bare(model: Any) -> Any:
   return made.options.module(**fields)  # pyright: ignore
 
 
-def labels_of(model: Any) -> tuple[str, ...]:
+def head_paths(model: Any) -> tuple[str, ...]:
   """Subtrees of the parameters of a `config.model` that are heads of a task."""
   return tuple(h.path for h in heads_of(model) if h.kind in ('text', 'token', 'answers'))
 

@@ -69,7 +69,7 @@ class BART(EncoderDecoder, kw_only=True):
     layer: dict[str, Any] = dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
       dropout=self.dropout, inner_dropout=self.inner_dropout,
-      attention_dropout=self.attention_dropout, initializer=init, hidden=False, dtype=dtype,
+      attention_dropout=self.attention_dropout, initializer=init, dtype=dtype,
     )  # fmt: skip
 
     def places(name: str) -> Array:

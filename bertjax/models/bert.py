@@ -114,13 +114,12 @@ class Base(Sized, kw_only=True):
     )  # fmt: skip
 
   @nn.nowrap
-  def encoder_fields(self, hidden: bool) -> dict[str, Any]:
+  def encoder_fields(self) -> dict[str, Any]:
     """Returns the fields of the model's Encoder."""
     layer = dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
       dropout=self.dropout, attention_dropout=self.attention_dropout,
-      initializer=INITS[self.initializer](self.init_std), hidden=hidden,
-      dtype=jnp.dtype(self.dtype),
+      initializer=INITS[self.initializer](self.init_std), dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
     return dict(
       layers=self.layers, remat=self.remat, layer=layer, sharing=self.sharing, groups=self.groups,
@@ -205,12 +204,12 @@ class Bert(Base, AttendingModel):
     """Runs embeddings and layers within `__call__`: what enters the first layer, the word table,
     what leaves the last, and every layer's output or None."""
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    net, seen = self.net(batch, hidden)
-    return embedded_BTD, word_VE, *net(embedded_BTD, seen, noise)
+    net, seen = self.net(batch)
+    return embedded_BTD, word_VE, *net(embedded_BTD, seen, noise, hidden=hidden)
 
-  def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Any]:
+  def net(self, batch: Batch) -> tuple[Encoder, Any]:
     """Returns the layers, and what they are told of the batch besides the hidden states."""
-    return Encoder(**self.encoder_fields(hidden), name='encoder'), Context(self.mask(batch))
+    return Encoder(**self.encoder_fields(), name='encoder'), Context(self.mask(batch))
 
   def mask(self, batch: Batch) -> Mask:
     """Returns the keys that each token sees."""
@@ -263,7 +262,7 @@ class Causal(Bert, OneText):
     """Reads new columns of a text; see `OneText`."""
     batch = dict(batch, type_BT=jnp.zeros_like(batch['token_BT']))
     x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, None)
-    encoder = Encoder(**self.encoder_fields(False), name='encoder')
+    encoder = Encoder(**self.encoder_fields(), name='encoder')
     x_BTD, caches = encoder(x_BTD, reading, None, caches)
     return logits(self._scores(x_BTD[:, -1:], word_VE))[:, 0], caches
 

@@ -162,9 +162,9 @@ class BigBird(bert.Bert, kw_only=True):
     """Columns of the longest row whose tokens see all: transformers leaves out other blocks."""
     return self.block * (ENDS + AROUND + self.random_blocks - 1)
 
-  def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
+  def net(self, batch: Batch) -> tuple[Encoder, Seen]:
     """Returns the layers and what they see, see `Bert.net`."""
-    layer = self.encoder_fields(hidden)['layer']
+    layer = self.encoder_fields()['layer']
     layer |= dict(block=self.block, random_blocks=self.random_blocks)
     seen = Seen(self.mask(batch), self.prefers(batch['token_BT'].shape[1]))
     return Encoder(self.layers, self.remat, layer, block=Layer, name='encoder'), seen

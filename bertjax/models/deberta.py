@@ -79,13 +79,13 @@ class Net(nn.Module):
     self, x_BTD: Array, mask: Mask, noise: Noise | None, hidden: bool = False,
     position_BT: Array | None = None,
   ) -> tuple[Array, Array | None]:  # fmt: skip
-    """Returns the last layer's output, or the decoder's, which reads the positions; and every
-    layer's, where the layer or the call is `hidden`, or None."""
+    """Returns the last layer's output, or the decoder's, which reads the positions; and with
+    `hidden` every layer's, or None."""
     init, width = self.layer['initializer'], x_BTD.shape[-1]
     table_KD = small_table(self, 'position', 'position', (2 * self.buckets, width), init)
     norm = Norm(self.layer['norm_eps'], self.layer['dtype'], name='position_norm')
     context = Context(mask, table_RD=norm(table_KD))
-    layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
+    layer = dict(self.layer, hidden=hidden)
     if not self.positions:
       stack = scanned(self, Layer, noise)(**layer, name='layers')
       x_BTD, (_, hidden_LBTD) = stack(x_BTD, context, noise, None, jnp.arange(self.layers))
@@ -136,10 +136,10 @@ class Base(bert.Base, kw_only=True):
     return super().embeddings_fields() | dict(positions=0)
 
   @nn.nowrap
-  def net_fields(self, hidden: bool = False) -> dict[str, Any]:
+  def net_fields(self) -> dict[str, Any]:
     """Returns the fields of a `Net` without a decoder."""
     own = dict(scale=score_scale(self.width // self.heads), furthest=self.positions)
-    layer = self.encoder_fields(hidden)['layer'] | own
+    layer = self.encoder_fields()['layer'] | own
     return dict(layers=self.layers, remat=self.remat, layer=layer, buckets=self.buckets)
 
   @nn.nowrap
@@ -156,9 +156,9 @@ class Base(bert.Base, kw_only=True):
 class Deberta(Base, bert.Bert):
   """One net, with BERT's heads."""
 
-  def net(self, batch: Batch, hidden: bool) -> tuple[Net, Mask]:
+  def net(self, batch: Batch) -> tuple[Net, Mask]:
     """Returns the layers and the keys that they see, see `Bert.net`."""
-    return Net(**self.net_fields(hidden), name='encoder'), self.mask(batch)
+    return Net(**self.net_fields(), name='encoder'), self.mask(batch)
 
   def relative(self, layer: int, length: int) -> Relative:
     """Returns the terms by distance of a layer."""

@@ -57,8 +57,8 @@ class Net(nn.Module):
         dtype=x_BTD.dtype, name='projection',
       )  # fmt: skip
       x_BTD = dense(x_BTD)
-    fields = dict(self.encoder, layer=dict(self.encoder['layer'], hidden=hidden))
-    last_BTD, hidden_LBTD = Encoder(**fields, name='encoder')(x_BTD, Context(mask), noise)
+    encoder = Encoder(**self.encoder, name='encoder')
+    last_BTD, hidden_LBTD = encoder(x_BTD, Context(mask), noise, hidden=hidden)
     return last_BTD, hidden_LBTD, x_BTD
 
 
@@ -110,7 +110,7 @@ class Electra(bert.Base, kw_only=True):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     tables: dict[str, Any] = dict(self.embeddings_fields(), dropout=0.0, out_width=self.table_width)
     self.embeddings = Embeddings(**tables)
-    self.discriminator = Net(self.width, self.dropout, self.encoder_fields(False))
+    self.discriminator = Net(self.width, self.dropout, self.encoder_fields())
     self.rtd = TokenHead(self.activation, init, dtype)
     if self.generator != 'uniform':
       self.mlm = WordHead(
@@ -118,7 +118,7 @@ class Electra(bert.Base, kw_only=True):
       )
     if self.generator in ('own', 'two_tower'):
       size = generator_size(self)
-      encoder = self.encoder_fields(False)
+      encoder = self.encoder_fields()
       layer = dict(encoder['layer'], heads=size['heads'], ffn=size['ffn'])
       encoder |= dict(layers=size['layers'], layer=layer)
       net = lambda: Net(size['width'], self.dropout, encoder)

@@ -95,9 +95,9 @@ class Longformer(bert.Bert, kw_only=True):
     """The distance from which on a token sees no other."""
     return self.window + 1
 
-  def net(self, batch: Batch, hidden: bool) -> tuple[Encoder, Seen]:
+  def net(self, batch: Batch) -> tuple[Encoder, Seen]:
     """Returns the layers and what they see, see `Bert.net`."""
-    layer = self.encoder_fields(hidden)['layer'] | dict(global_=self.global_tokens != 0)
+    layer = self.encoder_fields()['layer'] | dict(global_=self.global_tokens != 0)
     return Encoder(self.layers, self.remat, layer, block=Layer, name='encoder'), self._seen(batch)
 
   def _seen(self, batch: Batch) -> Seen:

@@ -108,10 +108,10 @@ class ModernBert(Sized, TargetModel, kw_only=True):
     embedded_BTD = look_up(word_VE, batch['token_BT']).astype(dtype)
     embedded_BTD = nn.with_logical_constraint(embedded_BTD, ('batch', 'length', 'embed_act'))
     encoder = Encoder(
-      self.layers, self.remat, self._layer(hidden), kinds=self.kinds, normed_stream=True,
+      self.layers, self.remat, self._layer(), kinds=self.kinds, normed_stream=True,
       name='encoder',
     )  # fmt: skip
-    x_BTD, hidden_LBTD = encoder(embedded_BTD, self._contexts(batch), noise)
+    x_BTD, hidden_LBTD = encoder(embedded_BTD, self._contexts(batch), noise, hidden=hidden)
     last = Norm(self.norm_eps, dtype, 0.0, self.norm, self.biases, name='final_norm')
     x_BTD = last(x_BTD)
     out: dict[str, Any] = dict(last_BTD=x_BTD)
@@ -161,7 +161,7 @@ class ModernBert(Sized, TargetModel, kw_only=True):
     return tuple(int(bool(self.window and i % self.global_every)) for i in range(self.layers))
 
   @nn.nowrap
-  def _layer(self, hidden: bool) -> dict[str, Any]:
+  def _layer(self) -> dict[str, Any]:
     """Returns the fields of `Block`."""
     return dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, gated=self.gated,
@@ -169,7 +169,7 @@ class ModernBert(Sized, TargetModel, kw_only=True):
       norm_bias=self.biases, attention_bias=self.biases, ffn_bias=self.biases,
       dropout=self.dropout, attention_dropout=self.attention_dropout,
       inner_dropout=self.ffn_dropout, ffn_dropout=0.0, initializer=normal(self.init_std),
-      out_initializer=normal(self.out_std), hidden=hidden, dtype=jnp.dtype(self.dtype),
+      out_initializer=normal(self.out_std), dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
 
   def _contexts(self, batch: Batch) -> list[Context]:

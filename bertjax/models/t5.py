@@ -88,7 +88,7 @@ class T5(EncoderDecoder, kw_only=True):
       gated=self.gated, scale=1.0, norm='rms_norm', norm_bias=False, norm_eps=self.norm_eps,
       norm_place='before', attention_bias=False, ffn_bias=False, dropout=self.dropout,
       inner_dropout=self.dropout, attention_dropout=self.dropout, initializer=FanIn(),
-      hidden=False, dtype=jnp.dtype(self.dtype),
+      dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
     self.encoder = Encoder(self.layers, self.remat, layer)
     self.decoder = Encoder(self.layers, self.remat, layer | dict(cross=True))

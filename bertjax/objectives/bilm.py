@@ -102,7 +102,8 @@ def make(config) -> Objective:
   carry = lambda batch: model.carry(len(batch['token_BT']))
   # In training the softmax costs what its candidates do.
   flops = (model.clone(outputs=sampled) if sampled else model).flops
-  return Objective(model.init, loss, predict, carry, flops, finish, touched=touched)
+  evals = ('loss', 'linear_probe')
+  return Objective(model.init, loss, predict, carry, flops, finish, evals=evals, touched=touched)
 
 
 def _sum(one: Term, two: Term) -> Term:

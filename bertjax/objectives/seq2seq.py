@@ -20,7 +20,7 @@ from bertjax.models.layers.contracts import PairModel
 from bertjax.objectives import in_one_pass, lm, model_of
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
-EVALS = ('loss', 'generated')
+EVALS = ('loss', 'generated', 'linear_probe')
 
 
 class Options(NamedTuple):

@@ -21,7 +21,7 @@ def of(config: Any) -> dict[str, tuple[str, ...]]:
   if line.drawn:
     heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.drawn}
   else:
-    heads = {name: config for name in models.labels_of(config.model)}
+    heads = {name: config for name in models.head_paths(config.model)}
   return {head: found for head, own in heads.items() if (found := of_task(own))}
 
 

@@ -19,7 +19,7 @@ model, `config.remap_vocab` moves the rows of the pieces that both have.
 """
 
 import pathlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,7 +35,6 @@ from bertjax.machine import mirror, remote
 from bertjax.objectives.combine import task_heads
 from bertjax.sources import foreign as sources
 from bertjax.sources import head_classes, model_fields, runs, subtrees
-from bertjax.sources.subtrees import Rows
 from bertjax.types import Part
 from bertjax.vocab.vocabulary import Vocabulary, check_rows, read_vocabulary
 
@@ -136,7 +135,7 @@ def _origin(name: str) -> Source:
   checkpoint = reading.newest(*mirror.opened(name))
   path = checkpoint.parent.parent / resume.NAME
   found = json_files.read(path) if path.is_file() else {}
-  if found.get('format') in resume.READS and checkpoint.name.isdecimal():
+  if found.get('format') == resume.FORMAT and checkpoint.name.isdecimal():
     config = resume.stored_config(path.parent)
     imported = runs.Run(path.parent, checkpoint, config, None).imported_classes
     model = dict(runs.model_at(config, int(checkpoint.name)))
@@ -199,8 +198,7 @@ def other_classes(source: Source, config: Any) -> set[str]:
 
 def other_names(source: Source, config: Any) -> list[str]:
   """Returns a note for each head whose classes are taken by number although their names differ."""
-  ours = head_classes.of(config)
-  others = head_classes.different(source.classes, ours, source.foreign)
+  ours, others = head_classes.of(config), other_classes(source, config)
   return [
     f'{source.name} calls the classes of {head!r} {", ".join(names)}; they are taken, in this '
     f'order, for {", ".join(ours[head])}'
@@ -222,85 +220,87 @@ def keep_vocabulary(
 
 
 def loader(
-  config: Any, vocabulary: Vocabulary | None, source: Source | None = None
-) -> Callable[[Any], tuple[Any, list[str]]]:
+  config: Any, vocabulary: Vocabulary | None, variables: Any, source: Source | None = None
+) -> tuple[Callable[[Any], Any], list[str]]:
   """Opens the models of `config.init_from`, compares their vocabulary with the run's (None: not
-  known) and returns variables -> (variables with them in place, lines for people), which changes
-  nothing where a path, structure or shape does not match. `source` is the whole model, if it was
-  opened. UserError: no such model, or another vocabulary without `config.remap_vocab`."""
-  name = whole(config.init_from)
-  if name:
-    source = source or _for_run(name, config)
-    if source.vocabulary is None:
-      check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={name},')
-    rows, said = subtrees.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
-    if rows is not None and source.model.get('cutoffs'):
-      raise UserError(
-        f'{KEY}={name} has its words in clusters by frequency (config.model.cutoffs), whose rows '
-        '--remap_vocab cannot move: expected its own vocabulary, config.data.vocab'
-      )
-    heads, other = models.labels_of(config.model), other_classes(source, config)
-    return lambda variables: _with_whole(variables, source, rows, said, heads, other)
+  known) and their parameters with `variables`, shapes of the run's; returns variables -> variables
+  with those in place, and lines for people. `source` is the whole model, if it was opened.
+  UserError: no such model, another vocabulary without `config.remap_vocab`, or a path, structure or
+  shape that does not match."""
+  if name := whole(config.init_from):
+    return _whole_loader(config, vocabulary, variables, source or _for_run(name, config))
   if config.remap_vocab:
     raise UserError(
       'config.remap_vocab moves the rows of one model that config.init_from names, a run or '
       f'FORMAT:PATH, got {config.init_from!r}: leave it out'
     )
-  reads = [_reader(name, vocabulary) for name, *_ in config.init_from]
+  parts = []
+  for name, path, to, layers in config.init_from:
+    theirs = subtrees.find(_read(name, vocabulary), path, name)
+    mine = subtrees.find(variables, to, 'the model')
+    parts.append((to, subtrees.taken(theirs, mine, layers, f'{name}:{path}', None)))
 
-  def load(variables: Any) -> tuple[Any, list[str]]:
-    for read, (name, path, to, layers) in zip(reads, config.init_from, strict=True):
-      theirs, mine = subtrees.find(read(), path, name), subtrees.find(variables, to, 'the model')
-      new = subtrees.taken(theirs, mine, layers, f'{name}:{path}', None)
+  def load(variables: Any) -> Any:
+    for to, copy in parts:
+      new = copy(subtrees.find(variables, to, 'the model'))
       variables = subtrees.replaced(variables, to.split('/'), new)
-    return variables, []
+    return variables
 
-  return load
+  return load, []
 
 
-def _with_whole(
-  variables: Any,
-  source: Source,
-  rows: Rows | None,
-  said: Sequence[str],
-  heads: Collection[str],
-  other_classes: Collection[str],
-) -> tuple[Any, list[str]]:
-  """Returns variables with the parameters of a whole model, and lines for people. A head of labels
-  with another number of classes there is none of ours (RTE after MNLI), nor is one of
-  `other_classes`."""
+def _whole_loader(
+  config: Any, vocabulary: Vocabulary | None, variables: Any, source: Source
+) -> tuple[Callable[[Any], Any], list[str]]:
+  """`loader` of a whole model. A head of labels with another number of classes there is none of
+  ours (RTE after MNLI), nor is one of `other_classes`."""
+  name = source.name
+  if source.vocabulary is None:
+    check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={name},')
+  rows, said = subtrees.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
+  if rows is not None and source.model.get('cutoffs'):
+    raise UserError(
+      f'{KEY}={name} has its words in clusters by frequency (config.model.cutoffs), whose rows '
+      '--remap_vocab cannot move: expected its own vocabulary, config.data.vocab'
+    )
   params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
-  name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
+  heads = {*models.head_paths(config.model), *(mine.keys() - variables['params'].keys())}
+  classes = other_classes(source, config)
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
-  differs = lambda key: key in other_classes or shapes(params[key]) != shapes(mine.get(key))
+  differs = lambda key: key in classes or shapes(params[key]) != shapes(mine.get(key))
   other = {key for key in params.keys() & heads if differs(key)}
   params = {key: value for key, value in params.items() if key not in other}
-  made = sorted(mine.keys() - params.keys())
-  left_out = sorted(params.keys() - mine.keys())
-  new = dict(mine)
-  for key in mine.keys() & params.keys():
-    new[key] = subtrees.taken(params[key], mine[key], (), f'{name}:{key}', rows)
+  copies = {
+    key: subtrees.taken(params[key], mine[key], (), f'{name}:{key}', rows)
+    for key in mine.keys() & params.keys()
+  }
+
+  def load(variables: Any) -> Any:
+    mine = task_heads.apart(variables['params'])
+    new = mine | {key: copy(mine[key]) for key, copy in copies.items()}
+    return dict(variables, params=task_heads.together(new))
+
   said = [*said, f'Parameters from {name}']
   if other:
     said.append(f'Made anew, {name} has them for other classes: {", ".join(sorted(other))}')
-  if made := [key for key in made if key not in other]:
+  if made := sorted(mine.keys() - params.keys() - other):
     said.append(f'Made anew, {name} has none of them: {", ".join(made)}')
-  if left_out:
+  if left_out := sorted(params.keys() - mine.keys()):
     said.append(f'Left out of {name}, the model has none of them: {", ".join(left_out)}')
-  return dict(variables, params=task_heads.together(new)), said
+  return load, said
 
 
-def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
-  """Returns a function that reads the variables of FORMAT:PATH or of a run's newest intact
-  checkpoint; refuses another vocabulary if the checkpoint names one, as older ones do not."""
+def _read(path: str, vocabulary: Vocabulary | None) -> Any:
+  """Returns the variables of FORMAT:PATH or of a run's newest intact checkpoint; refuses another
+  vocabulary if the checkpoint names one, as older ones do not."""
   if sources.is_source(path):
     source = open_source(path)
     theirs = source.vocabulary
     if theirs and vocabulary and not subtrees.same_ids(theirs, vocabulary):
       raise UserError(subtrees.refusal(path, theirs.sha256, vocabulary, KEY))
-    return lambda: dict(params=source.params())
+    return dict(params=source.params())
   directory = reading.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
     raise UserError(subtrees.refusal(path, theirs, vocabulary, KEY))
-  return lambda: reading.read_variables(directory)
+  return reading.read_variables(directory)

@@ -1,7 +1,7 @@
 """Subtrees of parameters put in the place of others: which layers, and which rows of words, by the
 vocabularies of both models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -51,11 +51,13 @@ def replaced(tree: Mapping, path: Sequence[str], value: Any) -> Any:
   return dict(tree, **{path[0]: replaced(tree[path[0]], path[1:], value)})
 
 
-def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Rows | None) -> Any:
-  """Returns leaves of source shaped and placed like those of target, of one structure. `layers`
-  picks from the leading axis of leaves under 'layers', () all; `where` names the source and its
-  path, which tells words; `rows` are those of words that move, None all. UserError: another
-  structure or shape."""
+def taken(
+  source: Any, target: Any, layers: Sequence[int], where: str, rows: Rows | None
+) -> Callable[[Any], Any]:
+  """Compares leaves of source with those of target, which may be shapes yet, and returns target ->
+  the former, placed like the latter. `layers` picks from the leading axis of leaves under 'layers',
+  () all; `where` names the source and its path, which tells words; `rows` are those of words that
+  move, None all. UserError: another structure or shape."""
   theirs, ours = _names(source), _names(target)
   if theirs != ours:
     raise UserError(
@@ -64,11 +66,23 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
       'that model does, or name subtrees that are alike'
     )
 
-  def copy(path, new, old):
+  moves = lambda name: rows is not None and f'{where}{name}'.endswith(_OF_WORDS)
+
+  def picked(path, new, old):
     name = jax.tree_util.keystr(path)
     if layers and "['layers']" in name:
       new = new[np.asarray(layers)]
-    if rows is not None and f'{where}{name}'.endswith(_OF_WORDS):
+    if new.shape != old.shape and not moves(name):
+      raise UserError(
+        f'config.init_from: {where}{name} has shape {new.shape}, the model {old.shape}'
+      )
+    return new
+
+  new = jax.tree_util.tree_map_with_path(picked, source, target)
+
+  def copy(path, new, old):
+    if moves(jax.tree_util.keystr(path)):
+      assert rows is not None
       moved = np.array(multihost_utils.process_allgather(old, tiled=True))
       theirs = np.asarray(new)[: rows.size]
       moved[rows.here] = theirs[rows.there]
@@ -79,13 +93,9 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
       behind = min(len(moved) - own, len(new) - rows.size)  # GPT-1 has its positions there
       moved[own:][:behind] = np.asarray(new)[rows.size :][:behind]
       new = moved
-    if new.shape != old.shape:
-      raise UserError(
-        f'config.init_from: {where}{name} has shape {new.shape}, the model {old.shape}'
-      )
     return sharding.put_whole(np.asarray(new, old.dtype), old.sharding)
 
-  return jax.tree_util.tree_map_with_path(copy, source, target)
+  return lambda target: jax.tree_util.tree_map_with_path(copy, new, target)
 
 
 def _names(tree: Any) -> set[str]:

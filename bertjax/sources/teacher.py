@@ -38,7 +38,7 @@ def brought(
       f'that this run began with ({known["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
-  if task_heads.TASKS in params and models.labels_of(config.model):
+  if task_heads.TASKS in params and models.head_paths(config.model):
     raise UserError(
       f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
       'expected a teacher that was fine-tuned on one, as its student is'

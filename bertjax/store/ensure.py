@@ -67,36 +67,47 @@ def ensure_store(data, seed: int, workdir: str) -> str:
 
 
 def clear_others(data, seed: int, workdir: str) -> None:
-  """Removes a store and a vocabulary that a start with another text or vocabulary left here: it
-  failed before its first step, or the workdir would be that run's."""
+  """Removes a store and a vocabulary that a start with another text or vocabulary left here, and
+  that failed before its first step. UserError: they are those of a run that has begun."""
   record, wanted = pathlib.Path(workdir, RECORD), _made_of(data, seed, workdir)
-  if record.exists():
-    remedy = f': remove it, and {workdir}/store if it was made of other text'
-    made_of = json_files.read(record, dict, remedy)
-    if made_of.get('vocab') == str(pathlib.Path(workdir, 'vocab')):  # as it once was written
-      made_of['vocab'] = _OWN
-    differing = [key for key in wanted if made_of.get(key) != wanted[key]]
-    if differing:
-      # A text that is held out has a store of its own, if there was one before and is one now.
-      apart = differing == ['heldout'] and made_of.get('heldout') and data.heldout
-      gone = ('store/heldout',) if apart else ('store', 'store.partial', 'vocab', 'plans')
-      print(
-        f'{workdir}/{gone[0]} was made with other values of {", ".join(differing)} of config.data '
-        'by a start that failed: it is made again',
-        flush=True,
-      )
-      for name in gone:
-        shutil.rmtree(pathlib.Path(workdir, name), ignore_errors=True)
-      _record(data, seed, workdir)
+  if not record.exists():
+    return
+  remedy = f': remove it, and {workdir}/store if it was made of other text'
+  before = json_files.read(record, dict, remedy)
+  if before.get('vocab') == str(pathlib.Path(workdir, 'vocab')):  # as it once was written
+    before['vocab'] = _OWN
+  # Of a key that there was not yet the record says nothing.
+  differing = [key for key in wanted if before.get(key, wanted[key]) != wanted[key]]
+  if not differing:
+    return
+  # A text that is held out has a store of its own, if there was one before and is one now.
+  apart = differing == ['heldout'] and before.get('heldout') and data.heldout
+  gone = ('store/heldout',) if apart else ('store', 'store.partial', 'vocab', 'plans')
+  said = f'{workdir}/{gone[0]} was made with other values of {", ".join(differing)} of config.data'
+  if pathlib.Path(workdir, 'config.json').exists():
+    raise UserError(
+      f'{said} for the run that has begun here: give those of {record}, or, to go on with other '
+      f'text, remove that file and {workdir}/{gone[0]}; to judge on other text, prepare it and '
+      'give --config.evals.held_out.store'
+    )
+  print(f'{said} by a start that failed: it is made again', flush=True)
+  for name in gone:
+    shutil.rmtree(pathlib.Path(workdir, name), ignore_errors=True)
+  _record(data, seed, workdir)
+
+
+def made_of(data) -> dict:
+  """Returns the values of `config.data` that a store follows from, as they read back from JSON."""
+  plain = lambda value: dict(value) if hasattr(value, 'items') else value
+  return json.loads(json.dumps({key: plain(data[key]) for key in MADE_OF}))
 
 
 def _made_of(data, seed: int, workdir: str) -> dict:
-  """Returns the values that determine a store in the workdir, as they read back from JSON."""
-  plain = lambda value: dict(value) if hasattr(value, 'items') else value
-  made_of = {key: plain(data[key]) for key in MADE_OF} | dict(seed=seed)
+  """Returns `made_of`, and the seed of a vocabulary that is trained in the workdir."""
+  found = made_of(data)
   if data.vocab and pathlib.Path(data.vocab) == pathlib.Path(workdir, 'vocab'):
-    made_of['vocab'] = _OWN  # on each host the workdir may lie elsewhere, and it may be moved
-  return json.loads(json.dumps(made_of))
+    found['vocab'] = _OWN  # on each host the workdir may lie elsewhere, and it may be moved
+  return found if data.vocab else found | dict(seed=seed)
 
 
 def _record(data, seed: int, workdir: str) -> None:

@@ -15,7 +15,7 @@
   vocab/           the vocabulary's files, so that the store stands alone
   heldout/         a store of the documents kept for evaluation; without vocab/
 
-Only NumPy is imported here: this is the train path.
+Only NumPy and the vocabulary are imported here: this is the train path.
 """
 
 import dataclasses
@@ -29,6 +29,7 @@ import numpy as np
 from bertjax import json_files
 from bertjax.errors import UserError
 from bertjax.machine import checksums, last_words
+from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 FORMAT = 2
 _REMEDY = 'Make it again with `python -m bertjax.prepare`'
@@ -71,6 +72,21 @@ class Store:
   def sentinels(self) -> Sequence[int]:
     """Ids of <extra_id_0>, <extra_id_1>, .. of the vocabulary."""
     return self.meta['vocabulary'].get('sentinels', ())
+
+  @functools.cached_property
+  def vocabulary(self) -> Vocabulary | None:
+    """The vocabulary beside it; None where a store is without its files, as what it holds out."""
+    own = self.path / 'vocab'
+    return read_vocabulary(own) if own.is_dir() else None
+
+  def reads_as(self, vocabulary: Vocabulary | None, meta: Mapping[str, Any]) -> bool:
+    """Returns whether a text has the ids here that a vocabulary, whose `meta` a store may say
+    without it, gives it."""
+    ours = self.meta['vocabulary']  # older ones do not say the last
+    keys = [key for key in ('sha256', 'lowercase', 'accents') if key in ours and key in meta]
+    alike = all(ours[key] == meta[key] for key in keys)
+    own = self.vocabulary
+    return alike and not (own and vocabulary and not own.reads_as(vocabulary))
 
   @functools.cached_property
   def _part_starts(self) -> np.ndarray:
@@ -176,13 +192,13 @@ def open_store(path: str | pathlib.Path) -> Store:
 
 def open_beside(store: Store, path: str | pathlib.Path) -> Store:
   """Opens a text that a model of another store is judged on, with the ids of its languages. Raises
-  UserError if it was made with another vocabulary, or has a language that the store has not."""
+  UserError if it was made with another vocabulary or other rules of it, or has a language that the
+  store has not."""
   found = open_store(path)
-  ours, theirs = (each.meta['vocabulary']['sha256'] for each in (store, found))
-  if ours != theirs:
+  if not store.reads_as(found.vocabulary, theirs := found.meta['vocabulary']):
     raise UserError(
-      f'{found.path} was made with another vocabulary (sha256 {theirs[:12]}) than {store.path} '
-      f'({ours[:12]}): make it again with --vocab={store.path}/vocab'
+      f'{found.path} was made with another vocabulary, or other rules of it (sha256 '
+      f'{theirs["sha256"][:12]}), than {store.path}: make it again with --vocab={store.path}/vocab'
     )
   unknown = [name for name in found.languages if name not in store.languages]
   if unknown and store.languages:

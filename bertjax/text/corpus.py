@@ -49,9 +49,12 @@ class Corpus:
     for batch in self.batches():
       yield [documents_lib.text_of(record, self.columns) for record in batch]
 
-  def detect(self) -> str:
-    """Guesses from the beginning of each part what a line is (`sentence_split.detect`): paragraphs
-    if any part has them, since lines of one sentence mostly stay whole when split."""
+  def detect(self, given: str = sentence_split.AUTO) -> str:
+    """Returns the split that is given; of AUTO guesses from the beginning of each part what a line
+    is (`sentence_split.detect`): paragraphs if any part has them, since lines of one sentence
+    mostly stay whole when split."""
+    if given != sentence_split.AUTO:
+      return given
     parts = (self.files.apart() if self.files else []) or [self.records(0)]
     found = {sentence_split.detect(self._beginning(records)) for records in parts}
     return sentence_split.SENTENCES if sentence_split.SENTENCES in found else sentence_split.LINES

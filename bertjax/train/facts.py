@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bertjax.checkpoint import resume
 from bertjax.checkpoint.may_differ import covers
-from bertjax.sources import init_from, model_fields, teacher
+from bertjax.sources import init_from, teacher
 
 
 class Facts(NamedTuple):
@@ -52,33 +52,12 @@ def recalled(
   against what a model brought."""
   if record is None:
     return Facts(given)
-  kept = NONE.kept() | resume.with_tuples(record.get('facts') or _of_format_10(record))
+  kept = NONE.kept() | resume.with_tuples(record.get('facts', {}))
   kept['lengths'] = kept['lengths'] or {}  # older runs have as many as there may be
   model = {k: v for k, v in kept['model'].items() if not covers(overrides, f'model.{k}')}
   vocabulary = str(pathlib.Path(workdir, resume.VOCAB)) if kept['vocabulary'] else ''
   steps = record['config']['total_steps']
   return Facts(given, **kept | dict(model=model, vocabulary=vocabulary, steps=steps))
-
-
-def _of_format_10(record: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the facts of a run of format 10, which kept the values before they were filled in."""
-  config, before = record['config'], record.get('given', {})
-  model, data = config['model'], config['data']
-  brought = model if init_from.whole(resume.with_tuples(config['init_from'])) else {}
-  if config['init_from'] and not brought:
-    brought = {k: model[k] for k in model_fields.SHAPELESS if f'model.{k}' in before}
-  filled = 'model.position_offset' in before
-  pad = model['position_offset'] - 1 if filled else model.get('zero_row')
-  rows = dict(model.get('extra', ())).get('language', 0)
-  return Facts(
-    model=brought,
-    named_languages=tuple(data['languages']),
-    vocabulary=data['vocab'] if before.get('data.vocab') == '' else '',
-    teacher={k: config['objective'].get('teacher', {}).get(k) for k in ('model', 'sha256')}
-    if 'teacher' in config['objective']
-    else {},
-    store=data['store'], ids=model['vocab_size'], pad=pad, languages=('',) * rows,
-  ).kept()  # fmt: skip
 
 
 class Found(NamedTuple):

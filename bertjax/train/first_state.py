@@ -1,7 +1,7 @@
 """The state that a run begins with: from the seed and `config.init_from`, or its checkpoint."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -26,17 +26,19 @@ def initial_state(
   run: setup.Run, say: Callable[[str], None] = print, source: init_from.Source | None = None
 ) -> State:
   """Makes variables from the seed, then of `config.init_from`, opened as `source` if it was, then a
-  fresh optimizer state and carries. UserError: what it names does not fit the run."""
-  load = init_from.loader(run.config, run.vocabulary, source)
-  variables, said = load(_from_seed(run))
+  fresh optimizer state and carries. UserError, before anything is compiled: what it names, or the
+  teacher, does not fit the run."""
+  load, said = init_from.loader(run.config, run.vocabulary, run.abstract.variables, source)
+  taught = with_teacher(run, {})
+  variables = load(_from_seed(run))
   for line in said:
     say(line)
-  return _before_training(run, variables)
+  return _before_training(run, variables | taught)
 
 
 def seeded_state(run: setup.Run) -> State:
   """`initial_state` from the seed alone, whatever `config.init_from` names."""
-  return _before_training(run, _from_seed(run))
+  return _before_training(run, _from_seed(run) | with_teacher(run, {}))
 
 
 def _from_seed(run: setup.Run) -> Any:
@@ -51,7 +53,7 @@ def _before_training(run: setup.Run, variables: Any) -> State:
     return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
 
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
-  return _together('state', rest, shardings, with_teacher(run, variables))
+  return _together('state', rest, shardings, variables)
 
 
 def _together(name: str, function: Callable, shardings: Any, *arguments: Any) -> Any:
@@ -118,7 +120,7 @@ def begin(
   if others := resume.changed_batches(changed):
     progress.note(f'Batches are others from now on, by {", ".join(others)}')
   else:
-    check_last_batch(run, meta, start)
+    check_last_batch(run, meta, start, changed)
   if said := moved(run.timeline, record, changed, start):
     progress.note(said)
   if late := resume.trained_already(record, config.skip_steps, start):
@@ -165,8 +167,11 @@ def _check_reached(run: setup.Run, start: int) -> None:
     )
 
 
-def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
-  """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
+def check_last_batch(
+  run: setup.Run, meta: Mapping[str, Any], done: int, changed: Collection[str] = ()
+) -> None:
+  """Rebuilds the last batch before a checkpoint and compares it with the stored sha256, and the
+  texts of the run, but for those whose keys were `changed`."""
   phase, index = run.at(done)
   now = list(phase.place(index)[:2])
   if (then := meta.get('batch', now)) != now:
@@ -176,12 +181,14 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
       'change theirs; keep it, or start in a new --workdir with config.init_from'
     )
   judged = meta.get('judged', meta)  # checkpoints of earlier versions have held_out alone
-  for key, sha256 in digests.judged_sha256(run).items():
-    if (before := judged.get(key, sha256)) not in (sha256, ''):
+  for key, sha256 in digests.texts_sha256(run).items():
+    before = judged.get(key, sha256)  # they do not say all, either
+    if before not in (sha256, '') and key.removeprefix('config.') not in changed:
       what = f'{run.store.path}/heldout' if key == 'held_out' else f'the text of {key}'
       raise UserError(
-        f'{what} is not the text that this run was judged by: expected sha256 {before[:12]}, got '
-        f'{sha256[:12] or "none"}. Put it back, or start in a new --workdir with config.init_from'
+        f'{what} is not the text that this run has read: expected sha256 {before[:12]}, got '
+        f'{sha256[:12] or "none"}. Put it back, give the other one a name of its own and '
+        '--override=KEY, or start in a new --workdir with config.init_from'
       )
   expected = meta['fed_sha256']  # of the rows that each host was fed
   found = phase.batch_sha256(index, len(expected))

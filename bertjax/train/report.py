@@ -96,4 +96,4 @@ def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) 
 def _has_head(run: setup.Run) -> bool:
   """Returns whether the model has a head for what it learned; that of a probe lies outside it."""
   params = run.abstract.variables['params']
-  return task_heads.TASKS in params or any(n in params for n in models.labels_of(run.config.model))
+  return task_heads.TASKS in params or any(n in params for n in models.head_paths(run.config.model))

@@ -93,7 +93,7 @@ def make_run(
       objectives[part.name] = _factory(part.config.objective.name).make(part.config)
       _check(part, mesh)
   if timeline.drawn:
-    heads = {p.name: models.labels_of(p.config.model) for p in timeline.drawn}
+    heads = {p.name: models.head_paths(p.config.model) for p in timeline.drawn}
     objectives = over_all(objectives, heads)
   for part in timeline.parts:
     with timeline_lib.named(part):
@@ -112,9 +112,7 @@ def make_run(
     for p in timeline.phases
   )
   abstract = abstract_state.make([*parts.values()], phases, placed)
-  own = store.path / 'vocab'
-  vocabulary = read_vocabulary(own) if own.is_dir() else None
-  return Run(spec, timeline, phases, store, vocabulary, placed, abstract)
+  return Run(spec, timeline, phases, store, store.vocabulary, placed, abstract)
 
 
 def _factory(name: str) -> Factory:
@@ -126,11 +124,12 @@ def _check_store(store: Store, data: Any, model: Any) -> None:
   reads = readers.of(data).reads
   if data.vocab and readers.of(data).text:
     given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
-    if given.sha256 != made_with['sha256']:
+    if not store.reads_as(given, given.meta):
       raise UserError(
-        f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '
-        f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
-        f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
+        f'the store {store.path} was made with another vocabulary, or other rules of it ('
+        f'{made_with["size"]} ids, sha256 {made_with["sha256"][:12]}), than config.data.vocab='
+        f'{data.vocab} ({given.size} ids, {given.sha256[:12]}): leave config.data.vocab and '
+        'config.data.lowercase out, or prepare the store with them'
       )
   tables = dict(model.get('extra', ()))
   if 'language' in tables and not (data.languages or store.languages) and 'task' not in reads:

@@ -1,12 +1,12 @@
 """A trained model from a run's workdir, or from a directory of transformers."""
 
+import logging
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from absl import logging
 
 from bertjax import json_files, sharding
 from bertjax.checkpoint import finite, reading
@@ -142,7 +142,9 @@ def in_language(
   if vocabulary.check_language is None:
     return vocabulary
   if language is None:
-    logging.warning('words are cut as in English: language (--language) names another')
+    logging.getLogger(__name__).warning(
+      'words are cut as in English: language (--language) names another'
+    )
     return vocabulary
   if isinstance(language, int | np.integer):
     if not languages:

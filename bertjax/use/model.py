@@ -19,7 +19,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bertjax import registry, sharding
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, choose, root_logger_as_it_is
 from bertjax.examples.spelling import Speller
 from bertjax.machine import compiled, copies
 from bertjax.models.layers.decoding import Beams, Sampling
@@ -93,30 +93,31 @@ class Model(Words, FineTuned):
       trust_code: modules of somebody's own that the config of the run may name: they are imported.
     """
     compiled.keep(copies.cache())
-    registry.TRUSTED.update([trust_code] if isinstance(trust_code, str) else trust_code)
-    found = load_lib.find(path, step, task)
-    net = nets.make(found.model, found.vocabulary.special, found.beside)
-    tables = dict.fromkeys(net.model.tables, 0)
-    if 'language' in tables:
-      rows = dict(found.model.get('extra', ())).get('language')
-      tables['language'] = load_lib.language_id(language, found.languages, rows)
-    elif language is not None and not found.vocabulary.check_language:
-      raise UserError(
-        f'{found.source} has no table of languages, it reads them all alike: expected no language, '
-        f'got {language!r}'
-      )
-    cut_by = found.language if language is None else language
-    vocabulary = load_lib.in_language(found.vocabulary, cut_by, found.languages)
-    devices = sharding.Devices(load_lib.make_mesh(mesh), found.rules)
-    variables, made = found.read(sharding.abstract(nets.shapes(net), devices.rules, devices.mesh))
-    net = nets.without(net, made)
-    speller = Speller(vocabulary, most) if (most := net.model.spells) else None
-    runner = Runner(variables, devices, net.frame, net.room, tables, speller)
-    vocabulary = speller.vocabulary if speller else vocabulary
-    return cls(
-      found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
-      load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
-    )  # fmt: skip
+    trusted = [trust_code] if isinstance(trust_code, str) else trust_code
+    with registry.trusting(trusted), root_logger_as_it_is():
+      found = load_lib.find(path, step, task)
+      net = nets.make(found.model, found.vocabulary.special, found.beside)
+      tables = dict.fromkeys(net.model.tables, 0)
+      if 'language' in tables:
+        rows = dict(found.model.get('extra', ())).get('language')
+        tables['language'] = load_lib.language_id(language, found.languages, rows)
+      elif language is not None and not found.vocabulary.check_language:
+        raise UserError(
+          f'{found.source} has no table of languages, it reads them all alike: expected no '
+          f'language, got {language!r}'
+        )
+      cut_by = found.language if language is None else language
+      vocabulary = load_lib.in_language(found.vocabulary, cut_by, found.languages)
+      devices = sharding.Devices(load_lib.make_mesh(mesh), found.rules)
+      variables, made = found.read(sharding.abstract(nets.shapes(net), devices.rules, devices.mesh))
+      net = nets.without(net, made)
+      speller = Speller(vocabulary, most) if (most := net.model.spells) else None
+      runner = Runner(variables, devices, net.frame, net.room, tables, speller)
+      vocabulary = speller.vocabulary if speller else vocabulary
+      return cls(
+        found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
+        load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
+      )  # fmt: skip
 
   @functools.cached_property
   def writing_runner(self) -> Runner:

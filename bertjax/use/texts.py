@@ -1,9 +1,8 @@
 """Texts as the rows that a model takes."""
 
+import logging
 import pathlib
 from collections.abc import Iterable, Sequence
-
-from absl import logging
 
 from bertjax.errors import UserError
 from bertjax.formats.sentence_modules import ANY
@@ -103,7 +102,9 @@ class Texts:
           '(--cut, cut=True)'
         )
       if not self._said:
-        logging.warning('%s: it is cut to %d, and so is all that is longer', said, room)
+        logging.getLogger(__name__).warning(
+          '%s: it is cut to %d, and so is all that is longer', said, room
+        )
         self._said = True
 
   def _fitting(

@@ -10,6 +10,7 @@ OUT.jsonl         {"text": .., "embedding": [..]}, of tokens {"text": .., "token
 import contextlib
 import functools
 import json
+import logging
 import os
 import pathlib
 import struct
@@ -17,7 +18,6 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
-from absl import logging
 
 from bertjax.errors import UserError, writing
 from bertjax.formats.sentence_modules import MEAN, Sentences
@@ -112,7 +112,9 @@ def chosen(declared: Sentences, pool: str | None, source: pathlib.Path) -> Sente
     return declared
   if declared != MEAN:
     said = ', '.join(f'{k}={x!r}' for k, x in declared._asdict().items() if x != getattr(MEAN, k))
-    logging.warning('modules.json of %s declares %s: pool=%r sets it aside', source, said, pool)
+    logging.getLogger(__name__).warning(
+      'modules.json of %s declares %s: pool=%r sets it aside', source, said, pool
+    )
   return Sentences(pool or '')
 
 

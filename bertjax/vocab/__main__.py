@@ -91,9 +91,7 @@ def _sentences() -> Iterator[str]:
   if corpus.members > 1 and not text_flags.DOCUMENTS.value:
     # One pass over a Mixture would hold its members as they are, not at its rates.
     corpus = text_flags.open_corpus(corpus.documents or _SAMPLE.value)
-  split = (
-    text_flags.SPLIT.value if text_flags.SPLIT.value != sentence_split.AUTO else corpus.detect()
-  )
+  split = corpus.detect(text_flags.SPLIT.value)
   documents = 0
   with Bar('vocab: reading') as bar:
     for batch in corpus.texts():

@@ -21,7 +21,7 @@ def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
     if any(path.name not in own for path in directory.iterdir()):
       raise
     return False
-  return found.meta == vocabulary.meta
+  return found.reads_as(vocabulary)
 
 
 def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:

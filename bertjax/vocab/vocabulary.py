@@ -24,6 +24,8 @@ from bertjax.machine import copies
 from bertjax.vocab import as_text, beside, formats, refusals, special, whole_words
 
 _SENTINEL = re.compile(r'▁?<extra_id_(\d+)>')  # SentencePiece's with its sign of a space
+# Texts that vocabularies of the same files cut otherwise where other rules stand beside them.
+_LETTERS = ('a', 'A', 'é', 'É', '今天', 'ใต้', "``a''", 'ａ ')
 MUCH_UNKNOWN = 0.01  # of the tokens; vocabularies made for a text leave far less
 
 
@@ -77,6 +79,12 @@ class Vocabulary:
     if self.check_language is not None:
       self.check_language(language)
     return dataclasses.replace(self, language=language)
+
+  def reads_as(self, other: 'Vocabulary') -> bool:
+    """Returns whether both give a text the same ids: they have the same files, and what stands
+    beside these, or was asked for, lets them cut letters of all kinds alike."""
+    cut = lambda vocabulary: [ids.tolist() for ids in vocabulary.encode_batch(_LETTERS)]
+    return self.meta == other.meta and cut(self) == cut(other)
 
   def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
     """Returns the int32 ids of each text, without special tokens around them."""

@@ -19,8 +19,6 @@ from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
 from bertjax.text.corpus import Corpus
 
-tf.config.set_visible_devices([], 'GPU')  # which are JAX's
-
 _STRING = seqio.Feature(seqio.PassThroughVocabulary(size=1), add_eos=False, dtype=tf.string, rank=0)
 _FEATURES = dict(text=_STRING)
 _BLOCK_BYTES = 2**18  # of documents that go to TensorFlow at once

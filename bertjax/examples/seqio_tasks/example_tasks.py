@@ -134,11 +134,10 @@ class ExampleSource(Failing, seqio.DataSource):
   @functools.cached_property
   def _coder(self) -> tuple[Vocabulary, encode.Options]:
     recipe = self._recipe
-    split = self._corpus.detect() if recipe.split == sentence_split.AUTO else recipe.split
     options = encode.Options(
       self.vocab(),
       recipe.lowercase,
-      split,
+      self._corpus.detect(recipe.split),
       recipe.errors,
       tuple(self._corpus.columns),
       recipe.lexicon,

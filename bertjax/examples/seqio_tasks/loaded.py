@@ -41,4 +41,11 @@ with without_greetings():
   import tensorflow as tf
   import tensorflow_datasets as tfds
 
-__all__ = ['seqio', 'tf', 'tfds', 'without_greetings']
+__all__ = ['leave_gpus', 'seqio', 'tf', 'tfds']
+
+
+def leave_gpus() -> None:
+  """Leaves the GPUs to jax, beside which TensorFlow reads. They stay as they are where it computes
+  on them already, in somebody's own program."""
+  with contextlib.suppress(RuntimeError):
+    tf.config.set_visible_devices([], 'GPU')

@@ -127,7 +127,7 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
       f'{data.mixture or data.input} does not say which vocabulary its ids are of: set '
       'config.data.vocab to a file or directory'
     )
-  if own and given and read_vocabulary(given, data.lowercase).meta != read_vocabulary(own).meta:
+  if own and given and not read_vocabulary(own).reads_as(read_vocabulary(given, data.lowercase)):
     raise UserError(
       f'config.data.vocab={given}, but the examples of {data.mixture} are made with {own}: leave '
       'config.data.vocab empty'
@@ -189,8 +189,9 @@ def open_streams(config: Any, store: Store) -> tuple[StreamedRows, Fixed | None]
 
 def _example_tasks() -> Any:
   """Returns the module, which imports TensorFlow and registers bertjax's own names."""
-  from bertjax.examples.seqio_tasks import example_tasks, registered  # noqa: F401
+  from bertjax.examples.seqio_tasks import example_tasks, loaded, registered  # noqa: F401
 
+  loaded.leave_gpus()
   return example_tasks
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from bertjax import registry
 from bertjax.errors import UserError, choose
 from bertjax.examples.seqio_tasks import corpora
-from bertjax.examples.seqio_tasks.loaded import seqio
+from bertjax.examples.seqio_tasks.loaded import leave_gpus, seqio
 
 
 def examples(path: str) -> Iterator[Mapping[str, Any]]:
@@ -25,6 +25,7 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
       f'{path!r}: expected seqio:MODULE:NAME:SPLIT, as in seqio:my_tasks:opinions:train'
     )
   _, module, name, split = parts
+  leave_gpus()
   registry.load(module, path)
   choose(name, corpora.registered_names(), path)
   task: Any = seqio.get_mixture_or_task(name)

@@ -50,7 +50,7 @@ class Block(nn.Module):
   attention_dropout: float
   # initializer, out_initializer: of kernels and tables; of what is added to the residual, or None
   initializer: Init
-  hidden: bool  # also return the layer's output
+  hidden: bool = False  # also return the layer's output
   dtype: Any = jnp.float32
   head_size: int = 0
   # the activation is multiplied by a second projection (Shazeer 2020: GEGLU, SwiGLU)

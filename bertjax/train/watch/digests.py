@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from bertjax import dotted, sharding
 from bertjax.errors import UserError
 from bertjax.examples import readers
-from bertjax.machine import hosts
+from bertjax.examples.labelled.common import records
+from bertjax.machine import checksums, hosts
 from bertjax.store import reader, verify
 from bertjax.train.watch import Step, Watcher
 
@@ -55,11 +56,11 @@ def settings(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def check_data(run: Any) -> None:
-  """Refuses processes that read other data: the store's record and the first batch of each phase.
-  Raises UserError as `check_start` does."""
+  """Refuses processes that read other data: the store's record, `texts_sha256` and the first batch
+  of each phase. Raises UserError as `check_start` does."""
   if hosts.count() == 1:
     return
-  found = dict(store=_sha256(json.dumps(run.store.meta, sort_keys=True, default=str).encode()))
+  found = dict(store=checksums.digest(run.store.meta), **texts_sha256(run))
   if readers.of(run.config.data).repeats:
     found |= {f'first batch of phase {p.name!r}': p.batch_sha256(0) for p in run.phases}
   remedy = 'see that all read the same files, from the same file system or equal copies'
@@ -93,7 +94,7 @@ def check_replicas(step: int, variables: Any) -> str:
           f'process {process} and process {hosts.index()} hold other values of '
           f'{_said(part.partition(" ")[0])}'
         )
-  return _sha256(json.dumps(sums, sort_keys=True).encode())
+  return checksums.digest(sums)
 
 
 class Digests(Watcher):
@@ -101,37 +102,46 @@ class Digests(Watcher):
 
   def __init__(self, run: Any):
     """Takes a `setup.Run`."""
-    self._run, self._last, self._judged = run, None, judged_sha256(run)
+    self._run, self._last, self._texts = run, None, texts_sha256(run)
 
   def after(self, step: Step) -> None:
     """Remembers the batch."""
     self._last = step
 
   def saved(self, done: int, state: Any) -> dict[str, Any]:
-    """Name and sha256 of the last batch, the vocabulary's and the held-out text's, and that of the
-    variables."""
+    """Name and sha256 of the last batch, the vocabulary's and those of `texts_sha256`, and that of
+    the variables."""
     assert self._last is not None
     phase, index = self._last.phase, self._last.index
     return dict(
       batch=phase.place(index)[:2],
       fed_sha256=hosts.gather(f'fed/{done}', phase.sha256(index, self._last.batch)),
-      judged=self._judged,
+      judged=self._texts,
       replicas_sha256=check_replicas(done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
     )
 
 
-def judged_sha256(run: Any) -> dict[str, str]:
-  """'held_out', or the key of a store in the config -> sha256 of the text that a `setup.Run` is
-  judged on; '' where there is none."""
-  sets = {f'config.evals.{k}.store': v.get('store') for k, v in run.config.evals.items()}
-  paths = {key: pathlib.Path(path) for key, path in sets.items() if path}
-  found = {}
-  for key, path in dict(paths, held_out=run.store.path / verify.HELD_OUT).items():
-    files = reader.read_meta(path)['sha256'] if path.exists() else {}
-    text = {name: files[name] for name in files if name != 'store.json'}
-    found[key] = _sha256(json.dumps(text, sort_keys=True).encode()) if text else ''
+def texts_sha256(run: Any) -> dict[str, str]:
+  """'held_out', or the key of a store or a labelled file in the config -> sha256 of the text that a
+  `setup.Run` is judged on, or learns labels of; '' where there is none. The training text of a
+  store is compared by its batches, since it may be divided into other files."""
+  phases = {f'config.phases.{p.name}': p.config for p in run.parts if run.config.phases}
+  found = dict(held_out=_store_sha256(run.store.path / verify.HELD_OUT))
+  for place, config in {'config': run.config, **phases}.items():
+    sets = {f'{place}.evals.{name}': given for name, given in config.evals.items()}
+    for key, given in {f'{place}.data': config.data, **sets}.items():
+      named = {name: given.get(name) for name in ('train', 'dev', 'file')}
+      found |= {f'{key}.{name}': records.sha256(path) for name, path in named.items() if path}
+      if key in sets and given.get('store'):
+        found[f'{key}.store'] = _store_sha256(pathlib.Path(given.store))
   return found
+
+
+def _store_sha256(path: pathlib.Path) -> str:
+  files = reader.read_meta(path)['sha256'] if path.exists() else {}
+  text = {name: files[name] for name in files if name != 'store.json'}
+  return checksums.digest(text) if text else ''
 
 
 @functools.cache
@@ -140,7 +150,7 @@ def code_sha256() -> str:
   root = pathlib.Path(__file__).resolve().parents[2]
   files = sorted(root.rglob('*.py'))
   parts = [f'{file.relative_to(root)} '.encode() + file.read_bytes() for file in files]
-  return _sha256(b'\0'.join(parts))
+  return hashlib.sha256(b'\0'.join(parts)).hexdigest()
 
 
 @jax.jit  # of all arrays of a device, since each call compiles
@@ -156,7 +166,3 @@ def _said(name: str) -> str:
     f'{name}, which must be the same on both: a device or a host computes wrongly, or they do not '
     'run the same program. The last checkpoint is from before; find the faulty one, then resume'
   )
-
-
-def _sha256(data: bytes) -> str:
-  return hashlib.sha256(data).hexdigest()

@@ -31,8 +31,9 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
       'where there are several'
     )
   data_set, language = match['name'], match['language'] or ''
-  from bertjax.examples.seqio_tasks.loaded import tfds
+  from bertjax.examples.seqio_tasks.loaded import leave_gpus, tfds
 
+  leave_gpus()
   try:
     builder: Any = tfds.builder(data_set)
     builder.download_and_prepare()

@@ -2,7 +2,7 @@
 
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,19 @@ def open_rows(
   if judged and 'unlabelled' in given:
     given['unlabelled'] = False
   task, options = task_of(given)
+  records = list(examples_of(task, options, path, key, limit))
+  return rows_of(records, task, options, config, store, together, language)
+
+
+def rows_of(
+  records: Sequence[Any], task: Task, options: Any, config: Any, store: Store, together: int,
+  language: str,
+) -> rows.Rows:  # fmt: skip
+  """Returns the rows of records of a task, encoded as the encoder of a config reads them; arguments
+  and errors as of `open_rows`."""
   cls_last = rows.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language, store.languages)
-  records = list(examples_of(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
   speller = spelling.speller(config.model, vocabulary)
   vocabulary = speller.vocabulary if speller else vocabulary

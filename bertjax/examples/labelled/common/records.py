@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bertjax import json_files
 from bertjax.errors import UserError, amount, nearest, require_file
 from bertjax.examples.labelled.common import datasets
-from bertjax.machine import copies
+from bertjax.machine import checksums, copies
 from bertjax.text import compressed, kinds
 from bertjax.text.files import read_lines
 from bertjax.text.formats.records import csv_rows
@@ -71,6 +71,12 @@ def existing(path: str) -> pathlib.Path:
   file = copies.local(path)
   require_file(file, 'labelled examples')
   return file
+
+
+def sha256(path: str) -> str:
+  """Returns that of a file's bytes; '' of one that is not there, or a data set by its name."""
+  file = None if by_name(path) else copies.local(path)
+  return checksums.of_file(file) if file and file.is_file() else ''
 
 
 def lines(file: pathlib.Path) -> Iterator[str]:

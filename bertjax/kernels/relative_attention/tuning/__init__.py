@@ -8,13 +8,13 @@ import contextlib
 import contextvars
 import functools
 import json
+import logging
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
-from absl import logging
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -97,7 +97,7 @@ def load(impl: str, kind: str) -> Table:
   own = path(kind)
   file = own if own.exists() else FOLDER / f'{impl}.json'
   if file != own:
-    logging.warning(
+    logging.getLogger(__name__).warning(
       'attention: no tiles were timed on %r, so its kernel takes those of %s; '
       '`python -m bertjax.bench kernel --mode=tune` on it times some and writes %s',
       kind, file.name, own.name,

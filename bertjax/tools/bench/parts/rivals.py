@@ -167,7 +167,7 @@ def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
       labels=tensor(np.where(batch['weight_BU'] > 0, batch['target_BU'], -100)),
     )
   if 'cells' in config.model:  # AWD-LSTM's columns, of which each predicts
-    return inputs | dict(labels=tensor(labels_of(batch)))
+    return inputs | dict(labels=tensor(targets_of(batch)))
   if config.objective.name == 'lm':  # the class moves labels by itself
     labels_BT = np.where(batch['example_BT'] > 0, batch['token_BT'], -100)
     return inputs | dict(labels=tensor(labels_BT))
@@ -180,13 +180,13 @@ def inputs_of(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
       target_mapping=tensor(mapping_BPT, torch.float32),
       labels=tensor(np.where(batch['weight_BP'] > 0, batch['target_BP'], -100)),
     )
-  inputs |= dict(attention_mask=tensor(batch['example_BT'] > 0), labels=tensor(labels_of(batch)))
+  inputs |= dict(attention_mask=tensor(batch['example_BT'] > 0), labels=tensor(targets_of(batch)))
   if 'next' in dict(config.model.labels):
     inputs['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
   return inputs
 
 
-def labels_of(batch: Batch) -> np.ndarray:
+def targets_of(batch: Batch) -> np.ndarray:
   """Returns the targets of a batch at their places, -100 elsewhere: int [B, T]."""
   row_S, slot_S = np.nonzero(batch['weight_BP'])
   labels_BT = np.full(batch['token_BT'].shape, -100)
