@@ -1,10 +1,10 @@
 """The page of a comparison, from results of runs that never were."""
 
-import html.parser
 import json
 import pathlib
 import re
 import statistics
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,37 +14,6 @@ from bertjax.checkpoint import resume
 from bertjax.comparison import arms, page, results, runs, svg, tables, tasks
 from bertjax.comparison.results import Result
 from bertjax.errors import UserError
-
-VOID = {'meta', 'path', 'br'}
-
-
-class Parsed(html.parser.HTMLParser):
-  """The tags, which must close in order, cells and pointer texts of a page."""
-
-  def __init__(self, text: str):
-    super().__init__()
-    self.open, self.tags, self.said = [], [], []
-    self.feed(text)
-
-  def handle_starttag(self, tag, attrs):
-    self.tags.append((tag, dict(attrs)))
-    if tag not in VOID:
-      self.open.append((tag, len(self.said)))
-      self.said.append((tag, ''))
-
-  def handle_startendtag(self, tag, attrs):
-    self.tags.append((tag, dict(attrs)))
-
-  def handle_endtag(self, tag):
-    assert self.open.pop()[0] == tag
-
-  def handle_data(self, data):
-    if self.open:
-      tag, place = self.open[-1]
-      self.said[place] = (tag, self.said[place][1] + data)
-
-  def of(self, tag: str) -> list[str]:
-    return [text for name, text in self.said if name == tag]
 
 
 def result(home: pathlib.Path, arm: str, peak: str, seed: int, values, finished=True) -> Result:
@@ -102,19 +71,19 @@ def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path
   page.write(found, tmp_path, 'python -m bertjax.compare --arms=x')
   markdown, whole = tmp_path / 'report.md', tmp_path / 'report.html'
   text = whole.read_text()
-  parsed = Parsed(text)
-  assert not parsed.open
-  names = {name for _, attrs in parsed.tags for name in attrs}
+  root = ElementTree.fromstring(re.sub('<!doctype html>|<meta [^>]*>', '', text))
+  said = lambda *tags: [''.join(each.itertext()) for each in root.iter() if each.tag in tags]
+  names = {name for each in root.iter() for name in each.attrib}
   assert not names & {'src', 'href', 'srcset', 'onclick'} and 'http' not in text
-  assert 'import' not in text and 'url(' not in text and 'script' not in {t for t, _ in parsed.tags}
+  assert 'import' not in text and 'url(' not in text and not said('script')
   seeds = np.array([[5.0, 5.5, 6.5], [4.0, 4.5, 3.5], [3.5, 3.0, 3.25]])
   expected = [
     f'a<b>&|: {statistics.median(v):.4f} ({min(v):.4f} to {max(v):.4f}) at {x:.3g} FLOPs'
     for v, x in zip(seeds.tolist(), (1e9, 2e9, 3e9), strict=True)
   ]
-  hover = [said for said in parsed.of('title') if said.endswith('FLOPs')]
+  hover = [title for title in said('title') if title.endswith('FLOPs')]
   assert hover[:3] == expected and hover[3].startswith('gpt: 7.0000')
-  cells = parsed.of('td')
+  cells = said('td')
   own = cells.index('mlm_masked 3.2500 [3.0000, 3.5000]')
   assert cells[own + 1] == '6.2500 [6.2500, 6.2500]' and 'FAILED' in cells
   numbers = [json.loads(line) for line in (tmp_path / 'report.jsonl').read_text().splitlines()]
@@ -122,8 +91,7 @@ def test_the_page_is_one_whole_file_with_the_numbers_of_the_runs(found, tmp_path
   assert numbers[1]['curve'][2] == dict(flops=3e9, tokens=1500.0, seconds=12.0, value=3.0)
   rows = [line for line in markdown.read_text().splitlines() if line.startswith('| ')]
   split = [cell.replace('\\|', '|') for row in rows for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
-  both = [text for tag, text in parsed.said if tag in ('td', 'th')]
-  assert [cell.strip() for cell in split] == [cell.strip() for cell in both]
+  assert [cell.strip() for cell in split] == [cell.strip() for cell in said('td', 'th')]
 
 
 @mutation('if name in OF_WORDS else', 'if name else')
@@ -240,15 +208,21 @@ def test_tasks_whose_files_lack_labels_are_refused(tmp_path):
   write('train.jsonl', [dict(text='a', label='x'), dict(text='b', label='y')])
   write('dev.jsonl', [dict(text='a', label='z')])
   keys = [f'data.{key}={tmp_path}/{key}.jsonl' for key in ('train', 'dev')]
-  with pytest.raises(ValueError, match="has the class 'z'"):
+  with pytest.raises(ValueError, match="dev.jsonl, line 1: expected one of .*got 'z'"):
     tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
   write('dev.jsonl', [dict(text='a', label='x')])
-  made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], '')
+  pairs = str(tmp_path / 'pairs.jsonl')
+  made = tasks.make('configs/finetune/text.py', [*keys, "data.task.classes=('x','y')"], pairs)
+  before = made.texts
+  write('dev.jsonl', [dict(text='a', label='y')])
+  assert {k for k, sha256 in made.texts.items() if before[k] != sha256} == {
+    'sha256 of --finetune, data.dev'
+  }
+  assert len(before) == 3 and made._replace(pairs=[('a', 'b')]).texts != made.texts
   text = arms.Text('text.txt', '', 'wordpiece:600')
   bert, gpt, t5 = arms.parse('bert,gpt,t5', 'test', text, [])
   flag = f'--config.evals.linear_probe.dev={tmp_path}/dev.jsonl'
-  assert made.probed and flag in made.flags(bert) and flag in made.flags(gpt)
-  assert not made.flags(t5)  # its vocabulary may have no [CLS]
+  assert made.probed and all(flag in made.flags(arm) for arm in (bert, gpt, t5))
 
 
 @mutation('PEAK: peak, ', '')

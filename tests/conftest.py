@@ -97,7 +97,7 @@ TUNING = """
 PARTS = {
   'kernels': ('kernels/', 'tools/'),
   'models': ('models/', 'objectives/', 'evals/', 'optim/', 'formats/', 'export/', 'use/'),
-  'systems': ('contract_test', 'configs_test', 'docs_test'),
+  'systems': ('contract_test', 'configs_test', 'docs_test', 'sharding_test'),
   'tuning': tuple(f'train/{name}' for name in TUNING.split()),
   'training': ('train/',),
   'runs': (

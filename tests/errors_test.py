@@ -15,13 +15,12 @@ import processes
 import pytest
 from mutation import mutation
 from no_room import no_room
+from processes import ROOT
 
 from bertjax import errors
 from bertjax.machine import durable
 from bertjax.metrics import curves
 from bertjax.use import vectors
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def at_door(body: str, before: str = 'default_int_handler') -> subprocess.Popen:
@@ -50,8 +49,8 @@ def test_a_mistake_of_the_user_is_one_line():
   assert process.returncode == 1
 
 
-@pytest.mark.parametrize('name', ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOTDIR', 'ENOENT'])
-@mutation('if remedy is None or', 'if True or', case='EROFS')
+@pytest.mark.parametrize('name', ['ENOSPC', 'EACCES'])  # of any path, and of one that is named
+@mutation('if remedy is None or', 'if True or', case='ENOSPC')
 def test_a_path_that_the_system_refuses_is_one_line(name):
   number = getattr(errno, name)
   err = at_door(f'raise OSError({number}, "so it is", "a.txt")').communicate()[1]
@@ -154,7 +153,6 @@ def test_another_process_that_is_gone_is_one_line():
     'OSError(9, "closed", "a.txt")',
     'RuntimeError("RESOURCE_EXHAUSTED: Shared memory")',
     "PermissionError(13, 'no')",
-    "FileNotFoundError(2, 'no')",
   ],
 )
 @mutation('  except (OSError, UserError) as error:', '  except Exception as error:')
@@ -180,7 +178,7 @@ def interrupted(command, after: float) -> tuple[int, str]:
   return process.returncode, ''.join(said)
 
 
-@pytest.mark.parametrize('after', [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize('after', [0.0, 0.2, 1.0])
 @mutation('if _COMMAND and', 'if False and', case='0.0')
 def test_ctrl_c_at_any_moment_shows_no_traceback(rich_store, tmp_path, after):
   endless = processes.command(rich_store, tmp_path / 'run', '--config.total_steps=1000000')[1:]
@@ -275,10 +273,7 @@ def test_a_file_that_the_error_names_is_kept(tmp_path):
     ('link', 'link is a link to none, which leads to no file: mend it or remove it'),
     ('link/a', 'link is a link to none, which leads to no file: mend it or remove it'),
     ('folder', 'folder is a folder: expected text'),
-    (
-      'pipe',
-      'pipe is a pipe, .* is read more than once: .* cat pipe > FILE, and name that',
-    ),
+    ('pipe', 'pipe is a pipe, .* is read more than once: .* cat pipe > FILE, and name that'),
     ('file', ''),
   ],
 )

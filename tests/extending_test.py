@@ -2,30 +2,22 @@
 
 import importlib
 import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import jax
 import pytest
+import wheels
 from mutation import mutation
+from processes import ROOT
 
 from bertjax.train import setup
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 BLOCKS = dict(re.findall(r'```python\n# (\S+)\n(.*?)```', PAGE, re.DOTALL))
 COMMANDS = re.findall(r'^    python (-m bertjax\.main .*)$', PAGE, re.MULTILINE)
 LATER = re.findall(r'^    PYTHONPATH=\. python (-m bertjax\.\w+ .*)$', PAGE, re.MULTILINE)
 PIECES = ('masking', 'objective', 'model', 't5')
 QUICK = ('--config.data.train_vocab.size=512', '--config.data.documents=200')
-
-
-def environment(site: pathlib.Path) -> dict[str, str]:
-  """The dependencies of this Python, and bertjax from `site` alone."""
-  return dict(os.environ, PYTHONPATH=str(site), XLA_FLAGS='')
 
 
 @pytest.fixture(scope='module')
@@ -41,14 +33,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
-  """A directory with bertjax in it, installed from a wheel."""
-  top = tmp_path_factory.mktemp('wheel')
-  pip = [sys.executable, '-m', 'pip', '--disable-pip-version-check', '-q']
-  wheel = [*pip, 'wheel', '--no-deps', '--no-build-isolation', '-w', str(top), str(ROOT)]
-  subprocess.run(wheel, check=True, capture_output=True)
-  install = [*pip, 'install', '--no-deps', '--target', str(top / 'site')]
-  subprocess.run([*install, *map(str, top.glob('*.whl'))], check=True, capture_output=True)
-  return top / 'site'
+  """A directory with bertjax in it, from a wheel."""
+  return wheels.of_ours(tmp_path_factory.mktemp('wheel'))
 
 
 def test_the_page_has_what_it_says():
@@ -74,10 +60,7 @@ def test_a_piece_of_the_page_is_set_up(work, rich_store, monkeypatch, piece):
 @pytest.mark.full
 @pytest.mark.parametrize('command', COMMANDS, ids=PIECES)
 def test_a_command_of_the_page_trains(work, site, command):
-  done = subprocess.run(
-    [sys.executable, *command.split(), *QUICK], cwd=work, env=environment(site),
-    capture_output=True, text=True, timeout=900, check=False,
-  )  # fmt: skip
+  done = wheels.run(site, work, *command.split(), *QUICK)
   assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
   workdir = work / re.search(r'--workdir=(\S+)', command)[1]
   lines = [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
@@ -87,10 +70,6 @@ def test_a_command_of_the_page_trains(work, site, command):
   if 'objective' in command:
     assert any('z' in line for line in lines)
   if 'runs/model' in command:
-    path = dict(PYTHONPATH=os.pathsep.join(['.', str(site)]))
-    for again, env in ((f'{command} --evaluate', {}), (LATER[0], path)):
-      done = subprocess.run(
-        [sys.executable, *again.split()], cwd=work, env=environment(site) | env,
-        capture_output=True, text=True, timeout=900, check=False,
-      )  # fmt: skip
+    for again, here in ((f'{command} --evaluate', False), (LATER[0], True)):
+      done = wheels.run(site, work, *again.split(), here=here)
       assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

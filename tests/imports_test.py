@@ -6,9 +6,9 @@ import functools
 import graphlib
 import pathlib
 
+import pytest
 from mutation import mutation
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from processes import ROOT
 
 # A folder -> the folders that it may import. The ground is what all others stand on, single files
 # beside the folders; doors are the commands, which nothing imports and which import anything.
@@ -30,7 +30,7 @@ ARROWS: dict[str, str] = {
   'examples': 'machine text vocab store',
   'evals': 'models objectives metrics text vocab store examples',
   'configs': 'models examples config',
-  'config': 'optim examples',
+  'config': 'sharding optim examples',
   'checkpoint': 'machine sharding vocab config',
   'formats': 'models vocab',
   'sources': 'machine sharding models objectives vocab examples config checkpoint formats',
@@ -137,20 +137,15 @@ def test_there_are_no_circles():
   'import hashlib\n',
   'import hashlib\n\n\ndef later():\n  import tensorflow as tf\n',
   file='bertjax/examples/loader.py',
+  case='tensorflow',
 )
-def test_tensorflow_stays_in_its_folder():
+@pytest.mark.parametrize(
+  'packages, at_home', [(HEAVY, HEAVY_IN), (('flax',), LINEN_IN)], ids=['tensorflow', 'linen']
+)
+def test_a_package_stays_in_its_folders(packages, at_home):
   assert not [
     f'{module} -> {name}'
     for module, names in imports().items()
     for name in sorted(names)
-    if inside(name, *HEAVY) and not inside(module, *HEAVY_IN)
-  ]
-
-
-def test_linen_stays_in_the_models():
-  assert not [
-    f'{module} -> {name}'
-    for module, names in imports().items()
-    for name in sorted(names)
-    if inside(name, 'flax') and not inside(module, *LINEN_IN)
+    if inside(name, *packages) and not inside(module, *at_home)
   ]

@@ -6,52 +6,28 @@ import pathlib
 import re
 import subprocess
 import sys
-import zipfile
 from importlib import metadata
 
 import pytest
+import wheels
 from mutation import mutation
+from processes import ROOT
 
 import bertjax
 from bertjax import __main__ as commands
 from bertjax.config import command_line
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
 
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
   """A directory that holds what the wheel installs, and nothing of the checkout."""
-  work = tmp_path_factory.mktemp('wheel')
-  source = work / 'source'
-  source.mkdir()
-  for name in ('bertjax', 'configs', 'pyproject.toml', 'README.md', 'LICENSE'):
-    (source / name).symlink_to(ROOT / name)
-  for path in ROOT.glob('requirements*.txt'):
-    (source / path.name).symlink_to(path)
-  subprocess.run(
-    [sys.executable, '-m', 'pip', 'wheel', '-q', str(source), '--no-deps', '--no-build-isolation',
-     '--wheel-dir', str(work)],
-    check=True,
-  )  # fmt: skip
-  (wheel,) = work.glob('bertjax-*.whl')
-  with zipfile.ZipFile(wheel) as archive:
-    archive.extractall(work / 'site')  # what pip does with a wheel of pure Python
-  return work / 'site'
-
-
-def run(site, folder, *arguments) -> subprocess.CompletedProcess:
-  """Python in an empty folder, with the wheel and the dependencies, without the checkout."""
-  return subprocess.run(
-    [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False,
-    env=dict(os.environ, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE='1'),
-  )  # fmt: skip
+  return wheels.of_ours(tmp_path_factory.mktemp('wheel'))
 
 
 @mutation('include = ["bertjax*", "configs*"]', 'include = ["bertjax*"]', file='pyproject.toml')
 def test_configs_are_imported_from_the_wheel(site, tmp_path):
   code = 'import configs.bert as c, bertjax; print(c.__file__, bertjax.__file__, c.get_config())'
-  done = run(site, tmp_path, '-c', code)
+  done = wheels.run(site, tmp_path, '-c', code)
   assert done.returncode == 0, done.stderr
   assert done.stdout.count(str(site)) == 2
 
@@ -91,21 +67,21 @@ def test_package_wheel_and_changelog_have_one_version(site, tmp_path):
   newest = re.search(r'^## \[([\d.]+)\]', (ROOT / 'CHANGELOG.md').read_text(), re.MULTILINE)
   assert newest and newest[1] == bertjax.__version__
   code = "import bertjax, sys; print(bertjax.__version__); assert 'jax' not in sys.modules"
-  done = run(site, tmp_path, '-c', code)
+  done = wheels.run(site, tmp_path, '-c', code)
   assert done.stdout.strip() == bertjax.__version__, done.stderr
 
 
 def test_commands_are_listed_without_heavy_imports(site, tmp_path):
   heavy = "'jax', 'tensorflow', 'numpy'"
   code = f'import bertjax.__main__ as m, sys; m.main([]); assert not {{{heavy}}} & set(sys.modules)'
-  done = run(site, tmp_path, '-c', code)
+  done = wheels.run(site, tmp_path, '-c', code)
   assert done.returncode == 0, done.stderr
-  listed = run(site, tmp_path, '-m', 'bertjax')
+  listed = wheels.run(site, tmp_path, '-m', 'bertjax')
   assert listed.stdout == done.stdout
   for command in commands.COMMANDS:
     assert f'python -m bertjax.{command} ' in listed.stdout
   assert all(len(line) <= 100 for line in listed.stdout.splitlines())
-  wrong = run(site, tmp_path, '-m', 'bertjax', 'train')
+  wrong = wheels.run(site, tmp_path, '-m', 'bertjax', 'train')
   assert wrong.returncode == 1 and "expected no arguments, got 'train'" in wrong.stderr
 
 

@@ -12,6 +12,7 @@ import pytest
 import systems
 from jax.sharding import PartitionSpec as P
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax import registry, sharding
 from bertjax.tools.bench.parts import own_step, synthetic
@@ -122,7 +123,14 @@ def test_slices_that_do_not_divide_data_are_refused(sizes):
 GOLDEN = pathlib.Path(__file__).parent / 'goldens' / 'sharding.json'
 
 
-@pytest.mark.parametrize('name', systems.NAMES)
+# Whose tables are those of BERT, BART, RoBERTa and ModernBERT: in the full tier.
+ALIKE = (
+  'bert_lamb', 'bigbird', 'diffusion', 'ernie', 'longformer', 'mass', 'mbert', 'quickstart',
+  'speedrun', 'xlm_r',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize('name', in_tiers(systems.NAMES, ALIKE))
 @mutation("('heads', 'tensor')", "('heads', None)", case='bert')
 def test_every_parameter_lies_where_the_golden_table_says(name):
   """On a mesh of 2 x 2 x 2; the table is read with the eyes before it changes."""

@@ -44,9 +44,7 @@ def test_points_of_a_grid():
   'grid, message',
   [
     (['batch_size'], 'KEY=VALUE'),
-    (['bert'], 'KEY=VALUE'),
     (['batch_size=8,'], 'KEY=VALUE'),
-    (['batch_sise=8'], 'batch_size'),
     (['optimizer.schedule.peek=1'], 'peak'),
     (['batch_size.x=1'], 'no keys below'),
     (['evals.held_out.data.mask.rate=.3'], 'config.evals.held_out.data has no keys below it'),
@@ -184,25 +182,34 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
   assert other.returncode == 1 and 'another config' in other.stderr
 
 
-@mutation('  presets.choose_own(config, given, os.environ)\n', '')
-def test_the_runs_of_a_sweep_have_the_preset_of_a_gpu():
+@mutation('  presets.choose_own(config, given, os.environ, begun)\n', '')
+@mutation('choose_own(config, given, os.environ, begun)', 'choose_own(config, given, os.environ)')
+def test_the_runs_of_a_sweep_have_the_preset_of_a_gpu_or_that_with_which_one_began(tmp_path):
   code = """
 import pathlib
+import sys
+from bertjax.checkpoint import resume
 from bertjax import sweep
 from bertjax.config import presets, sections
 from configs import bert
 sweep.config_flags.get_override_values = lambda _: {}
 presets.DRIVER, presets.importlib.util.find_spec = pathlib.Path('.'), lambda name: name
-config = bert.get_config('test')
-sections.complete(config)
-sweep._settle(config, [])
-print(config.preset, config.model.dtype)
+for there in (False, True):
+  config, workdir = bert.get_config('test'), pathlib.Path(sys.argv[1])
+  sections.complete(config)
+  if there:
+    (workdir / 'run' / 'checkpoints').mkdir(parents=True)
+    resume.claim_workdir(workdir / 'run', config, {})
+  sweep._choose_preset(config, workdir)
+  sweep._settle(config, [])
+  print([config.preset, config.model.dtype])
 """
   env = environment() | dict(JAX_PLATFORMS='', CUDA_VISIBLE_DEVICES='0')
   done = subprocess.run(
-    [sys.executable, '-c', code], cwd=ROOT, env=env, text=True, capture_output=True, check=True
-  )
-  assert done.stdout == 'gpu bfloat16\n'
+    [sys.executable, '-c', code, tmp_path], cwd=ROOT, env=env, text=True, capture_output=True,
+    check=True,
+  )  # fmt: skip
+  assert done.stdout == "['gpu', 'bfloat16']\n['', 'float32']\n"
 
 
 @pytest.mark.full

@@ -56,31 +56,25 @@ def run_processes(directory, count, steps):
   return [[line for line in lines if line.startswith(own)] for lines in outputs]
 
 
-def test_processes_save_and_fall_back_together(tmp_path):
-  directory = tmp_path / 'checkpoints'
-  for output in run_processes(directory, 2, 3):
+@pytest.mark.parametrize('elsewhere', [False, pytest.param(True, marks=pytest.mark.full)])
+@mutation(
+  '{n for n in first if first[n] == hosts.index()}',
+  'first if hosts.index() == 0 else {}',
+  case='True',
+)
+def test_processes_save_and_fall_back_together(tmp_path, monkeypatch, elsewhere):
+  """On a disk that they share, or at a URL, with copies of their own."""
+  place = f'file://{tmp_path}/run' if elsewhere else tmp_path / 'run'
+  directory = tmp_path / 'run/checkpoints' if elsewhere else place
+  other_hosts = lambda number: monkeypatch.setenv('BERTJAX_CACHE', f'{tmp_path}/cache {number}')
+  other_hosts(0)
+  for output in run_processes(place, 2, 3):
     assert output == ['restored 0', 'complete 3', 'closed 3']
   assert kept(directory) == [2, 3]
   flip(largest(directory / '3'))
-  for output in run_processes(directory, 2, 1):
+  other_hosts(1)
+  for output in run_processes(place, 2, 1):
     assert output == ['restored 2', 'complete 3', 'closed 3']
-  with start_loop(directory, 0) as loop:  # and one process reads what two wrote
-    assert loop.stdout.readline() == 'restored 3\n'
-
-
-@pytest.mark.full
-@mutation('{n for n in first if first[n] == hosts.index()}', 'first if hosts.index() == 0 else {}')
-def test_processes_without_a_common_disk_save_together_elsewhere(tmp_path, monkeypatch):
-  url = f'file://{tmp_path}/elsewhere'
-  caches = iter(str(tmp_path / f'cache {number}') for number in range(4))
-  monkeypatch.setenv('BERTJAX_CACHE', next(caches))
-  for output in run_processes(url, 2, 3):
-    assert output == ['restored 0', 'complete 3', 'closed 3']
-  assert kept(tmp_path / 'elsewhere/checkpoints') == [2, 3]
-  flip(largest(tmp_path / 'elsewhere/checkpoints/3'))
-  monkeypatch.setenv('BERTJAX_CACHE', next(caches))  # the next run is on other hosts
-  for output in run_processes(url, 2, 1):
-    assert output == ['restored 2', 'complete 3', 'closed 3']
-  monkeypatch.setenv('BERTJAX_CACHE', next(caches))
-  with start_loop(url, 0) as loop:  # and one process reads what two wrote
+  other_hosts(2)
+  with start_loop(place, 0) as loop:  # and one process reads what two wrote
     assert loop.stdout.readline() == 'restored 3\n'

@@ -16,7 +16,7 @@ from bertjax.errors import UserError
 from bertjax.train import resolve
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs import bert, quickstart
+from configs import bert
 from configs.finetune import glue
 
 FACTS = dict(ids=211, pad=0)
@@ -91,9 +91,9 @@ def test_what_an_evaluation_changes_is_said(workdir):
   'text, version',
   [
     ('{"name": "bert-test", "seed": 0}', 1),
-    ('{"format": 4, "config": {}}', 4),
+    ('{"format": 10, "config": {}, "given": {}}', 10),
     ('{"format": 99, "config": {}}', 99),
-  ],
+  ],  # fmt: skip
 )
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
@@ -113,12 +113,10 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
       pass
 
 
-@pytest.mark.parametrize(
-  'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\xff', '\0\0']
-)
+@pytest.mark.parametrize('text', ['{"format": 5, "conf', f'{{"format": {resume.FORMAT}}}'])
 @mutation('except ValueError as error:', 'except KeyError as error:', file='bertjax/json_files.py')
 def test_a_torn_config_is_named(tmp_path, text):
-  (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
+  (tmp_path / 'config.json').write_text(text)
   for call in (lambda: check(tmp_path, given()), lambda: resume.stored_config(tmp_path)):
     with pytest.raises(ValueError, match='config.json'):
       call()
@@ -251,13 +249,6 @@ def test_what_a_run_did_not_have_yet_has_its_default(workdir):
     check(workdir, config)
 
 
-def test_another_system_is_refused(workdir):
-  config = quickstart.get_config()
-  sections.complete(config)
-  with pytest.raises(ValueError, match='config.data.mixture: expected .*python_docs'):
-    check(workdir, config)
-
-
 SETS = {'evals.*.rows': 'pseudo_perplexity', 'evals.*.sentences': 'fill_mask'}
 
 
@@ -271,14 +262,13 @@ def leaf(config, key):
   return config, last
 
 
-# Only a model with memory has a set with memories.
-@pytest.mark.parametrize('key', sorted({*MAY_DIFFER} - {'evals.*.memories'}))
-def test_what_may_differ_may_differ(workdir, key):
+def test_what_may_differ_may_differ(workdir):
   config = given()
   sections.complete(config, ['evals.fill_mask'])
-  parent, last = leaf(config, key)
-  with parent.ignore_type():
-    parent[last] = 12345
+  for key in {*MAY_DIFFER} - {'evals.*.memories'}:  # of models with a memory
+    parent, last = leaf(config, key)
+    with parent.ignore_type():
+      parent[last] = 12345
   check(workdir, config)
 
 

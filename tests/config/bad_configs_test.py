@@ -16,7 +16,7 @@ from mutation import mutation
 from small_stores import write_store
 
 from bertjax.checkpoint import resume
-from bertjax.config import defaults, schema
+from bertjax.config import schema
 from bertjax.errors import UserError
 from bertjax.train import setup
 
@@ -29,14 +29,10 @@ XLNET_MASK = dict(
 )  # fmt: skip
 
 
-MUON = defaults.muon().to_dict() | dict(schedule=dict(name='constant', peak=1.0))
-
 TOP = [
   ('bert', {'seed': -1}, 'config.seed: expected int >= 0 and <= 4294967295, got -1'),
   ('bert', {'total_steps': 2**31}, 'config.total_steps: expected int >= 1 and <= 2147483647'),
-  ('bert', {'data.threads': 10**5}, 'config.data.threads: expected int >= 0 and <= 1024'),
   ('bert', {'objective.plus': -1.0}, 'config.objective.plus'),
-  ('bert', {'evals.held_out.examples': -1}, 'config.evals.held_out.examples'),
   ('bert', {'evals.held_out.batch_size': 0}, 'config.evals.held_out.batch_size'),
   ('bert', {'optimizer.b1': 1.0}, 'config.optimizer.b1: expected float >= 0 and < 1'),
   ('bert', {'total_step': 10}, "did you mean 'total_steps'"),
@@ -45,30 +41,16 @@ TOP = [
   ('bert', {'best.metric': 'eval/nothing'}, 'config.best.metric'),
   ('bert', {'best': 'eval/mlm'}, 'config.best: expected a dict of fields'),
   ('bert', {'mesh.data': 0}, 'mesh'),
-  ('bert', {'mesh.data': -1, 'mesh.fsdp': -1}, 'at most one mesh axis may be -1'),
-  ('bert', {'sharding_rules': (('batch', 'data'),)}, 'no sharding rule for axis'),
-  (
-    'bert',
-    {'sharding_rules': (('embed', 'tensr'),)},
-    "mesh axes of 'embed'.* did you mean 'tensor",
-  ),
-  ('bert', {'sharding_rules': (('embed', ('fsdp', 'slices')),)}, "of data, fsdp, .*'slices'"),
+  ('bert', {'sharding_rules': (('embed', 'tensr'),)}, "axes of 'embed'.* did you mean 'tensor'"),
   ('bert', {'sharding_rules': (('embd', 'fsdp'),)}, "logical axes: .* did you mean 'embed'"),
   ('bert', {'skip_steps': ((9, 4),)}, r'config.skip_steps: expected .first, last. in order'),
   ('bert', {'optimizer': ABSENT}, 'config.optimizer: expected a dict of fields'),
   ('bert', {'data': ABSENT}, 'config.data.plan lacks name'),
 ]
 OPTIMIZER = [
-  ('bert', {'optimizer.beta1': 0.9}, 'fields of config.optimizer'),
-  ('bert', {'optimizer.decay': (('.*bias', 0.0),)}, "end it with a rule for '.*'"),
-  (
-    'bert',
-    {'phases.phase2.optimizer': dict(freeze=('x',))},
-    "'phase2': .*freeze: 'x' matches none",
-  ),
+  ('bert', {'phases.phase2.optimizer': dict(freeze=('x',))}, "'phase2': .*'x' matches none"),
   ('albert', {'optimizer.layer_decay': 0.9}, 'layer_decay=0.9 .*set it to 1.0'),
   ('bert', {'optimizer.schedule.warmup_steps': 10**9}, 'warmup_steps <= total_steps'),
-  ('bert', {'optimizer': MUON | dict(matrices=(('.*', 1.0),))}, 'matrices takes .*a matrix'),
 ]
 MODEL = [
   ('bert', {'model.name': 'bertjax.main'}, "config.model.name: expected one of .*'bertjax.main'"),
@@ -97,13 +79,11 @@ DATA = [
   ('transformer_xl', {'data.plan.ends': 'eoed'}, "config.data.plan.ends='eoed'"),
   ('transformer_xl', {'data.pack': 2}, 'expected pack=1'),
   ('bert', {'data.train': 'a.tsv'}, "train is not read with .*reader='store'.* it: labelled"),
-  ('bert', {'data.dev': 'a.tsv'}, 'config.data.dev is not read'),
   ('bert', {'data.examples': 5}, 'config.data.examples is not read .*expected 0, got 5'),
 ]
 PHASES = [
   ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs one of share, turns'),
   ('bert', {'phases.phase1.turns': 1}, 'config.phases.phase1 needs one of share, turns'),
-  ('bert', {'phases.phase1.optimizer': dict(schedule=dict(peek=3))}, "did you mean 'peak'"),
   ('bert', {'phases.phase2': dict(turns=1)}, 'mixes share and turns'),
   ('bert', {'phases.phase1.share': 0.0}, 'config.phases.phase1.share'),
   ('xlm_e', {'phases.mrtd.seed': 1}, 'a step of several phases has one value'),
@@ -117,12 +97,9 @@ PHASES = [
   ('bert', {'temperature': 2.0}, 'config.temperature=2.0 is of phases that are drawn'),
 ]
 EVALS = [
-  ('bert', {'eval': dict(examples=5)}, "did you mean 'evals'"),
   ('bert', {'evals.held_out.type': ABSENT}, 'config.evals.held_out lacks type'),
-  ('bert', {'evals.held_out.seed': 2**64}, 'config.evals.held_out.seed'),
   ('bert', {'evals.held_out.data': dict(maks=1)}, "did you mean 'mask'"),
   ('bert', {'evals.held_out.model': dict(ffn=32)}, 'changes the shapes of parameters'),
-  ('transformer_xl', {'evals.held_out.model': dict(mem_lenn=3)}, "did you mean 'mem_len'"),
 ]
 ROWS = [*TOP, *OPTIMIZER, *MODEL, *DATA, *PHASES, *EVALS]
 

@@ -93,32 +93,31 @@ def test_what_does_not_fit_the_devices_is_said():
   assert 'has not applied' in said and 'xla_gpu_enable_latency_hiding_scheduler' in said
 
 
+COMPUTES = 'import jax; jax.numpy.ones(3).sum(); print(1)'
+COMPILES = """
+import jax
+from bertjax.tools.preflight import topology
+place = jax.sharding.SingleDeviceSharding(topology.devices('v5e:2x2')[0])
+x = jax.ShapeDtypeStruct((8, 128), 'float32', sharding=place)
+topology.compile_absent(jax.jit(lambda x: x @ x.T).lower(x))
+print(1)
+"""
+
+
 @pytest.mark.full
-@pytest.mark.parametrize('preset', presets.PRESETS)
-def test_xla_knows_every_flag(preset):
-  """XLA ends the process at a flag that it does not know."""
-  environ = dict(os.environ, JAX_PLATFORMS='cpu', XLA_FLAGS='')
+@pytest.mark.parametrize(
+  'preset, variable, unknown, code',
+  [
+    *((preset, 'XLA_FLAGS', '--xla_gpu_none=true', COMPUTES) for preset in presets.PRESETS),
+    ('tpu', 'LIBTPU_INIT_ARGS', '--xla_tpu_none=true', COMPILES),  # no more is at hand here
+  ],
+)
+def test_the_compiler_knows_every_flag(preset, variable, unknown, code):
+  """It ends the process at a flag that it does not know."""
+  environ = dict(os.environ, JAX_PLATFORMS='cpu', **{variable: ''})
   presets.apply(config(preset), (), environ)
-  code = 'import jax; print(jax.numpy.ones(3).sum())'
-  run = lambda: subprocess.run([sys.executable, '-c', code], env=environ, capture_output=True)
-  assert run().stdout == b'3.0\n'
-  environ['XLA_FLAGS'] += ' --xla_gpu_no_such_flag=true'
-  assert run().returncode != 0
-
-
-@pytest.mark.full
-def test_libtpu_knows_every_flag():
-  """And ends the process in the same way; only the compiler is at hand here."""
-  environ = dict(os.environ, JAX_PLATFORMS='cpu', LIBTPU_INIT_ARGS='')
-  presets.apply(config('tpu'), (), environ)
-  code = (
-    'import jax\nfrom bertjax.tools.preflight import topology\n'
-    "place = jax.sharding.SingleDeviceSharding(topology.devices('v5e:2x2')[0])\n"
-    "x = jax.ShapeDtypeStruct((8, 128), 'float32', sharding=place)\n"
-    'topology.compile_absent(jax.jit(lambda x: x @ x.T).lower(x))\nprint(1)'
-  )
   run = lambda: subprocess.run([sys.executable, '-c', code], env=environ, capture_output=True)
   done = run()
   assert done.stdout == b'1\n', done.stderr
-  environ['LIBTPU_INIT_ARGS'] += ' --xla_tpu_no_such_flag=true'
+  environ[variable] += f' {unknown}'
   assert run().returncode != 0

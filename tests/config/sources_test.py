@@ -1,12 +1,13 @@
 """Every value of every recipe says where it is from, and the source goes with the value."""
 
+import functools
 import importlib
-import pathlib
 import re
 
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
+from processes import ROOT
 from systems import NAMES as CONFIGS
 
 from bertjax import cited as sources
@@ -32,14 +33,21 @@ def arguments_of(name: str) -> list[str]:
   return re.search(r'expected one of ([^;]*)', str(error.value))[1].split(', ')
 
 
+@functools.cache
+def listing(name: str) -> dict[str, list[schema.Row]]:
+  """The rows of every size of a config."""
+  get_config = importlib.import_module(f'configs.{name}').get_config
+  return {argument: schema.listing(get_config(argument)) for argument in arguments_of(name)}
+
+
 @pytest.mark.parametrize('name', CONFIGS)
 @mutation('cited(TABLE, total_steps=500_000', 'dict(total_steps=500_000', case='roberta')
 @mutation("phases = cited('BERT paper, appendix A.2', phase1", 'phases = dict(phase1', case='bert')
 @mutation("'electra/pretrain/pretrain_helpers.py:mask'", "'as the original does'", case='electra')
 def test_every_value_has_a_source(name):
   lacking = []
-  for argument in arguments_of(name):
-    for row in schema.listing(importlib.import_module(f'configs.{name}').get_config(argument)):
+  for argument, rows in listing(name).items():
+    for row in rows:
       common = row.source in (sources.DEFAULT, sources.THE_RUN)
       if not (common or SAID.search(row.source)) or (
         row.source == sources.DEFAULT and OWN.match(row.key)
@@ -52,11 +60,9 @@ def unverified() -> list[str]:
   """Rows of the page: config and sizes, key and value, source."""
   sizes: dict[tuple[str, str, str], list[str]] = {}
   for name in CONFIGS:
-    for argument in arguments_of(name):
-      if argument.split('_')[0] in ('test', 'tiny'):
-        continue
-      for row in schema.listing(importlib.import_module(f'configs.{name}').get_config(argument)):
-        if sources.UNVERIFIED in row.source:
+    for argument, rows in listing(name).items():
+      for row in rows:
+        if sources.UNVERIFIED in row.source and argument.split('_')[0] not in ('test', 'tiny'):
           found = (name, f'{row.key.removeprefix("config.")}={row.value}', row.source)
           sizes.setdefault(found, []).append(argument)
   return [
@@ -66,7 +72,7 @@ def unverified() -> list[str]:
 
 
 def test_the_page_lists_what_is_not_verified():
-  page = (pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'recipes.md').read_text()
+  page = (ROOT / 'docs' / 'recipes.md').read_text()
   listed = [line for line in page.splitlines() if line.startswith('| ') and '=' in line]
   expected = unverified()
   assert listed == expected, 'the table of docs/recipes.md should be:\n' + '\n'.join(expected)

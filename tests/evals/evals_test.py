@@ -125,7 +125,7 @@ def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
 
 @mutation('columns**2, 1)', 'columns, 1)')
 @pytest.mark.parametrize(
-  'rows, columns, scored', [(8, 128, 8), (8, 256, 8), (8, 512, 2), (8, 4096, 1), (9, 512, 9)]
+  'rows, columns, scored', [(8, 256, 8), (8, 512, 2), (8, 4096, 1), (9, 512, 9)]
 )
 def test_long_rows_cost_no_more_than_short_ones(rows, columns, scored, caplog):
   assert pseudo_perplexity.affordable(rows, columns) == scored

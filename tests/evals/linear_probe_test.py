@@ -8,6 +8,7 @@ from systems import tiny
 
 from bertjax.errors import UserError
 from bertjax.evals import linear_probe
+from bertjax.examples import spelling
 from bertjax.train import evaluation, first_state, setup
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -27,9 +28,10 @@ def write(path, rows):
 
 def mean_of(run, variables):
   """Text -> float64 [D], [CLS] and [SEP] among its tokens, by the run's first phase, whose memory
-  is empty; XLNet has [CLS] last, of segment 2, and an order only in training."""
+  is empty; XLNet has [CLS] last, of segment 2, and an order only in training; T5 has no [CLS]."""
   vocabulary, phase = load_vocabulary(run.store.path / 'vocab'), run.phases[0]
-  xlnet = phase.config.model.name == 'xlnet'
+  xlnet, t5 = (phase.config.model.name == name for name in ('xlnet', 't5'))
+  speller = spelling.speller(phase.config.model, vocabulary)
   carry = phase.objective.carry
   last = jax.jit(
     lambda batch: phase.objective.predict(variables, carry(batch), batch)['last_BTD'][0]
@@ -38,7 +40,7 @@ def mean_of(run, variables):
   def mean(text):
     (id_n,) = vocabulary.encode_batch([text])
     cls, sep = (run.store.special[role] for role in ('cls', 'sep'))
-    id_n = [*id_n, sep, cls] if xlnet else [cls, *id_n, sep]
+    id_n = [*id_n, sep, cls] if xlnet else [*([] if t5 else [cls]), *id_n, sep]
     batch = {
       k: np.zeros((1, len(id_n)) if k.endswith('_BT') else (1, *x.shape[1:]), x.dtype)
       for k, x in phase.template.items()
@@ -47,6 +49,8 @@ def mean_of(run, variables):
     batch['token_BT'][0], batch['example_BT'][0] = id_n, 1
     batch['type_BT'][0, -1] = 2 * xlnet
     batch['position_BT'][0] = np.arange(len(id_n))
+    if speller:
+      batch['character_BTW'] = speller.characters(batch['token_BT'])
     return np.asarray(last(batch), np.float64).mean(0)
 
   return mean
@@ -78,13 +82,21 @@ def newton(x_nD, y_n):
   return w_E
 
 
-SYSTEMS = ('electra', 'gpt', 'transformer_xl', 'xlnet')
+SYSTEMS = ('electra', 'gpt', 'transformer_xl', 'xlnet', 't5', 'bart', 'mass', 'elmo')
 SLOW = [pytest.param(name, marks=pytest.mark.full) for name in SYSTEMS]
 
 
 @pytest.mark.parametrize('system', ['bert', *SLOW])
-@mutation('train_vectors(variables), train.label', 'dev_vectors(variables), dev.label', case='bert')
+@mutation('train_vectors(variables), train_n', 'dev_vectors(variables), dev_n', case='bert')
 @mutation('preprocessing.StandardScaler()', "'passthrough'", case='bert')
+@mutation('    kind = kind._replace(encode=_without_cls)\n', '    pass\n', case='t5')
+@mutation("'generated', 'linear_probe')", "'generated')", case='bart')
+@mutation(
+  "  evals = ('loss', 'linear_probe')\n  return Objective(",
+  "  evals = ('loss',)\n  return Objective(",
+  file='bertjax/objectives/bilm.py',
+  case='elmo',
+)
 def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, rich_store):
   c = config(files, system)
   if 'memory' in c.objective:
@@ -109,7 +121,7 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
 
 
 @pytest.mark.full
-@mutation('0, batch_size, extra_ids=ids)', '0, batch_size)')
+@mutation('block, last, more, spell)', 'block, last, {}, spell)')
 def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
   seen = {}
   for language in ('de', 'en', '1', ''):
@@ -137,7 +149,7 @@ def test_an_empty_row_has_no_direction():
 
 
 @pytest.mark.full
-@mutation('if len(np.unique(train.label[LABEL])) < 2:', 'if False:')
+@mutation('if len(np.unique(train_n)) < 2:', 'if False:')
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (
     (dict(label='god'), "did you mean 'good'"),

@@ -67,9 +67,8 @@ def test_only_the_best_of_each_window_are_paired():
   row = window(0, 12)
   logits = logits_of(row, start={8: 5, 1: 4}, end={2: 5, 3: 4})
   assert decode([row], [logits], best=2).answer(None) == 'cat sat'
-  assert decode([row], [logits], best=1) == decoding.Decoded(
-    (), 0.0, 0.0
-  )  # 8 does not come before 2
+  # 8 does not come before 2.
+  assert decode([row], [logits], best=1) == decoding.Decoded((), 0.0, 0.0)
   assert decode([row], [logits], best=1).answer(None) == ''
 
 
@@ -94,18 +93,13 @@ def test_most_context_is_that_of_the_original():
     rows = [window(b, min(b + room, size)) for b in begins]
     found = decoding.most_context(rows)
     for token in range(size):  # run_squad.py:_check_is_max_context
-      best, most = None, None
-      for number, row in enumerate(rows):
-        if row.first <= token < row.stop:
-          score = min(token - row.first, row.stop - 1 - token) + 0.01 * (row.stop - row.first)
-          if most is None or score > most:
-            best, most = number, score
-      shows = [
-        number
-        for number, row in enumerate(rows)
-        if row.first <= token < row.stop and found[number][token - row.first]
-      ]
-      assert shows == [best]
+      having = {n: row for n, row in enumerate(rows) if row.first <= token < row.stop}
+      most = {
+        n: min(token - row.first, row.stop - 1 - token) + 0.01 * (row.stop - row.first)
+        for n, row in having.items()
+      }
+      shows = [n for n, row in having.items() if found[n][token - row.first]]
+      assert shows == [max(most, key=most.__getitem__)]  # the first of the best
 
 
 @mutation('candidates.setdefault(text, ', 'candidates.setdefault(text + str(i), ')

@@ -4,7 +4,6 @@ import functools
 import os
 import re
 
-import every_plan
 import numpy as np
 import pytest
 from every_plan import LENGTH, MASKS, MORE_PLANS, PLANS, ROWS
@@ -16,7 +15,7 @@ from bertjax import data_contracts as types
 from bertjax import registry
 from bertjax.errors import UserError
 from bertjax.examples import examples as examples_lib
-from bertjax.examples import plan_and_mask, recipes
+from bertjax.examples import layout, plan_and_mask, recipes
 from bertjax.examples.plans import ernie_pairs
 from bertjax.store.npy_files import join_columns
 
@@ -47,11 +46,6 @@ SPECIAL_TARGETS = (
 )  # predict [SEP] too
 
 
-@pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  return every_plan.write_text(tmp_path_factory.mktemp('pairs') / 'store')
-
-
 def opened(store, plan, mask, **changes):
   config = recipe(MORE_PLANS[plan], mask, **changes)
   return examples_lib.make_examples(store, config, LENGTH, SEED, rows=ROWS)
@@ -77,17 +71,17 @@ def test_every_plan_and_every_masking_is_walked():
 @mutation('begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0', 'pass')
 @mutation('corrupt, slots', 'corrupt, targets.slots', file='bertjax/examples/noise/electra.py')
 @mutation('  return options.block\n', '  return 1\n')
-def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
+def test_a_plan_goes_with_a_masking_or_is_refused(any_text, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
   if plan in plans.split():
     names = f'config.data.plan {plan!r} with config.data.mask {MASKS[mask]["name"]!r}: '
     with pytest.raises(UserError, match=re.escape(names + why)):
-      opened(store, plan, MASKS[mask])
+      opened(any_text, plan, MASKS[mask])
     return
   packs = (1, 3) if not PLANS[plan]['name'].endswith('_columns') else (1,)
   for pack in packs:
-    examples = opened(store, plan, MASKS[mask], pack=pack)
-    text = opened(store, plan, recipes.CAUSAL_MASK, pack=pack)  # shows every token
+    examples = opened(any_text, plan, MASKS[mask], pack=pack)
+    text = opened(any_text, plan, recipes.CAUSAL_MASK, pack=pack)  # shows every token
     first_n = (0, ROWS, examples.rows)  # two that follow each other, and the second epoch
     batches = [examples.batch(n + np.arange(ROWS), shuffle=True) for n in first_n]
     for n, batch in zip(first_n, batches, strict=True):
@@ -174,14 +168,14 @@ class OffsetsAlone:
   '  documents = len(store.documents) - 1\n  store.gather(np.zeros(1, int), np.ones(1, int))\n',
   file='bertjax/examples/plans/pairs.py',
 )
-def test_a_plan_reads_offsets_and_columns_alone(store, plan):
-  mute = OffsetsAlone(store)
+def test_a_plan_reads_offsets_and_columns_alone(any_text, plan):
+  mute = OffsetsAlone(any_text)
   with pytest.raises(AssertionError, match='reads gather'):
     mute.gather(np.zeros(1, int), np.ones(1, int))
   found = plan_and_mask.open_recipe(recipe(MORE_PLANS[plan], recipes.CAUSAL_MASK))
   spec = types.Spec(found.plan_options, LENGTH, SEED, ROWS)
   build = functools.partial(found.plan.build, spec=spec)
-  (column, count), (wanted, wanted_count) = (join_columns(build(s)) for s in (mute, store))
+  (column, count), (wanted, wanted_count) = (join_columns(build(s)) for s in (mute, any_text))
   assert count == wanted_count
   for name, value in wanted.items():
     np.testing.assert_array_equal(column[name], value)
@@ -190,22 +184,46 @@ def test_a_plan_reads_offsets_and_columns_alone(store, plan):
   np.testing.assert_array_equal(ranges.length_E, column['length'])
 
 
+@pytest.mark.parametrize('plan', MORE_PLANS)
+@mutation(
+  '  body_n = _ordered(ranges, store.gather_units(ranges.start_r, ranges.length_r))',
+  '  body_n = store.gather_units(ranges.start_r, ranges.length_r)',
+)
+@mutation(
+  'return _shown(ranges, fill(_places(ranges), ranges.special_s, 1, body_n)).astype(np.uint8)',
+  'return fill(_places(ranges), ranges.special_s, 1, body_n)[: len(rows.token_n)].astype(np.uint8)',
+)
+def test_a_token_has_the_unit_that_it_has_in_the_store(any_text, plan):
+  """In all rows of a second epoch."""
+  found, spec = spec_of(recipe(MORE_PLANS[plan], recipes.CAUSAL_MASK), LENGTH, SEED, ROWS)
+  column, _ = join_columns(found.build(any_text, spec))
+  index_E = np.arange(len(column['length']))
+  ranges = found.ranges(any_text, spec, types.Chosen(column, index_E, 1, True))
+  key_E = np.zeros(len(index_E), np.uint64)
+  rows = layout.lay_out(ranges, any_text, index_E, key_E, (len(index_E), LENGTH))
+  # Ids number the tokens of the store from 5 on; what lies below is special.
+  wanted = [int(any_text.units[0][t - 5]) if t >= 5 else 1 for t in rows.token_n.tolist()]
+  got = layout.units(rows, any_text)
+  assert got.dtype == np.uint8 and len(set(wanted)) == 3
+  assert got.tolist() == wanted
+
+
 WINDOWED = {
   name: plan for name, plan in MORE_PLANS.items() if not plan['name'].endswith('_columns')
 }
 
 
 @pytest.mark.parametrize('plan', WINDOWED)
-def test_a_plan_depends_on_neither_its_window_nor_the_cores(store, plan, monkeypatch):
+def test_a_plan_depends_on_neither_its_window_nor_the_cores(any_text, plan, monkeypatch):
   monkeypatch.setattr(ernie_pairs, 'BUFFER', 50)
   found, spec = spec_of(recipe(WINDOWED[plan], recipes.CAUSAL_MASK), LENGTH, SEED)
-  whole, count = join_columns(found.build(store, spec))
+  whole, count = join_columns(found.build(any_text, spec))
   assert len(whole['length']) > 20
   for window, cores in ((1, 1), (13, 7), (200, 2)):
     monkeypatch.setattr(os, 'sched_getaffinity', lambda _, cores=cores: range(cores))
-    column, counts = join_columns(found.build(store, spec, window))
+    column, counts = join_columns(found.build(any_text, spec, window))
     assert counts == count and column.keys() == whole.keys()
     # Where a dialogue has no turn, any start will do.
     assert all((column[k] == value).all() for k, value in whole.items() if 'start_' not in k)
-    one, two = (found.ranges(store, spec, types.Chosen(c, None)) for c in (column, whole))
+    one, two = (found.ranges(any_text, spec, types.Chosen(c, None)) for c in (column, whole))
     np.testing.assert_array_equal(one.start_r, two.start_r)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import random_store, recipe
+from toy_store import random_store, roberta, spoken
 
 from bertjax.examples import examples as examples_lib
-from bertjax.examples import plan_and_mask, recipes, shuffle
+from bertjax.examples import shuffle
 
 # Rows of an English that is large, three middling ones and an Icelandic.
 GROUP_N = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [4000, 900, 700, 300, 20]))
@@ -69,24 +69,13 @@ def test_a_row_follows_from_its_number_and_the_seed():
   assert (rows_at(0, 200)[1] != rows_at(0, 200, seed=1)[1]).any()
 
 
-class Batches:
-  """Examples of two languages: rows below 20 are of the first."""
-
-  def __init__(self, **changes):
-    config = recipe(recipes.ROBERTA_PLAN, **changes)
-    plain = recipe(recipes.ROBERTA_PLAN)
-    self.examples = examples_lib.examples_in_memory(random_store(), plain, 64, 0)
-    column = self.examples.column | dict(group=(np.arange(self.examples.rows) >= 20).astype(int))
-    self.examples = self.examples.__class__(
-      **{**self.examples.__dict__, 'recipe': plan_and_mask.open_recipe(config), 'column': column}
-    )
-
-  def tokens(self, row_n, shuffle=True):
-    return self.examples.batch(np.asarray(row_n), shuffle)['target_BP']
-
-
 def test_without_alpha_and_in_evaluation_rows_are_as_the_store_has_them():
-  plain, sampled = Batches(), Batches(language_alpha=0.0)
-  everything = np.arange(plain.examples.rows)
-  np.testing.assert_array_equal(plain.tokens(everything, False), sampled.tokens(everything, False))
-  assert (plain.tokens(everything) != sampled.tokens(everything)).any()
+  store = spoken(random_store(), languages=2)
+  plain, sampled = (
+    examples_lib.examples_in_memory(store, roberta(language_alpha=alpha), 64, 0)
+    for alpha in (None, 0.0)
+  )
+  row_n = np.arange(plain.rows)
+  targets = lambda examples, shuffle: examples.batch(row_n, shuffle)['target_BP']
+  np.testing.assert_array_equal(targets(plain, False), targets(sampled, False))
+  assert (targets(plain, True) != targets(sampled, True)).any()

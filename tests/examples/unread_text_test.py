@@ -61,19 +61,16 @@ def test_what_the_text_will_not_have_is_named(config, changes, message):
   ('config', 'changes'),
   [
     (ernie.get_config('test'), {'data.lexicon': 'words.txt'}),
-    (ernie.get_config('test'), {'data.segmenter': 'capitals'}),
     (ernie.get_config('test'), {'data.mask.word_prob': 0.0}),
     (ernie.get_config('test'), {'data.store': 'a/store'}),
     (spanbert.get_config('test'), {}),
     dialogues(),
     (bert.get_config('test'), {}),
     (xlm.get_config('test'), {'data.input': 'en=a.txt,de=b.txt'}),
-    (xlm.get_config('test'), {'data.input': 'en-de=a.tsv'}),
     (xlm.get_config('test'), {'data.columns': ('language',)}),
     (xlm.get_config('test'), {'data.input': '', 'data.mixture': 'wiki40b_languages'}),
     (xlm.get_config('test'), {'data.input': 'tfds:mine/de'}),
     (xlm.get_config('test'), {'data.input': 'mine', 'data.module': 'my_tasks'}),
-    (xlm.get_config('test'), {'data.store': 'a/store'}),
     (ernie.get_config('test'), {'data.input': ''}),  # a store that lies in the workdir
   ],
 )

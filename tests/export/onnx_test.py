@@ -6,12 +6,11 @@ import shutil
 import sys
 
 import cases
-import head_cases
 import jax
 import numpy as np
 import pytest
 import torch_models
-from flax.core import meta
+import used_models
 from mutation import mutation
 from slow_imports import onnxruntime, transformers
 
@@ -20,9 +19,7 @@ from bertjax.errors import UserError
 from bertjax.export import exporting, importing, onnx_model
 from bertjax.formats import family as family_lib
 from bertjax.formats import weights
-from bertjax.objectives import choose, mlm
 from bertjax.sources import runs
-from bertjax.vocab.vocabulary import load_vocabulary
 
 ONNX = exporting.Form(onnx=True)
 
@@ -34,19 +31,16 @@ def libraries():
 
 
 @pytest.fixture(scope='module')
-def made(libraries, rich_store, tmp_path_factory):
-  """A run of one layer, and what it was exported to."""
+def made(libraries, tmp_path_factory):
+  """The folder of a run of one layer and of its export, and what was said of that."""
   root = tmp_path_factory.mktemp('onnx')
-  c = cases.config('bert', layers=1)
-  return root, export(mlm.make(c), c, rich_store, root)
+  return root, export(root)
 
 
-def export(objective, c, store, root):
-  shapes = jax.eval_shape(objective.init, jax.random.key(0), cases.batch([[9]], 12))
-  params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
-  (root / 'run').mkdir()
-  runs.write_run(root / 'run', c, params, load_vocabulary(store / 'vocab'), {})
-  return exporting.export(root / 'run', root / 'out', form=ONNX)
+def export(root, **model):
+  """Makes a BERT and exports it."""
+  run = used_models.make(root, 'bert', **dict(layers=1) | model).workdir
+  return exporting.export(run, root / 'out', form=ONNX)
 
 
 def run_card(out):
@@ -75,7 +69,7 @@ def test_onnxruntime_says_what_the_run_says(made):
   assert run_card(out)[0].shape[0] == 2
   tokenizer = transformers.AutoTokenizer.from_pretrained(out)
   session = onnxruntime.InferenceSession(out / 'model.onnx')
-  texts = ['piece7 [MASK] piece9 piece30.', '[MASK] piece12']
+  texts = ['w7 [MASK] w9 w30.', '[MASK] w12']
   given = tokenizer(texts, padding=True, return_tensors='np')
   (logits_BTV,) = session.run(None, {each.name: given[each.name] for each in session.get_inputs()})
   blanks = np.nonzero(given['input_ids'] == tokenizer.mask_token_id)
@@ -87,16 +81,14 @@ def test_onnxruntime_says_what_the_run_says(made):
     np.testing.assert_allclose([each.probability for each in found], chance_V[ids], 1e-4)
 
 
+@pytest.mark.full
 @mutation("{**model, 'dtype': 'float32'}", 'model', file='bertjax/export/parity.py')
-def test_numbers_of_a_large_model_lie_beside_its_graph(
-  libraries, rich_store, tmp_path, monkeypatch
-):
+def test_numbers_of_a_large_model_lie_beside_its_graph(libraries, tmp_path, monkeypatch):
   """A file of ONNX holds 2 GB. A run that computes in bfloat16 is written in float32."""
   from torch.onnx._internal.exporter import _onnx_program
 
   monkeypatch.setattr(_onnx_program, '_LARGE_MODEL_THRESHOLD', 1000)
-  c = cases.config('bert', layers=1, dtype='bfloat16')
-  said = export(mlm.make(c), c, rich_store, tmp_path)
+  said = export(tmp_path, dtype='bfloat16')
   assert (tmp_path / 'out' / 'model.onnx.data').stat().st_size > 1000
   assert {'model.onnx', 'model.onnx.data'} <= said['sha256']['theirs'].keys()
   assert run_card(tmp_path / 'out')[0].dtype == np.float32
@@ -160,9 +152,8 @@ def test_classes_and_heads(case, libraries, tmp_path):
 
 @pytest.mark.full
 @mutation("if name.endswith('ForMultipleChoice') else ''", "if False else ''")
-def test_the_lines_of_a_card_score_choices(libraries, rich_store, tmp_path):
-  c = head_cases.config('bert', head_cases.RIGHT)
-  export(choose.make(c), c, rich_store, tmp_path)
+def test_the_lines_of_a_card_score_choices(libraries, tmp_path):
+  export(tmp_path, words=False, labels=(('right', 1),))
   assert run_card(tmp_path / 'out')[0].shape == (1, 2)
 
 

@@ -1,7 +1,5 @@
 """Runs of several devices, trained for some steps, exported and opened by transformers."""
 
-import json
-
 import numpy as np
 import pytest
 import systems
@@ -17,9 +15,7 @@ from bertjax.train import loop as train_loop
 pytestmark = pytest.mark.full
 # All eight devices, each with its part of tables, layers and heads.
 MESH = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-SYSTEMS = (
-  'bert', 'electra', 'albert', 'roberta', 'xlnet', 'spanbert', 'ernie', 'xlm', 'transformer_xl',
-)  # fmt: skip
+SYSTEMS = ('bert', 'electra', 'albert', 'xlnet', 'spanbert', 'xlm', 'transformer_xl')
 
 
 @pytest.fixture(scope='module', params=SYSTEMS)
@@ -35,6 +31,7 @@ def trained(request, rich_store, tmp_path_factory):
 def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
   said = exporting.export(trained, tmp_path / 'out')
   assert said['outputs']['missing'] == said['outputs']['unexpected'] == []
+  assert {*said['parts']} == ({'generator'} if trained.name.startswith('electra') else set())
   assert said['tokenizer'] == dict(differences=[])
   card = (tmp_path / 'out' / 'README.md').read_text()
   assert '| steps | 5 |' in card and '| tokens seen |' in card and '## Held-out scores' in card
@@ -52,7 +49,7 @@ def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
 
 def test_the_pipeline_fills_in_what_we_fill_in(trained, tmp_path):
   """The same five tokens, equally likely, for blanks at both ends and within."""
-  if not trained.name.startswith(('bert', 'roberta', 'albert', 'ernie', 'spanbert')):
+  if not trained.name.startswith(('bert', 'albert', 'spanbert')):
     pytest.skip('of masked models')
   exporting.export(trained, tmp_path / 'out')
   texts = ['piece7 [MASK] piece9 piece30.', '[MASK] piece12', 'piece100 piece101 piece102 [MASK]']
@@ -62,17 +59,3 @@ def test_the_pipeline_fills_in_what_we_fill_in(trained, tmp_path):
     assert [each.id for each in ours] == [each['token'] for each in theirs]
     for mine, other in zip(ours, theirs, strict=True):
       assert abs(mine.probability - other['score']) < 1e-5
-
-
-def test_electra_leaves_as_two_nets(trained, tmp_path):
-  if 'electra' not in trained.name:
-    pytest.skip('of ELECTRA')
-  said = exporting.export(trained, tmp_path / 'out')
-  assert set(said['parts']) == {'generator'}
-  for folder, kind in (('', 'ElectraForPreTraining'), ('generator', 'ElectraForMaskedLM')):
-    net, info = getattr(transformers, kind).from_pretrained(
-      tmp_path / 'out' / folder, output_loading_info=True
-    )
-    assert not info['missing_keys'] and not info['unexpected_keys']
-    assert net.config.architectures == [kind]
-  assert json.loads((tmp_path / 'out' / 'config.json').read_text())['vocab_size'] == 211

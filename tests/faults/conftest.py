@@ -12,7 +12,7 @@ from tests.faults import bench
 def straight(rich_store, tmp_path_factory):
   """The workdir of a run of one process."""
   workdir = tmp_path_factory.mktemp('straight')
-  bench.finish(rich_store, workdir)
+  processes.finish(rich_store, workdir)
   return workdir
 
 

@@ -34,7 +34,6 @@ def check(rich_store, tmp_path, watch):
 
 FLAGS = {
   '--config.seed=1': 'config.seed is 1 there and 0 here',
-  '--config.model.dropout=0.5': 'config.model.dropout is 0.5 there',
   '--processes=3': '--processes is 3 there and 2 here',
   '--workdir={}/other': 'the workdir: owner.json of ',
 }
@@ -50,7 +49,6 @@ def test_another_flag(check, flag):
 VARIABLES = dict(
   XLA_FLAGS=('--xla_force_host_platform_device_count=1', 'count is 1 there'),
   JAX_DEFAULT_MATMUL_PRECISION=('highest', 'precision is '),
-  JAX_ENABLE_X64=('1', 'jax_enable_x64 is True there'),
 )
 
 

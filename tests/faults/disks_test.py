@@ -12,9 +12,9 @@ import prepare_runs
 import processes
 import pytest
 from mutation import mutation
-from processes import steps_logged
+from processes import finish, steps_logged
 
-from tests.faults.bench import bit_equal, ended, finish, log, refused
+from tests.faults.bench import bit_equal, ended, log, refused
 
 pytestmark = pytest.mark.full
 

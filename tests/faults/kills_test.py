@@ -18,11 +18,11 @@ import processes
 import pytest
 from checkpoint_cases import flip
 from mutation import mutation
-from processes import steps_logged
+from processes import finish, steps_logged
 
 from bertjax.launch.local import PATIENCE
 from bertjax.machine.distributed import SILENT_S
-from tests.faults.bench import SECONDS, bit_equal, ended, finish, log
+from tests.faults.bench import SECONDS, bit_equal, ended, log
 
 pytestmark = pytest.mark.full
 TERM, INT, HUP, KILL = signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL
@@ -95,19 +95,6 @@ def test_a_run_that_is_ended_several_times(kind, rich_store, straight, tmp_path,
     assert 'Traceback' not in said, said
     if number != KILL and opening(workdir, before):  # before that Python itself may end it
       assert status == 0, f'status {status} after {number.name}: {said}'
-  finish(rich_store, workdir)
-  bit_equal(workdir, straight)
-
-
-def test_a_signal_that_comes_twice(rich_store, straight, tmp_path, watch):
-  """The second may come in the save that the first has led to, or too late."""
-  workdir = tmp_path / 'run'
-  (process,) = watch(processes.start(rich_store, workdir))
-  until(stepping, workdir, 0, process)
-  process.send_signal(TERM)
-  time.sleep(1.2)
-  process.send_signal(TERM)
-  assert ended(process, 60) in (0, 128 + TERM, -TERM)
   finish(rich_store, workdir)
   bit_equal(workdir, straight)
 

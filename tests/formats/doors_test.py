@@ -101,6 +101,13 @@ TAKEN = {
   'spaced': lambda path: write(
     path, 'bpe', tokenizer_class='RobertaTokenizer', add_prefix_space=True
   ),
+  'accents': lambda path: write(
+    path,
+    tokenizer_class='BertTokenizer',
+    do_lower_case=True,
+    strip_accents=False,
+    tokenize_chinese_chars=False,
+  ),
   'backend': lambda path: with_rules(
     path,
     'PreTrainedTokenizerFast',
@@ -117,9 +124,6 @@ BYTES = pre_tokenizers.ByteLevel(add_prefix_space=True)
 REFUSED = {
   'japanese': (
     lambda path: write(path, tokenizer_class='BertJapaneseTokenizer'), 'BertJapaneseTokenizer that',
-  ),
-  'japanese whole': (
-    lambda path: write(path, whole=True, tokenizer_class='BertJapaneseTokenizer'), 'of BertJapanese'
   ),
   'own code': (
     lambda path: write(path, whole=True, auto_map=dict(AutoTokenizer=['x.Own', None])), 'own that'
@@ -141,11 +145,6 @@ REFUSED = {
     lambda path: with_rules(path, 'BertTokenizer', settings=CASED, normalizer=normalizers.NFC()),
     'normalizer=NFC and normalizer=BertNormalizer',
   ),
-  'other words': (
-    lambda path: with_rules(
-      path, 'BertTokenizer', settings=CASED, pre_tokenizer=pre_tokenizers.WhitespaceSplit()
-    ), 'pre_tokenizer=WhitespaceSplit',
-  ),
   'space': (
     lambda path: with_rules(path, 'RobertaTokenizer', 'bpe', pre_tokenizer=BYTES),
     'add_prefix_space=True and add_prefix_space=False',
@@ -160,7 +159,6 @@ REFUSED = {
     lambda path: beside(path, 'special_tokens_map.json', dict(mask_token='[E1]')),
     r"mask_token '\[E1\]', ours '\[MASK\]'",
   ),
-  'null': (lambda path: write(path, do_lower_case=None), 'lowercase=False and do_lower_case=True'),
   'mask': (
     lambda path: beside(path, 'special_tokens_map.json', dict(mask_token=dict(content='[M]'))),
     r"'\[M\]', ours",
@@ -190,6 +188,7 @@ def through_each_door(path):
 
 
 @mutation('dict(formats.settings_of(self.files[0]), do', 'dict(do', case='spaced')
+@mutation("spaced = bool(settings.get('add_prefix_space', False))", 'spaced = False', case='spaced')
 @pytest.mark.parametrize('name', TAKEN)
 def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
   TAKEN[name](tmp_path / 'dir')
@@ -202,7 +201,7 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 
 @mutation('  beside.check(found, lowercase)\n', '', case='japanese')
 @mutation('if ours.get(key) != value and', 'if not key and', case='flags')
-@mutation('if name in _PYTHON if whole', 'if False if whole', case='japanese whole')
+@mutation('if name in _PYTHON if whole', 'if False if whole', case='own code')
 @mutation('if ends > vocabulary.word_starts.sum() else', 'if not ends else', case='</w>')
 @mutation('not rows / 2 <= vocabulary.size <= rows', 'not vocabulary.size <= rows', case='few')
 @mutation('name not in (*known, *GENERIC)', 'name is None', case='japanese')

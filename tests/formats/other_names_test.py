@@ -49,8 +49,14 @@ WRAPPED = dict(
 @mutation('if usual or len(states) == 1 else', 'if usual else', case='BertModel-saved_with_much')
 @mutation('if part not in _WRAPPERS]', 'if part]', case='BertModel-checkpointed')
 @mutation('parts = {name: rest ', 'break\n    parts = {name: rest ', case='BertModel-DataParallel')
-@pytest.mark.parametrize('wrap', WRAPPED)
-@pytest.mark.parametrize('name', ['BertModel', 'BartForConditionalGeneration'])
+@pytest.mark.parametrize(
+  'name, wrap',
+  [
+    *(('BertModel', wrap) for wrap in WRAPPED),
+    ('BartForConditionalGeneration', 'compiled_in_a_trainer'),  # its own names begin with `model.`
+    ('BartForConditionalGeneration', 'saved_by_a_trainer'),
+  ],
+)
 def test_a_wrapped_checkpoint_is_that_of_its_model(name, wrap, tmp_path):
   net = torch_models.save(name, tmp_path)
   plain = opened(tmp_path)
@@ -97,10 +103,8 @@ def test_a_class_that_computes_the_same_is_read_as_ours(name, tmp_path):
   'name, hub',
   [
     ('bert-base-uncased', 'bert-base-uncased'),
-    ('google-bert/bert-base-uncased', 'google-bert/bert-base-uncased'),
     (f'{foreign.HUB}almanach/camembert-base', 'almanach/camembert-base'),
     ('./runs/bert', ''),
-    ('/nowhere/at/all', ''),
   ],
 )
 def test_a_name_of_the_hub_says_how_it_is_fetched(name, hub):

@@ -138,8 +138,10 @@ def test_lowercased(shared, lines, tmp_path):
 
 @mutation("found.append((sentencepiece_json.FINAL_SIGMA, 'ς'))", 'pass')
 @mutation("texts = ('A eos', 'A eos B eos')", "texts = ('A', 'A B')")
-@pytest.mark.parametrize('lowercase', [False, True])
-@pytest.mark.parametrize('kind', TRAINERS)
+@pytest.mark.parametrize(
+  'kind, lowercase',
+  [*((kind, False) for kind in TRAINERS), ('wordpiece', True), ('bpe', True), ('unigram', True)],
+)
 def test_trained_vocabularies(lines, tmp_path, kind, lowercase):
   size = 2000 if kind != 'characters' else 300
   source = tmp_path / 'source'
@@ -359,29 +361,6 @@ def test_the_model_of_deberta_has_its_mask_behind_the_last_piece(lines, tmp_path
   vocabulary.save(tmp_path / 'run')
   assert ids_of(load_vocabulary(tmp_path / 'run'), texts) == ids_of(vocabulary, texts)
   check(vocabulary, tmp_path / 'export', 'deberta_v2', texts)
-
-
-@mutation("spaced = bool(settings.get('add_prefix_space', False))", 'spaced = False')
-def test_settings_beside_the_files_are_followed(shared, tmp_path):
-  """vocab.txt, vocab.json: as the class of transformers reads them, and after a save."""
-  texts = [*FIXED_TEXTS[:12], 'Café 今天']
-  roberta, bert = tmp_path / 'roberta', tmp_path / 'bert'
-  for name, path in (('roberta', roberta), ('bert-base-cased', bert)):
-    path.mkdir()
-    for file in (shared / 'tokenizers' / name).iterdir():
-      (path / file.name).write_bytes(file.read_bytes())
-  change(roberta / 'tokenizer_config.json', add_prefix_space=True)
-  options = dict(do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False)
-  change(bert / 'tokenizer_config.json', tokenizer_class='BertTokenizer', **options)
-  for path, kind in ((roberta, 'RobertaTokenizer'), (bert, 'BertTokenizer')):
-    theirs = getattr(transformers, kind).from_pretrained(str(path))
-    wanted = theirs(texts, add_special_tokens=False)['input_ids']
-    vocabulary = load_vocabulary(path)
-    assert ids_of(vocabulary, texts) == wanted
-    vocabulary.save(tmp_path / 'run' / kind)
-    assert ids_of(load_vocabulary(tmp_path / 'run' / kind), texts) == wanted
-    write(vocabulary, tmp_path / 'export' / kind, path.name, 64)
-    assert differences(vocabulary, tmp_path / 'export' / kind, path.name) == []
 
 
 def test_added_tokens_of_tokenizer_json_have_their_ids(shared, tmp_path):

@@ -48,6 +48,7 @@ def test_bfloat16_is_rounded_and_read_back(tmp_path):
 
 
 @mutation('zipped = zipfile.is_zipfile(path)', 'zipped = True', case='False')
+@mutation('weights_only=True', 'weights_only=False', case='True')
 @pytest.mark.parametrize('zipped', [True, False])
 def test_files_of_torch_are_read_without_running_them(tmp_path, zipped):
   state = {name: torch.tensor(x) for name, x in TENSORS.items()}
@@ -84,7 +85,7 @@ def test_damage_and_absence_are_named(tmp_path):
 
 @mutation('      require_file(file, ', '      str(file, ', case='model.safetensors')
 @mutation('  require_file(index, ', '  str(index, ', case='model.safetensors.index.json')
-@pytest.mark.parametrize('name', [weights.NAME, weights.TORCH, weights.INDEX])
+@pytest.mark.parametrize('name', [weights.NAME, weights.INDEX])
 def test_a_link_of_the_hub_whose_file_was_not_copied_is_named(tmp_path, name):
   (tmp_path / name).symlink_to('../../blobs/1')
   with pytest.raises(UserError, match=f'{name} is a link to ../../blobs/1, which leads to no file'):

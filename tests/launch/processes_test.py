@@ -10,8 +10,7 @@ import time
 
 import pytest
 from mutation import mutation
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from processes import ROOT, wait_for
 
 # Writes its process id, then a line for each signal, and ends after `last` of them.
 CHILD = """
@@ -20,11 +19,14 @@ path, last = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 got = []
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
   signal.signal(number, lambda number, frame: got.append(signal.Signals(number).name))
+def write():  # whole: the test reads it meanwhile
+  path.with_suffix('.part').write_text(' '.join(got))
+  path.with_suffix('.part').replace(path.with_suffix('.signals'))
 path.write_text(f'{os.getpid()}\\n')
 while len(got) < last:
   time.sleep(0.02)
-  path.with_suffix('.signals').write_text(' '.join(got))
-path.with_suffix('.signals').write_text(' '.join(got))  # one may have come while it was written
+  write()
+write()  # one may have come while it was written
 """
 LAUNCHER = """
 import pathlib, sys
@@ -70,32 +72,24 @@ def start(tmp_path):
 
 def pids(folder, count: int) -> list[int]:
   """Those of the children, once all have begun."""
-  end = time.monotonic() + 60
-  while time.monotonic() < end:
-    found = [path.read_text() for path in sorted(folder.glob('*.pid'))]
-    if len(found) == count and all(text.endswith('\n') for text in found):
-      return [int(text) for text in found]
-    time.sleep(0.02)
-  raise AssertionError('the children did not begin')
+  found = lambda: [path.read_text() for path in sorted(folder.glob('*.pid'))]
+  wait_for(lambda: len(found()) == count and all(text.endswith('\n') for text in found()))
+  return [int(text) for text in found()]
 
 
-def gone(process_ids, seconds: float = 10) -> bool:
-  end = time.monotonic() + seconds
-  while time.monotonic() < end:
-    if not any(pathlib.Path(f'/proc/{pid}').exists() for pid in process_ids):
-      return True
-    time.sleep(0.02)
-  return False
+def wait_until_gone(process_ids, seconds: float = 10) -> None:
+  paths = [pathlib.Path(f'/proc/{pid}') for pid in process_ids]
+  wait_for(lambda: not any(path.exists() for path in paths), seconds=seconds)
 
 
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
 @mutation('signal.SIGINT, signal.SIGHUP', 'signal.SIGHUP', file='bertjax/launch/processes.py')
 def test_a_signal_reaches_every_process_once(start, tmp_path, number):
   launcher = start('1', '1')
   children = pids(tmp_path, 2)
   launcher.send_signal(number)
   assert launcher.wait(20) == 0
-  assert gone(children, 0.1)
+  wait_until_gone(children, 0.1)
   for path in tmp_path.glob('*.signals'):
     assert path.read_text() == number.name
 
@@ -110,18 +104,13 @@ def test_a_signal_to_the_whole_group_is_passed_on_once(start, tmp_path):
 def test_a_second_signal_is_passed_on_and_a_third_one_kills(start, tmp_path):
   launcher = start('9', '9')
   children = pids(tmp_path, 2)
+  told = lambda: [path.read_text().split() for path in tmp_path.glob('*.signals')]
   for count in (1, 2):
     launcher.send_signal(signal.SIGTERM)
-    end = time.monotonic() + 10
-    while time.monotonic() < end and not all(
-      path.exists() and path.read_text().split() == ['SIGTERM'] * count
-      for path in (tmp_path / '0.signals', tmp_path / '1.signals')
-    ):
-      time.sleep(0.02)
-    assert (tmp_path / '1.signals').read_text().split() == ['SIGTERM'] * count
+    wait_for(lambda count=count: told() == [['SIGTERM'] * count] * 2, seconds=10)
   launcher.send_signal(signal.SIGTERM)
   assert launcher.wait(20) == 128 + signal.SIGKILL
-  assert gone(children, 0.1)
+  wait_until_gone(children, 0.1)
 
 
 @mutation('came = [] if asked is None else asked', 'came = []')
@@ -137,7 +126,7 @@ def test_processes_die_with_a_launcher_that_is_killed(start, tmp_path):
   launcher = start('9', '9', '9')
   children = pids(tmp_path, 3)
   launcher.kill()
-  assert gone(children)
+  wait_until_gone(children)
 
 
 @mutation('      _send(running, signal.SIGTERM)\n', '')

@@ -14,12 +14,11 @@ import textwrap
 import pytest
 import yaml
 from mutation import mutation
-from processes import wait_for
+from processes import ROOT, wait_for
 
 from bertjax.launch import local
 from bertjax.launch.processes import UNFINISHED
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = [*sorted((ROOT / 'launch').glob('*.sh')), ROOT / 'launch' / 'slurm.sbatch']
 # What a shell would take apart, expand or run.
 NASTY = (
@@ -143,9 +142,8 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
 
 @pytest.mark.parametrize(
   'word',
-  ['--hosts=', '--hosts=-oX=y,b', '--hosts=a,,b', '--hosts=a,me@-oX', '--hosts=a\nb', '--port=x',
-   '--port=0', '--port=70000', '--port=010', '--port=99999999999999999999'],
-)  # fmt: skip
+  ['--hosts=', '--hosts=-oX=y,b', '--hosts=a,me@-oX', '--hosts=a\nb', '--port=0', '--port=70000'],
+)
 @mutation(',-* | ', '', file='launch/gpu.sh', case='--hosts=-oX=y,b')
 @mutation(' && $port -lt 65536', '', file='launch/gpu.sh', case='--port=70000')
 def test_gpu_hosts_that_are_none_are_refused(word, tmp_path):
@@ -153,7 +151,7 @@ def test_gpu_hosts_that_are_none_are_refused(word, tmp_path):
   assert done.returncode == 1 and done.stdout == '' and f'got: {word}' in done.stderr
 
 
-@pytest.mark.parametrize('tpu, zone', [('-x', 'z'), ('t', '-z'), ('t;x', 'z'), ('t:u', 'z')])
+@pytest.mark.parametrize('tpu, zone', [('-x', 'z'), ('t', '-z'), ('t;x', 'z')])
 @mutation('-* | *:-* | ', '', file='launch/tpu_vm.sh', case='-x-z')
 def test_a_tpu_that_has_no_name_is_refused(tpu, zone, tmp_path):
   done = run('tpu_vm.sh', '--dry-run', '--workdir=w', folder=tmp_path, TPU=tpu, ZONE=zone)
@@ -182,25 +180,18 @@ def manifest(*edit) -> dict:
 
 @pytest.mark.parametrize('kind', ['tpu', 'gpu'])
 @mutation('values: [75]', 'values: [1]', case='tpu')
-def test_the_job_set_of_gke_has_the_fields_of_its_schema(kind):
+def test_a_job_set_of_gke_begins_anew_what_was_stopped(kind):
   job_set = manifest(*['edited'] * (kind == 'gpu'))
   assert (job_set['apiVersion'], job_set['kind']) == ('jobset.x-k8s.io/v1alpha2', 'JobSet')
-  assert job_set.keys() == {'apiVersion', 'kind', 'metadata', 'spec'}
-  policy = job_set['spec']['failurePolicy']
-  assert job_set['spec'].keys() == {'failurePolicy', 'replicatedJobs'}
-  assert policy == dict(maxRestarts=3, rules=[dict(
+  assert job_set['spec']['failurePolicy'] == dict(maxRestarts=3, rules=[dict(
     action='RestartJobSetAndIgnoreMaxRestarts', onJobFailureReasons=['PodFailurePolicy'],
   )])  # fmt: skip
   (group,) = job_set['spec']['replicatedJobs']
-  assert group.keys() == {'name', 'replicas', 'template'} and group['template'].keys() == {'spec'}
   job = group['template']['spec']
-  assert job.keys() == {
-    'completionMode', 'parallelism', 'completions', 'backoffLimit', 'podFailurePolicy', 'template',
-  }  # fmt: skip
   assert job['completions'] == job['parallelism'] and job['completionMode'] == 'Indexed'
-  codes = [rule['onExitCodes']['values'] for rule in job['podFailurePolicy']['rules'][:1]]
+  assert job['podFailurePolicy']['rules'][0]['onExitCodes']['values'] == [UNFINISHED]
   pod = job['template']['spec']
-  assert codes == [[UNFINISHED]] and pod['restartPolicy'] == 'Never' and job['backoffLimit'] == 0
+  assert pod['restartPolicy'] == 'Never' and job['backoffLimit'] == 0
   (container,) = pod['containers']
   assert container['command'] == ['python', '-m', 'bertjax.launch', 'resumable']
   (limit,) = container['resources']['limits']

@@ -74,6 +74,30 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
   assert there.cat_file('/b/store/store.json') == b'new'
 
 
+@mutation('copy.drop(lambda name: True, copy', '(copy')
+@mutation('(not marker or marker in copy._known)', 'not marker')
+@mutation('(not marker or marker in copy._known)', 'True')
+@mutation('      copy._note.unlink(missing_ok=True)\n', '')
+def test_what_was_removed_there_is_not_sent_again(there):
+  def written(*names):
+    with copies.output('memory://b/store', 'store.json') as here:
+      here.mkdir(parents=True, exist_ok=True)
+      before = sorted(path.name for path in here.iterdir())
+      for name in names:
+        (here / name).write_bytes(b'new')
+      if 'fails' in names:
+        raise UserError('fails')
+    return before
+
+  assert written('store.json', 'part', 'more') == []
+  there.rm_file('/b/store/more')
+  assert written() == ['part', 'store.json'] and not there.exists('/b/store/more')
+  there.rm('/b/store', recursive=True)
+  with pytest.raises(UserError):  # what was not sent yet stays
+    assert written('store.json', 'fails') == []
+  assert written() == ['fails', 'store.json'] and there.exists('/b/store/store.json')
+
+
 @mutation('lambda _: copy.url', "lambda _: ''")
 def test_what_is_wrong_with_the_output_names_its_url(there):
   with pytest.raises(UserError) as caught, copies.output('memory://b/store/', '') as here:
@@ -112,7 +136,7 @@ def test_a_full_disk_says_what_was_copied(there):
 def test_a_file_of_another_size_is_another_one():
   """Some file systems say nothing of a file but its size, others have words of their own."""
   assert copies._token(dict(size=3)) != copies._token(dict(size=4))
-  for key in ('modificationTime', 'blob_id', 'last_modified'):
+  for key in ('modificationTime', 'blob_id', 'last_modified', 'Last-Modified'):
     one, two = ({'size': 3, key: value} for value in (1, 2))
     assert copies._token(one) != copies._token(two)
 

@@ -22,13 +22,20 @@ def test_what_is_taken_is_refused(tmp_path):
       durable.free(tmp_path / name)
 
 
-@mutation(
-  "  tempfile.TemporaryDirectory(prefix=f'{path.name}.', dir=path.resolve().parent).cleanup()\n", ''
-)
+@mutation("  tempfile.TemporaryDirectory(prefix=f'{path.name}.', dir=above).cleanup()\n", '')
 @pytest.mark.parametrize('work', [exporting.export, originals.export, importing.import_model])
 def test_a_place_that_takes_no_directory_is_refused_before_a_model_is_read(work):
   with pytest.raises(OSError, match="'/proc/model[.]"):
     work('hf:nothing', '/proc/model')
+
+
+@mutation('.parents if parent.exists())', '.parents); path.parent.mkdir(parents=True)')
+def test_a_place_that_is_free_stays_as_it_is(tmp_path):
+  assert durable.free(tmp_path / 'a' / 'b') == tmp_path / 'a' / 'b'
+  assert not list(tmp_path.iterdir())
+  (tmp_path / 'file').touch()
+  with pytest.raises(NotADirectoryError):
+    durable.free(tmp_path / 'file' / 'b')
 
 
 @mutation('  path = path.resolve()\n', '')

@@ -35,12 +35,14 @@ def untold(**more):
   return {k: v for k, v in environment().items() if k not in ours} | more
 
 
+def said(program, *arguments):
+  """What a program of Python prints."""
+  command = [sys.executable, '-c', program, *arguments]
+  return subprocess.check_output(command, cwd=ROOT, env=untold(), text=True)
+
+
 def faults(whose):
-  done = subprocess.run(
-    [sys.executable, '-c', PROGRAM, whose], cwd=ROOT, env=untold(), text=True,
-    capture_output=True, check=True,
-  )  # fmt: skip
-  started, kept, count = done.stdout.split()
+  started, kept, count = said(PROGRAM, whose).split()
   assert started == kept == str(whose == 'ours')
   return int(count)
 
@@ -70,16 +72,12 @@ print([resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, *sys.argv[1:
 @pytest.mark.skipif('[madvise]' not in malloc._policy(), reason='the kernel asks nobody')
 @mutation("f'{_HUGE}=1'", "f'{_HUGE}=0'")
 def test_a_large_program_has_huge_pages():
-  def said(*arguments):
-    done = subprocess.run(
-      [sys.executable, '-c', HUGE, *arguments], cwd=ROOT, env=untold(), text=True,
-      capture_output=True, check=True,
-    )  # fmt: skip
-    count, *given = ast.literal_eval(done.stdout)
+  def count(*arguments):
+    found, *given = ast.literal_eval(said(HUGE, *arguments))
     assert given == [*arguments]
-    return count
+    return found
 
-  assert said('ours', 'and more') < said('theirs', '') / 2  # a kernel may lack some
+  assert count('ours', 'and more') < count('theirs', '') / 2  # a kernel may lack some
 
 
 STARTS = """

@@ -1,5 +1,6 @@
 """Paths elsewhere, on fsspec's own memory."""
 
+import contextlib
 import functools
 import gzip
 import http.server
@@ -13,7 +14,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.errors import UserError
-from bertjax.machine import mirror, remote
+from bertjax.machine import copies, mirror, remote
 from bertjax.text import corpus
 
 
@@ -38,7 +39,7 @@ def test_a_scheme_without_its_package_is_refused_with_the_remedy(monkeypatch, tm
   assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('kind', [ValueError, RuntimeError, type('HttpError', (Exception,), {})])
+@pytest.mark.parametrize('kind', [ValueError, type('HttpError', (Exception,), {})])
 @mutation('OSError) or is_foreign(error)):', 'OSError)):', case='ValueError')
 def test_what_a_service_refuses_names_the_url(there, monkeypatch, kind):
   """Packages have classes of their own, and gcsfs raises ValueError for 'Bad Request'."""
@@ -62,6 +63,16 @@ def test_an_error_of_ours_keeps_its_type(there, monkeypatch):
     remote.path('memory://b/a').stat()
 
 
+@contextlib.contextmanager
+def serving(handler):
+  """The URL of a web server."""
+  pytest.importorskip('aiohttp')
+  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f'http://127.0.0.1:{server.server_port}'
+    server.shutdown()
+
+
 class _Web(http.server.SimpleHTTPRequestHandler):
   """Serves files, and says nothing of it."""
 
@@ -69,19 +80,18 @@ class _Web(http.server.SimpleHTTPRequestHandler):
 
 
 @mutation('except NotImplementedError:', 'except ZeroDivisionError:')
-def test_text_of_a_web_server_is_text(tmp_path):
-  pytest.importorskip('aiohttp')
+@mutation("if info.get('size') is None:", 'if False:')
+def test_text_of_a_web_server_is_text(tmp_path, monkeypatch):
+  monkeypatch.setenv('BERTJAX_CACHE', f'{tmp_path}.cache')
   texts = [f'the {i}\n\n'.encode() for i in range(2000)]
   (tmp_path / 'a.txt.gz').write_bytes(gzip.compress(b''.join(texts)))
   (tmp_path / 'b.jsonl').write_text('{"text": "last"}\n')
-  serve = functools.partial(_Web, directory=str(tmp_path))
-  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), serve) as server:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f'http://127.0.0.1:{server.server_port}'
+  with serving(functools.partial(_Web, directory=str(tmp_path))) as url:
+    copied = [copies.local(f'{url}/b.jsonl', beside=beside) for beside in (False, True)]
+    assert copied[0].read_text() == copied[1].read_text() == '{"text": "last"}\n'
     opened = corpus.open_files(f'{url}/a.txt.gz,{url}/b.jsonl')
     said = [opened.fingerprint[0][key] for key in ('size', 'mtime_ns')]
     assert [d.strip() for d in opened.records(0)] == [*(t.strip() for t in texts), b'last']
-    server.shutdown()
   stat = (tmp_path / 'a.txt.gz').stat()
   assert said == [stat.st_size, int(stat.st_mtime) * 10**9]
 
@@ -101,16 +111,12 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
 @mutation("or getattr(refused, 'status', None) == 404:", ':')
 @mutation('    _info(pattern)  #', '    pass  #')
 def test_a_web_server_that_refuses_is_not_one_without_the_file():
-  pytest.importorskip('aiohttp')
-  with http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Refuses) as server:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f'http://127.0.0.1:{server.server_port}'
+  with serving(_Refuses) as url:
     assert not remote.path(f'{url}/404/a').exists()
     with pytest.raises(UserError, match='no file matches .*/404/a.txt'):
       corpus.open_files(f'{url}/404/a.txt')
     with pytest.raises(UserError, match='/403/a.txt: ClientResponseError: 403, .*you may use it'):
       corpus.open_files(f'{url}/403/a.txt')
-    server.shutdown()
   for asked in ('exists', 'is_file', 'stat', 'read_bytes'):
     with pytest.raises(UserError, match=f'{url}/a: ClientConnectorError: Cannot connect'):
       getattr(remote.path(f'{url}/a'), asked)()
@@ -135,9 +141,32 @@ def test_a_server_that_never_answers_is_said_and_left(monkeypatch, caplog):
         watch.moved()
 
 
-@pytest.mark.parametrize('module', ['s3fs'])
-def test_a_refused_connection_names_the_url(module, monkeypatch):
-  s3fs = pytest.importorskip(module)
+class _Drips(_Refuses):
+  """Sends a byte at a time."""
+
+  def do_GET(self):
+    self.send_response(200)
+    self.send_header('Content-Length', '5')
+    self.end_headers()
+    for _ in range(5):
+      time.sleep(0.2)
+      self.wfile.write(b'a')
+      self.wfile.flush()
+
+
+@mutation('    elif scheme in (', '    elif False and scheme in (')
+def test_a_file_that_comes_slowly_comes(monkeypatch, tmp_path):
+  aiohttp, http = pytest.importorskip('aiohttp'), pytest.importorskip('fsspec.implementations.http')
+  monkeypatch.setattr(aiohttp.client, 'DEFAULT_TIMEOUT', aiohttp.ClientTimeout(total=0.5))
+  http.HTTPFileSystem.clear_instance_cache()
+  with serving(_Drips) as url:
+    file_system, there = remote.at(f'{url}/a')
+    file_system.get_file(there, str(tmp_path / 'a'))
+  assert (tmp_path / 'a').read_bytes() == b'aaaaa'
+
+
+def test_a_refused_connection_names_the_url(monkeypatch):
+  s3fs = pytest.importorskip('s3fs')
   told = dict(
     AWS_ENDPOINT_URL=f'http://127.0.0.1:{processes.free_port()}', AWS_ACCESS_KEY_ID='nobody',
     AWS_SECRET_ACCESS_KEY='nothing', AWS_DEFAULT_REGION='us-east-1', AWS_MAX_ATTEMPTS='1',

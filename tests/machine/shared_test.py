@@ -60,7 +60,6 @@ def ended(folder, started) -> list[str]:
     'two directories',
     pytest.param('a relative path', marks=pytest.mark.full),
     pytest.param('one path on two hosts', marks=pytest.mark.full),
-    pytest.param('two URLs', marks=pytest.mark.full),
     pytest.param('a directory and a URL', marks=pytest.mark.full),
   ],
 )
@@ -79,7 +78,6 @@ def test_two_workdirs_are_told_apart_before_the_first_save(tmp_path, kind):
     'two directories': (one, two),
     'a relative path': ('run', 'run'),
     'one path on two hosts': (one, one),
-    'two URLs': (f'file://{one}', f'file://{two}'),
     'a directory and a URL': (one, f'file://{two}'),
   }[kind]
   with loops(tmp_path, *places, before=before) as both:

@@ -50,8 +50,9 @@ def test_what_changed_after_a_checkpoint_is_written_again(tmp_path):
   ]  # fmt: skip
 
 
-@pytest.mark.parametrize('resume_step', [0, 25, 30, 100])
-@pytest.mark.parametrize('torn', ['', '{"step": 60, "lo'])
+@pytest.mark.parametrize(
+  'resume_step, torn', [(0, ''), (25, '{"step": 60, "lo'), (30, '{"step": 60, "lo'), (100, '')]
+)
 def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step, torn):
   straight, cut = tmp_path / 'straight', tmp_path / 'cut'
   write(straight, 0, range(10, 101, 10))
@@ -65,8 +66,7 @@ def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step,
 
 @pytest.mark.parametrize(
   'line',
-  ['{"step": 20, "lo', '[]', '{}', '\xff\xfe', '\0\0', '']
-  + [f'{{"step": {number}}}' for number in ('"44"', '4.0', 'null', '[4]')],
+  ['{"step": 20, "lo', '[]', '{}', '\xff\xfe', '', '{"step": "44"}', '{"step": 4.0}'],
 )
 @mutation('(ValueError, KeyError, TypeError)', 'ZeroDivisionError', file='bertjax/metrics/lines.py')
 def test_a_torn_line_in_the_middle_is_named(tmp_path, line):
@@ -143,14 +143,11 @@ def without(number):
     (lambda rows: [], 0),
     (lambda rows: rows[:7], 7),
     (lambda rows: [*rows[:7], rows[7][:9]], 7),  # cut within a line
-    (without(1), 21),
     (without(12), 21),  # the scores of step 10
     (without(22), 21),  # of step 20, the last line of the checkpoint
-    (lambda rows: [*rows[:5], rows[4], *rows[5:]], 23),
     (lambda rows: [*rows[:22], rows[21], *rows[22:]], 23),
     (lambda rows: [*rows[:22], rows[3], *rows[22:]], 23),
     (lambda rows: [*rows[:4], rows[4].replace(b'"step": 4', b'"step": 44'), *rows[5:]], 21),
-    (lambda rows: [*rows[:4], rows[4].replace(b'"step": 4', b'"step": 3'), *rows[5:]], 22),
     (lambda rows: [*rows[:4], rows[4].replace(b'0.25', b'0.26'), *rows[5:]], 22),
     (lambda rows: [rows[1], rows[0], *rows[2:]], 22),
   ],

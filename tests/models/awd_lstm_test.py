@@ -189,18 +189,22 @@ CHUNKS = dict(labels=(('label', 3),), chunk=6, pooled=12, inner=7)
 
 
 def classifier(golden, **fields):
-  model = dict(config_of(golden).model, **CHUNKS, head_dropout=0.0, inner_dropout=0.0, **fields)
-  return awd_lstm.MODEL.make(ConfigDict(model))
+  quiet = dict(head_dropout=0.0, inner_dropout=0.0)
+  return awd_lstm.MODEL.make(ConfigDict(dict(config_of(golden).model) | CHUNKS | quiet | fields))
 
 
-def head_of(at, norm, linear):
+def head_of(golden, prefix='clas/param/1.layers.', norm='0', linear='1'):
   """The parameters of fastai's head; its newer version has no biases."""
-  found = {}
+  at, found = lambda name: golden[prefix + name], {}
   for n, size in enumerate((7, 3)):
     bias = at(f'{n}.{linear}.bias') if linear == 'lin' else np.zeros(size)
     found[f'norm_{n}'] = dict(scale=at(f'{n}.{norm}.weight'), bias=at(f'{n}.{norm}.bias'))
     found[f'dense_{n}'] = dict(kernel=at(f'{n}.{linear}.weight').T, bias=bias)
   return found
+
+
+def classifier_params(golden):
+  return encoder(golden, 'clas/param/0.module.') | dict(label=head_of(golden))
 
 
 def fresh():
@@ -210,7 +214,7 @@ def fresh():
 @mutation('unbiased_D = var_D * rows / jnp.maximum(rows - 1, 1)', 'unbiased_D = var_D')
 @mutation('mean_D = total(x_BD) / jnp.maximum(rows, 1)', 'mean_D = 0 * total(x_BD)')
 def test_the_head_is_that_of_fastai(golden):
-  params = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  params = head_of(golden)
   head = concat_pool.ConcatPool(3, 7, (0.0, 0.0), jax.nn.initializers.zeros)
   run = lambda weight_B: head.apply(
     dict(params=params, batch_stats=fresh()), jnp.asarray(golden['clas/pooled']), weight_B, None
@@ -241,8 +245,7 @@ def test_texts_of_any_length_are_pooled_as_each_alone_by_fastai(golden, monkeypa
   tokens = [row_T[row_T != 1] for row_T in token_BT]
   right_BT = np.stack([np.pad(t, (0, 20 - len(t)), constant_values=1) for t in tokens])
   batch = dict(token_BT=right_BT, example_BT=(np.arange(20)[None] < size_B[:, None]).astype(int))
-  params = encoder(golden, 'clas/param/0.module.')
-  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  params = classifier_params(golden)
   out, pooled_BD, _ = pooled_by(monkeypatch, classifier(golden), params, batch)
   np.testing.assert_allclose(pooled_BD, golden['clas/pooled_alone'], atol=3e-7)
   whole = size_B == 20
@@ -262,19 +265,16 @@ def test_microbatches_are_refused_where_rows_know_of_each_other(golden):
 def test_the_first_program_pools_what_one_column_less_pools(golden, monkeypatch):
   sizes = (11, 12, 13, 18, 20, 25)
   example_BT = (np.arange(25)[None] < np.array(sizes)[:, None]).astype(int)
-  params = encoder(golden, 'clas/param/0.module.')
-  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
-  model = dict(config_of(golden).model, **CHUNKS, head_dropout=0.0, inner_dropout=0.0)
-  model = awd_lstm.MODEL.make(ConfigDict(model | dict(pooled=11)))
   batch = dict(token_BT=example_BT, example_BT=example_BT)
-  _, _, kept_BT = pooled_by(monkeypatch, model, params, batch)
+  model = classifier(golden, pooled=11)
+  _, _, kept_BT = pooled_by(monkeypatch, model, classifier_params(golden), batch)
   assert kept_BT.sum(1).tolist() == [golden[f'old_clas/kept/{size}'] for size in sizes]
 
 
 def test_padding_in_front_is_read_as_the_first_program_reads_it(golden):
   token_BT = golden['old_clas/input_TB'].T
   params = encoder(golden, 'old_clas/param/0.')
-  params['label'] = head_of(lambda name: golden[f'old_clas/param/1.layers.{name}'], 'bn', 'lin')
+  params['label'] = head_of(golden, 'old_clas/param/1.layers.', 'bn', 'lin')
   variables = dict(params=params, batch_stats=dict(label=fresh()))
   batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
   out = classifier(golden).apply(variables, batch)
@@ -292,8 +292,7 @@ def test_a_text_read_backward_is_as_the_text_in_the_other_order_read_forward(gol
   for row_T, size in zip(other_BT, size_B, strict=True):
     row_T[:size] = row_T[:size][::-1]
   forward = dict(token_BT=token_BT, example_BT=example_BT)
-  params = ours(golden, 'lm/param/')
-  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
+  params = ours(golden, 'lm/param/') | dict(label=head_of(golden))
   variables = dict(params=params, batch_stats=dict(label=fresh()))
   config = config_of(golden).model
   for fields in ({}, dict(CHUNKS, head_dropout=0.0, inner_dropout=0.0)):
@@ -323,12 +322,11 @@ def test_a_piece_has_its_own_dropout_and_no_gradient_goes_before_it(golden):
   model = classifier(golden)
   token_BT = np.arange(2, 20)[None]
   batch = dict(token_BT=token_BT, example_BT=np.ones_like(token_BT))
-  params = encoder(golden, 'clas/param/0.module.')
-  params['label'] = head_of(lambda name: golden[f'clas/param/1.layers.{name}'], '0', '1')
-  stats = dict(label=fresh())
+  batch['example_weight_BG'] = np.ones((1, 1), np.float32)
+  params, stats = classifier_params(golden), dict(label=fresh())
 
   def score(params, noise=None):
-    out = model.apply(dict(params=params, batch_stats=stats), batch | WEIGHT, noise, True)
+    out = model.apply(dict(params=params, batch_stats=stats), batch, noise, True)
     return jnp.sum(out['label_BGC']['label'][..., 0]), out['embedded_BTD']
 
   grad_VD = np.abs(jax.grad(score, has_aux=True)(params)[0]['word'])
@@ -337,6 +335,3 @@ def test_a_piece_has_its_own_dropout_and_no_gradient_goes_before_it(golden):
   dropped_TD = np.asarray(score(params, noise)[1][0]) == 0
   first, second = dropped_TD[:6].any(0) & dropped_TD[:6].all(0), dropped_TD[6:12].all(0)
   assert (first != second).any()
-
-
-WEIGHT = dict(example_weight_BG=np.ones((1, 1), np.float32))

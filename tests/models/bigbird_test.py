@@ -6,7 +6,6 @@ import numpy as np
 import parity
 import pytest
 import torch_models
-from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
@@ -112,8 +111,7 @@ def test_padding_changes_nothing():
   other; 20 tokens see all in any row."""
   _, model = built()
   batch, *longer = (cases.batch([[23, 20], [20], [30]], n) for n in (43, 44, 60))
-  shapes = jax.eval_shape(model.init, jax.random.key(0), batch)
-  variables = jax.tree.map(jax.numpy.asarray, cases.random_params(meta.unbox(shapes), 0.1))
+  variables = cases.variables(model.init, batch)
   run = jax.jit(lambda batch: model.apply(variables, batch)['last_BTD'])
   whole = np.asarray(run(batch))
   real_BT = batch['example_BT'] > 0

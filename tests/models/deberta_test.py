@@ -1,8 +1,6 @@
 """DeBERTa against PyTorch `transformers` (float32): the encoder by its classes, the generator's
 decoder by its layers, and the discriminator's head and word table by their formulas."""
 
-import json
-
 import cases
 import jax
 import jax.numpy as jnp
@@ -11,6 +9,7 @@ import parity
 import pytest
 import state_dicts
 import torch_models
+from adopting import begun
 from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
@@ -24,7 +23,6 @@ from bertjax.formats import directory
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models import deberta_v3
 from bertjax.objectives import rtd
-from bertjax.sources import init_from
 
 # Heads of 12; rows are longer than the 8 buckets of one distance each.
 ODD = dict(layers=4, width=36, heads=3, ffn=52, buckets=16, generator_head=12, init_std=0.1)
@@ -182,7 +180,7 @@ def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
   c.init_from = f'hf:{tmp_path / "hf"}'
   batch, model = cases.batch([[17], [32]], 32, types=1), models.build(c.model)
   variables = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
-  new, said = init_from.loader(c, None)(variables)
+  new, said = begun(c, None, variables)
   assert any('has none of them: rtd' in line for line in said), said
   params, word = new['params'], lambda net: net.get_input_embeddings().weight.detach().numpy()
   vocab = slice(cases.VOCAB)
@@ -197,7 +195,7 @@ def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
     np.testing.assert_array_equal(params['generator_net']['absolute'], place_TE)
     c.model.decoder = False
     with pytest.raises(UserError, match='in the enhanced mask decoder: expected .*decoder=True'):
-      init_from.loader(c, None)(variables)
+      begun(c, None, variables)
     return
   there = made(tokens, attention_mask=torch.tensor(real))[0].detach().numpy()
   here = np.asarray(logits(model.apply(new, batch, None, method='generate')))
@@ -213,14 +211,6 @@ def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
     found = state_dicts.to_huggingface(part.select(params), part.model)
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
     jax.tree.map(close, found, state_of(net))
-
-
-@mutation('if kind in each.unlike', 'if False', file='bertjax/formats/config_json.py')
-def test_version_1_is_refused_by_name(tmp_path):
-  (tmp_path / 'config.json').write_text(json.dumps(dict(model_type='deberta')))
-  torch.save(dict(x=torch.zeros(1)), tmp_path / 'pytorch_model.bin')
-  with pytest.raises(UserError, match="'deberta': version 1, .* expected one with .*'deberta-v2'"):
-    directory.open_directory(tmp_path)
 
 
 @pytest.mark.parametrize(

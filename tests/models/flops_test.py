@@ -9,6 +9,7 @@ import systems
 from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax import registry
 from bertjax.kernels.relative_attention.reference import visible
@@ -202,7 +203,7 @@ def by_pairs(config, batch, model) -> float:
   return count
 
 
-@pytest.mark.parametrize('name', systems.NAMES)
+@pytest.mark.parametrize('name', in_tiers(systems.NAMES, systems.SAME))
 @mutation('else self.width * self.width', 'else 0')
 @mutation('head_flops(real + read, 2', 'head_flops(real, 2', case='t5')
 @mutation('- 12.0 * width * float(hidden)', '', case='bigbird')
@@ -229,10 +230,7 @@ OF_MODEL = {
 }
 
 
-@pytest.mark.parametrize(
-  'name',
-  [pytest.param(n, marks=pytest.mark.full if n not in ('bert', 'gpt') else ()) for n in OF_MODEL],
-)
+@pytest.mark.parametrize('name', in_tiers(OF_MODEL, {*OF_MODEL} - {'bert', 'gpt'}))
 @mutation('(3 if gated else 2) * width', 'width')
 @mutation('+ model.word_flops(float(np.sum(_goes_on(batch))))', '', case='gpt')
 def test_equals_what_xla_counts_in_the_gradient(name):

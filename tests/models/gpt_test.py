@@ -10,13 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import parity
 import pytest
+import written_texts
 from ml_collections import ConfigDict
 from mutation import mutation
 from tiers import in_tiers
 
 from bertjax import models, sharding
-from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.kernels.cross_entropy import logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
 from bertjax.models.layers.basic import padded_rows
@@ -94,14 +96,13 @@ def test_gpt2_is_the_original(golden):
   sizes = config['hparams']
   model = model_of(sizes, False, sizes['n_vocab'])
   params, batch = parameters_of(theirs, 'param/', model), rows_of(theirs['token'])
-
-  def mean_loss(params):
-    word = model.apply(dict(params=params), batch)['word']
-    nll_BT, _, _ = cross_entropy(word, jnp.roll(batch['token_BT'], -1, 1))
-    return jnp.mean(nll_BT[:, :-1]), word
-
-  (loss, word), gradient = jax.jit(jax.value_and_grad(mean_loss, has_aux=True))(params)
-  np.testing.assert_allclose(logits(word)[..., : sizes['n_vocab']], theirs['logits'], atol=5e-6)
+  weight_BT = np.ones(theirs['token'].shape, np.float32)
+  weight_BT[:, -1] = 0
+  next_BT = np.roll(theirs['token'], -1, 1)
+  (loss, out), gradient = parity.word_gradients(model, params, batch, next_BT, weight_BT)
+  np.testing.assert_allclose(
+    logits(out['word'])[..., : sizes['n_vocab']], theirs['logits'], atol=5e-6
+  )
   np.testing.assert_allclose(loss, theirs['loss'], rtol=1e-6)
   chex.assert_trees_all_close(
     jax.tree.map(np.asarray, gradient), parameters_of(theirs, 'grad/', model), atol=2e-6
@@ -256,19 +257,9 @@ def test_a_text_token_by_token_is_the_whole_text(kind):
   given = rows_of(token_BT)
   given |= dict(language_BT=jnp.full_like(given['token_BT'], 2), target_pos_BP=given['position_BT'])
   variables = nn.meta.unbox(jax.jit(model.init)(jax.random.key(0), given))
-  whole = logits(jax.jit(model.apply)(variables, given)['word'])[..., :20]
-  lengths = np.array([6, 3, 1])  # prompts, with padding before the short ones
-  prompt = np.zeros((3, 6), np.int32)
-  for row, length in enumerate(lengths):
-    prompt[row, 6 - length :] = token_BT[row, :length]
-  batch = dict(token_BT=jnp.asarray(prompt), example_BT=jnp.asarray(prompt > 0, jnp.int32))
-  batch['language_BT'] = jnp.full_like(batch['token_BT'], 2)
-  variables = model.for_writing(variables)
-  found, text = jax.jit(lambda v: model.apply(v, batch, 4, method='start'))(variables)
-  step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
+  whole_BTV = logits(jax.jit(model.apply)(variables, given)['word'])[..., :20]
   close = dict(atol=1e-5, rtol=1e-5) if dtype == 'float32' else dict(atol=0.08, rtol=0.05)
-  for place in range(4):
-    at = lengths + place - 1
-    np.testing.assert_allclose(found[:, :20], whole[np.arange(3), at], **close)
-    assert np.all(np.asarray(found)[:, 20:] == -np.inf)
-    found, text = step(jnp.asarray(token_BT[np.arange(3), at + 1]), text)
+  written_texts.check_token_by_token(
+    model, model.for_writing(variables), token_BT, whole_BTV, [6, 3, 1], close,
+    language_BT=jnp.full((3, 6), 2),
+  )  # fmt: skip

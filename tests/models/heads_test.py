@@ -9,6 +9,7 @@ import systems
 import used_models
 from flax.core import meta
 from mutation import mutation
+from tiers import in_tiers
 
 import bertjax
 from bertjax import registry
@@ -23,7 +24,7 @@ SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
 @mutation("return declared(self, word='head')", 'return declared(self)')
-@pytest.mark.parametrize('name', systems.NAMES)
+@pytest.mark.parametrize('name', in_tiers(systems.NAMES, systems.SAME))
 def test_every_head_has_its_parameters(name):
   config = systems.tiny(name).model
   config.vocab_size = 1000
@@ -51,6 +52,7 @@ def own(tmp_path, monkeypatch):
   (tmp_path / 'own' / 'bag.py').write_text(block)
   (tmp_path / 'own' / 'empty.py').write_text('')
   monkeypatch.syspath_prepend(tmp_path)
+  monkeypatch.setattr(registry, '_ELSEWHERE', {})
   config = runs.recipe_of('quickstart')
   fields = dict(name='own.bag', family='none', size='small')
   config.model = dict(fields, vocab_size=211, width=16, positions=32, init_std=0.5)
@@ -65,8 +67,11 @@ def own(tmp_path, monkeypatch):
 
 
 @mutation("  if 'embedded_BTD' in out:\n", '  if True:\n')
+@mutation('    TRUSTED.difference_update(new)\n', '    pass\n')
 def test_a_model_of_ones_own_is_used_by_its_contract(own):
   model = bertjax.Model.load(own, trust_code=['own.bag'])
+  with pytest.raises(UserError, match='names the module'):
+    bertjax.Model.load(own)
   assert len(model.fill(['w9 [MASK] w10'], top=3)[0][0]) == 3
   assert model.score(['w9 w10'])[0].tokens == 2
   assert model.embed(['w9 w8'], layer=1).shape == (1, 16) == model.embed(['w9']).shape

@@ -9,7 +9,7 @@ import numpy as np
 import parity
 import pytest
 import torch_models
-from adopting import adopt
+from adopting import adopt, begun
 from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
@@ -20,7 +20,7 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.formats import config_json, huggingface
 from bertjax.models import longformer
 from bertjax.objectives import classify, spans
-from bertjax.sources import init_from, model_fields
+from bertjax.sources import model_fields
 from configs.finetune import squad
 
 ODD = dict(layers=3, width=36, heads=3, ffn=52, positions=47, window=4)
@@ -85,8 +85,7 @@ def test_a_batch_says_its_global_tokens():
   model = models.build(cases.config('longformer', **sizes).model)
   batch = cases.batch([[30]], 30, types=1, label='label')
   batch['global_BT'] = np.isin(np.arange(30), (0, 5, 9, 20))[None].astype(np.int32)
-  shapes = jax.eval_shape(model.init, jax.random.key(0), batch)
-  variables = jax.tree.map(jax.numpy.asarray, cases.random_params(meta.unbox(shapes), 0.1))
+  variables = cases.variables(model.init, batch)
   run = jax.jit(lambda batch: model.apply(variables, batch)['last_BTD'])
 
   def reached(column):
@@ -135,12 +134,12 @@ def test_a_roberta_begins_a_longformer(tmp_path):
   assert (c.model.positions, c.model.window, c.model.position_offset) == (100, 6, 2)
   batch = cases.batch([[90]], 90, types=1)
   variables = meta.unbox(jax.jit(models.build(c.model).init)(jax.random.key(0), batch))
-  new, _ = init_from.loader(c, None, source)(variables)
+  new, _ = begun(c, None, variables, source)
   theirs = torch_models.build('RobertaForMaskedLM').roberta.embeddings.position_embeddings
   table_TE = theirs.weight.detach().numpy()
   own = [0, 1, *range(2, 45), *range(2, 45), *range(2, 14)]
   np.testing.assert_array_equal(new['params']['embeddings']['position'], table_TE[own])
-  again, _ = init_from.loader(c, None)(variables)
+  again, _ = begun(c, None, variables)
   jax.tree.map(np.testing.assert_array_equal, again, new)
 
 
@@ -163,8 +162,7 @@ def test_fine_tuning_begins_global_projections_as_copies():
   """A model without them gets them; one that has them keeps them; masked words go on without."""
   c = cases.config('longformer', **ODD)
   batch = cases.batch([[9]], 9, types=1)
-  shapes = jax.eval_shape(models.build(c.model).init, jax.random.key(0), batch)
-  plain = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  plain = cases.variables(models.build(c.model).init, batch)['params']
   tuned = longformer.MODEL.tuned
   assert tuned.model(dict(c.model))['global_tokens'] is None
   layers = tuned.select(plain)['encoder']['layers']

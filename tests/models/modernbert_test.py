@@ -22,36 +22,6 @@ def make_config(**model):
   return cases.config('modernbert', **(odd | model))
 
 
-def run_both(c, rows):
-  """Theirs one example at a time, so that nothing is packed; ours as the rows say."""
-  model = torch_models.like(c.model, 'ModernBertForMaskedLM')
-  batch = cases.batch(rows, 32, types=1)
-  params = state_dicts.from_huggingface(torch_models.state_of(model), c.model)
-  loss, weight, hidden, logits = 0.0, batch['weight_BP'].sum(), [], []
-  for b, g in ((b, g) for b, row in enumerate(rows) for g in range(len(row))):
-    columns = np.flatnonzero(batch['example_BT'][b] == g + 1)
-    used = (batch['weight_BP'][b] > 0) & np.isin(batch['target_pos_BP'][b], columns)
-    at = batch['target_pos_BP'][b][used] - columns[0]
-    out = model(torch.tensor(batch['token_BT'][b, columns])[None].long(), output_hidden_states=True)
-    target = torch.tensor(batch['target_BP'][b][used]).long()
-    loss = loss + torch.nn.functional.cross_entropy(out.logits[0, at], target, reduction='sum')
-    hidden.append(np.concatenate([h.detach().numpy() for h in out.hidden_states[1:]]))
-    logits.append(out.logits[0, at].detach().numpy())
-  (loss / weight).backward()
-  grads = {k: p.grad.numpy() for k, p in model.named_parameters()}
-  ours, our_loss, our_grads = parity.our_run(c, params, batch)
-  real_BT, used_BP = batch['example_BT'] > 0, batch['weight_BP'] > 0
-  parity.close(
-    np.asarray(ours['hidden_LBTD'])[:, real_BT], np.concatenate(hidden, 1), parity.HIDDEN, 'hidden'
-  )
-  parity.close(
-    np.asarray(ours['logits_BPV'])[used_BP][:, : cases.VOCAB], np.concatenate(logits),
-    parity.LOGITS, 'logits',
-  )  # fmt: skip
-  assert our_loss == pytest.approx(loss.item() / weight, rel=parity.LOSS)
-  parity.close_gradients(our_grads, state_dicts.from_huggingface(grads, c.model))
-
-
 @pytest.mark.parametrize(
   'rows, model',
   [
@@ -76,8 +46,34 @@ def run_both(c, rows):
 )
 @mutation('normed_stream=True', 'normed_stream=False')
 def test_equals_transformers(rows, model):
-  """Hidden states, logits, loss and every leaf's gradient; packed rows as if they were apart."""
-  run_both(make_config(**model), rows)
+  """Hidden states, logits, loss and every leaf's gradient. Theirs gets one example at a time."""
+  c = make_config(**model)
+  net = torch_models.like(c.model, 'ModernBertForMaskedLM')
+  batch = cases.batch(rows, 32, types=1)
+  params = state_dicts.from_huggingface(torch_models.state_of(net), c.model)
+  loss, weight, hidden, logits = 0.0, batch['weight_BP'].sum(), [], []
+  for b, g in ((b, g) for b, row in enumerate(rows) for g in range(len(row))):
+    columns = np.flatnonzero(batch['example_BT'][b] == g + 1)
+    used = (batch['weight_BP'][b] > 0) & np.isin(batch['target_pos_BP'][b], columns)
+    at = batch['target_pos_BP'][b][used] - columns[0]
+    out = net(torch.tensor(batch['token_BT'][b, columns])[None].long(), output_hidden_states=True)
+    target = torch.tensor(batch['target_BP'][b][used]).long()
+    loss = loss + torch.nn.functional.cross_entropy(out.logits[0, at], target, reduction='sum')
+    hidden.append(np.concatenate([h.detach().numpy() for h in out.hidden_states[1:]]))
+    logits.append(out.logits[0, at].detach().numpy())
+  (loss / weight).backward()
+  grads = {k: p.grad.numpy() for k, p in net.named_parameters()}
+  ours, our_loss, our_grads = parity.our_run(c, params, batch)
+  real_BT, used_BP = batch['example_BT'] > 0, batch['weight_BP'] > 0
+  parity.close(
+    np.asarray(ours['hidden_LBTD'])[:, real_BT], np.concatenate(hidden, 1), parity.HIDDEN, 'hidden'
+  )
+  parity.close(
+    np.asarray(ours['logits_BPV'])[used_BP][:, : cases.VOCAB], np.concatenate(logits),
+    parity.LOGITS, 'logits',
+  )  # fmt: skip
+  assert our_loss == pytest.approx(loss.item() / weight, rel=parity.LOSS)
+  parity.close_gradients(our_grads, state_dicts.from_huggingface(grads, c.model))
 
 
 @mutation('return self.init_std / (2 * self.layers) ** 0.5', 'return self.init_std')

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 import torch_models
-from flax.core import meta
 from mutation import mutation
 from parity import HIDDEN, LENGTHS, LOGITS, close, compare
 from slow_imports import torch
@@ -40,16 +39,16 @@ def row(family, kind, rows=ROWS, *, full=True, **fields):
 @pytest.mark.parametrize(
   'family, kind, rows, fields',
   [
-    *(row('bert', kind, full=kind != 'norm') for kind in STD),
-    *(row('roberta', kind, full=kind != 'large') for kind in STD),
-    row('xlm_r', 'large', full=False),
-    *(row('ernie', kind, full=kind != 'plain') for kind in STD),
-    row('albert', 'large'),
-    row('albert', 'norm'),
-    row('albert', 'large', layers=4, groups=2),
-    row('albert', 'large', inner_groups=2),
+    row('bert', 'norm', full=False),
+    row('ernie', 'plain', full=False),
     row('albert', 'plain', full=False, layers=3, groups=2, inner_groups=2),
     row('roberta', 'large', ODD_ROWS, full=False, **ODD | dict(positions=47)),  # 2 stand before
+    row('roberta', 'large', full=False),
+    row('roberta', 'norm'),
+    row('xlm_r', 'large'),
+    row('ernie', 'norm'),
+    row('albert', 'norm'),
+    row('albert', 'large', inner_groups=2),
     row('bert', 'large', ODD_ROWS, **ODD),
     row('ernie', 'large', ODD_ROWS, **ODD),
     row('albert', 'large', ODD_ROWS, **ODD, embedding_width=20),
@@ -74,14 +73,12 @@ def test_equals_transformers(family, kind, rows, fields):
   compare(c, torch_models.state_of(model), batch, model)
 
 
-@pytest.mark.parametrize('family', ['bert', 'roberta'])
-def test_packed_rows_equal_unpacked_rows(family):
-  c = cases.config(family)
+def test_packed_rows_equal_unpacked_rows():
+  c = cases.config('bert')
   apart = cases.batch([[17], [12]], 32, types=c.model.types)
   packed = cases.batch([[17, 12]], 32, types=c.model.types)  # the same draws, in one row
   objective = mlm.make(c)
-  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), apart))
-  variables = cases.random_params(shapes, 0.1)
+  variables = cases.variables(objective.init, apart)
   predict = jax.jit(objective.predict, static_argnames='hidden')
   two = predict(variables, (), apart, hidden=True)
   one = predict(variables, (), packed, hidden=True)
@@ -91,10 +88,5 @@ def test_packed_rows_equal_unpacked_rows(family):
   flat = np.asarray(two['logits_BPV'])[..., real].reshape(1, -1, cases.VOCAB)
   used = apart['weight_BP'].reshape(-1) > 0
   close(np.asarray(one['logits_BPV'])[0, used, real], flat[0, used], LOGITS, 'logits')
-  if c.model.labels:
-    close(
-      one['label_BGC']['next'][0],
-      np.asarray(two['label_BGC']['next'])[:, 0],
-      LOGITS,
-      'next-sentence logits',
-    )
+  next_2C = np.asarray(two['label_BGC']['next'])[:, 0]
+  close(one['label_BGC']['next'][0], next_2C, LOGITS, 'next-sentence logits')

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.core import meta
 from mutation import mutation
 from tiers import in_tiers
 
@@ -30,7 +29,7 @@ mutation(
 
 FIELDS = dict(
   heads=2, ffn=32, activation='gelu_erf', norm_eps=1e-12, dropout=0.1, attention_dropout=0.1,
-  initializer=jax.nn.initializers.normal(0.3), hidden=True,
+  initializer=jax.nn.initializers.normal(0.3),
 )  # fmt: skip
 EXAMPLE_BT = np.array([[1] * 7, [1] * 5 + [0] * 2], np.int32)
 CONTEXT = Context(Mask(EXAMPLE_BT, EXAMPLE_BT))
@@ -55,8 +54,7 @@ def make_encoder(case: str, **fields) -> Encoder:
 
 
 def random_params(encoder: Encoder):
-  boxed = jax.eval_shape(encoder.init, jax.random.key(0), X_BTD, CONTEXT, None)['params']
-  return cases.random_params(meta.unbox(boxed), 0.3)
+  return cases.variables(encoder.init, X_BTD, CONTEXT, None, std=0.3)['params']
 
 
 def copies(params, blocks):
@@ -94,7 +92,7 @@ def test_the_gradient_of_a_shared_leaf_is_the_sum_over_its_visits(case):
   params = random_params(encoder)
 
   def loss(params):
-    x_BTD, hidden_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, NOISE)
+    x_BTD, hidden_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, NOISE, hidden=True)
     return (x_BTD * WEIGHT_BTD).sum(), hidden_LBTD
 
   (_, hidden_LBTD), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
@@ -138,8 +136,9 @@ def test_what_is_shared_is_held_once(case, rows):
   assert jax.tree.map(np.shape, params) == {k: v for k, v in expected.items() if v}
 
 
-@pytest.mark.parametrize('sharing', ['none', 'all'])
-@pytest.mark.parametrize('rates', [dict(dropout=0.0), dict(attention_dropout=0.0)])
+@pytest.mark.parametrize(
+  'sharing, rates', [('none', dict(dropout=0.0)), ('all', dict(attention_dropout=0.0))]
+)
 def test_layers_draw_apart(sharing, rates):
   """Each by its number, of parameters of its own or of all: layer 1 draws other than a layer 0."""
   encoder, alone = (Encoder(n, 'none', FIELDS | rates, sharing) for n in (2, 1))
@@ -149,9 +148,9 @@ def test_layers_draw_apart(sharing, rates):
   @jax.jit
   def step(noise):
     """What layer 1 makes of layer 0's output: inside the stack, and at the bottom of another."""
-    _, h_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, noise)
-    _, again_LBTD = alone.apply({'params': second}, h_LBTD[0], CONTEXT, noise)
-    return h_LBTD[1], again_LBTD[0]
+    _, h_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, noise, hidden=True)
+    again_BTD, _ = alone.apply({'params': second}, h_LBTD[0], CONTEXT, noise)
+    return h_LBTD[1], again_BTD
 
   np.testing.assert_allclose(*step(None), atol=1e-5)
   stacked, first = step(NOISE)

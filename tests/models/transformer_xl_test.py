@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import written_texts
 from flax.core import meta
 from mutation import mutation
 from tiers import in_tiers
@@ -22,9 +23,7 @@ def make(length: int, **fields):
   c = cases.config('transformer_xl', dropout=0.0, attention_dropout=0.0, **fields)
   c.length = length
   model, objective = transformer_xl.make(c.model), lm.make(c)
-  shapes = jax.eval_shape(objective.init, jax.random.key(0), batch(np.zeros((ROWS, length), int)))
-  variables = cases.random_params(meta.unbox(shapes), std=0.1)
-  return model, objective, jax.tree.map(jnp.asarray, variables)
+  return model, objective, cases.variables(objective.init, batch(np.zeros((ROWS, length), int)))
 
 
 def batch(token_BT, start: int = 0):
@@ -60,6 +59,7 @@ def stream(objective, variables, token_BT, length: int):
 
 @pytest.mark.parametrize('same_length, reach', [(False, 2 * 3), (True, 2 * (3 - 1))])
 @mutation('window = self.mem_len if self', 'window = self.mem_len + 1 if self')
+@mutation('both[:, both.shape[1] - length :]', 'both[:, :length]')
 def test_memory_reaches_back_exactly_layers_times_its_length(same_length, reach):
   """With segments of one token; same_length counts the token itself among the mem_len."""
   _, objective, variables = make(1, mem_len=3, same_length=same_length)
@@ -101,12 +101,11 @@ def formula(model, params, token_BT):
 
   for layer in range(model.layers):
     p = jax.tree.map(lambda x, layer=layer: x[layer], params['layers'])
-    before = (lambda x, name, p=p: norm(x, p[name])) if model.pre_norm else (lambda x, name: x)
-    after = (lambda x, name: x) if model.pre_norm else (lambda x, name, p=p: norm(x, p[name]))
     if model.attention == 'deeper':
       x_BTD = x_BTD + p['positions'][-length:]
+    normed_BTD = norm(x_BTD, p['attention_norm'])
     q_BTNH, k_BSNH, v_BSNH = (
-      np.tensordot(before(x_BTD, 'attention_norm'), p['attention'][name]['kernel'], 1)
+      np.tensordot(normed_BTD, p['attention'][name]['kernel'], 1)
       for name in ('query', 'key', 'value')
     )
     y_BTNH = np.zeros_like(q_BTNH)
@@ -115,27 +114,23 @@ def formula(model, params, token_BT):
       weight_BSN = np.exp(score_BSN - score_BSN.max(1, keepdims=True))
       weight_BSN /= weight_BSN.sum(1, keepdims=True)
       y_BTNH[:, t] = np.einsum('BSN,BSNH->BNH', weight_BSN, v_BSNH[:, : t + 1])
-    y_BTD = np.tensordot(y_BTNH, p['attention']['out']['kernel'], 2)
-    x_BTD = after(x_BTD + y_BTD, 'attention_norm')
+    x_BTD = x_BTD + np.tensordot(y_BTNH, p['attention']['out']['kernel'], 2)
     up, down = p['ffn']['up'], p['ffn']['down']
-    h_BTF = np.maximum(before(x_BTD, 'ffn_norm') @ up['kernel'] + up['bias'], 0)
-    x_BTD = after(x_BTD + h_BTF @ down['kernel'] + down['bias'], 'ffn_norm')
+    h_BTF = np.maximum(norm(x_BTD, p['ffn_norm']) @ up['kernel'] + up['bias'], 0)
+    x_BTD = x_BTD + h_BTF @ down['kernel'] + down['bias']
   return x_BTD
 
 
 @pytest.mark.parametrize(
   'fields',
-  [
-    dict(attention='absolute', clamp_len=3),
-    dict(attention='deeper', learned_positions=7, pre_norm=True),
-  ],
+  [dict(attention='absolute', clamp_len=3), dict(attention='deeper', learned_positions=7)],
   ids=lambda fields: fields['attention'],
 )
 @mutation("embed(batch['token_BT']) * self.width**0.5", "embed(batch['token_BT'])")
 @mutation('table[None, self.learned_positions - x_BTD.shape[1] :]', 'table[None, : x_BTD.shape[1]]')
 def test_positions_that_are_added_equal_the_formula(fields):
   """Distances are compared with the original's numbers, in transformer_xl_golden_test.py."""
-  model, objective, variables = make(5, mem_len=0, **fields)
+  model, objective, variables = make(5, mem_len=0, pre_norm=True, **fields)
   given = batch(text(5), 1)
   out = jax.jit(objective.predict)(variables, objective.carry(given), given)
   expected = formula(model, variables['params'], given['token_BT'])
@@ -172,22 +167,10 @@ def test_initial_values_are_those_of_the_original():
 def test_a_text_token_by_token_is_the_whole_text(cutoffs):
   """Whatever stands before a short prompt; nothing falls out of the memory."""
   model, _, variables = make(10, mem_len=0, cutoffs=cutoffs)
-  token_BT, lengths = text(10), np.array([6, 4])
+  token_BT = text(10)
   score = lambda v: lm.all_scores(model.apply(v, batch(token_BT))['word'])
-  whole = np.asarray(jax.jit(score)(variables))
-  prompt = np.zeros((2, 6), np.int32)
-  for row, length in enumerate(lengths):
-    prompt[row, 6 - length :] = token_BT[row, :length]
-  real_BT = (np.arange(6)[None] >= 6 - lengths[:, None]).astype(np.int32)
-  given = dict(token_BT=prompt, example_BT=real_BT)
-  found, written = jax.jit(lambda v: model.apply(v, given, 4, method='start'))(variables)
-  step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
-  for place in range(4):
-    at = lengths + place - 1
-    np.testing.assert_allclose(
-      found[:, : cases.VOCAB], whole[np.arange(2), at][:, : cases.VOCAB], atol=2e-5
-    )
-    found, written = step(jnp.asarray(token_BT[np.arange(2), at + 1], jnp.int32), written)
+  whole_BTV = np.asarray(jax.jit(score)(variables))[..., : cases.VOCAB]
+  written_texts.check_token_by_token(model, variables, token_BT, whole_BTV, [6, 4], dict(atol=2e-5))
 
 
 def test_a_text_that_goes_on_needs_distances():

@@ -18,8 +18,22 @@ from bertjax.objectives import plm
 ODD = dict(lengths=(17, LENGTH, 0, 20), layers=3, width=36, heads=3, ffn=52)
 
 
-def compare(c, state, batches, model) -> None:
+@pytest.mark.parametrize(
+  'kind, fields',
+  [
+    ('large', dict()),
+    ('plain', dict(both=True)),
+    pytest.param('norm', dict(), marks=pytest.mark.full),
+    pytest.param('large', dict(both=True, clamp_len=7), marks=pytest.mark.full),
+    pytest.param('large', ODD, marks=pytest.mark.full),
+  ],
+)
+@mutation('push(memory_BMD, h_BTD, self.reuse_len)', 'push(memory_BMD, h_BTD)')
+@mutation('(example_BT, example_BS, **orders)', '(example_BT, example_BS, **orders, see_self=True)')
+@mutation("pad(batch['type_BT'], before)", "pad(batch['type_BT'], before, constant_values=9)")
+def test_equals_transformers(kind, fields):
   """Two batches in a row, the second with the memory that the first left."""
+  c, state, batches, model = make_case(kind, **fields)
   params = state_dicts.from_huggingface(state, c.model)
   objective = plm.make(c)
   memory, mems = objective.carry(batches[0]), None
@@ -53,22 +67,6 @@ def compare(c, state, batches, model) -> None:
     )
     found = {k: p.grad.numpy() for k, p in model.named_parameters()}
     close_gradients(grads, state_dicts.from_huggingface(found, c.model))
-
-
-@pytest.mark.parametrize(
-  'kind, fields',
-  [
-    ('large', dict()),
-    ('plain', dict(both=True)),
-    pytest.param('norm', dict(), marks=pytest.mark.full),
-    pytest.param('large', dict(both=True, clamp_len=7), marks=pytest.mark.full),
-    pytest.param('large', ODD, marks=pytest.mark.full),
-  ],
-)
-@mutation('push(memory_BMD, h_BTD, self.reuse_len)', 'push(memory_BMD, h_BTD)')
-@mutation("pad(batch['type_BT'], before)", "pad(batch['type_BT'], before, constant_values=9)")
-def test_equals_transformers(kind, fields):
-  compare(*make_case(kind, **fields))
 
 
 @mutation("int(start == 'zeros')", '0')

@@ -78,6 +78,32 @@ def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_wor
   np.testing.assert_allclose(mean, np.log(300), rtol=0.1)  # nothing is learned yet
 
 
+LARGE = {'model.vocab_size': 1000, 'objective.sampled': 64}
+
+
+def trained(**changed):
+  """(the first state, what three steps come to)."""
+  config, _, _, batch = made(**LARGE, **changed)
+  batch.pop('row_B')
+  mesh = sharding.make_mesh(config.mesh, jax.devices()[: 8 if 'mesh.data' in changed else 1])
+  lowered, init, layout = own_step.lower(config, batch, mesh)
+  first = jax.jit(init)(jax.random.key(1))
+  with jax.set_mesh(mesh):
+    state = jax.jit(lambda tree: tree, out_shardings=layout)(jax.tree.map(np.asarray, first))
+  step = lowered.compile()
+  for _ in range(3):
+    state, metrics = step(state, sharding.put_batch(batch, mesh), np.uint32(0), np.float32(0.2))
+  return first, (state, metrics['loss'], metrics['grad_norm'])
+
+
+@pytest.fixture(scope='module')
+def over_the_table():
+  """`trained` without touched rows."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(optimizer, 'sparse', lambda given: False)
+    return trained()
+
+
 @mutation('net = model if row_n is None else', 'net = model if True else')
 @mutation(
   'look_up.put_rows, touched', 'lambda x, i, y: x, touched', file='bertjax/train/touched.py'
@@ -88,30 +114,14 @@ def test_the_softmax_is_sampled_in_training_alone_and_all_candidates_are_all_wor
   [{}, {'microbatches': 2}, {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}],
   ids=['one', 'microbatches', 'mesh'],
 )
-def test_a_step_over_touched_rows_is_the_step_over_the_table(changed, monkeypatch):
-  fields = {'model.vocab_size': 1000, 'objective.sampled': 64}
-
-  def trained(**changed):
-    config, _, _, batch = made(**fields, **changed)
-    batch.pop('row_B')
-    mesh = sharding.make_mesh(config.mesh, jax.devices()[: 8 if 'mesh.data' in changed else 1])
-    lowered, init, layout = own_step.lower(config, batch, mesh)
-    first = jax.jit(init)(jax.random.key(1))
-    with jax.set_mesh(mesh):
-      state = jax.jit(lambda tree: tree, out_shardings=layout)(jax.tree.map(np.asarray, first))
-    step = lowered.compile()
-    for _ in range(3):
-      state, metrics = step(state, sharding.put_batch(batch, mesh), np.uint32(0), np.float32(0.2))
-    return first, (state, metrics['loss'], metrics['grad_norm'])
-
+def test_a_step_over_touched_rows_is_the_step_over_the_table(changed, over_the_table):
   ctx = Context(jax.random.key(0), jnp.int32(0), True)
-  _, objective, _, batch = made(**fields)
+  _, objective, _, batch = made(**LARGE)
   assert {k: len(v) for k, v in objective.touched(batch, ctx).rows.items()} == dict.fromkeys(
     bilm.SCORING, 256
   )
   _, apart = trained(**changed)
-  monkeypatch.setattr(optimizer, 'sparse', lambda given: False)
-  first, whole = trained()
+  first, whole = over_the_table
   jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), apart, whole)
   table_VD = first.variables['params']['softmax']
   moved_V = np.any(apart[0].variables['params']['softmax'] != table_VD, 1)
@@ -120,7 +130,7 @@ def test_a_step_over_touched_rows_is_the_step_over_the_table(changed, monkeypatc
 
 @mutation('jnp.where(lacks, jnp.nan, found)', 'found', file='bertjax/kernels/sampled_softmax.py')
 def test_a_row_that_is_not_among_the_touched_ones_is_not_passed_over():
-  _, objective, variables, batch = made(**{'model.vocab_size': 1000, 'objective.sampled': 64})
+  _, objective, variables, batch = made(**LARGE)
   ctx = Context(jax.random.key(0), jnp.int32(0), True)
   found = objective.touched(batch, ctx)
   row_n = found.rows[bilm.SCORING[0]].at[5].add(1)

@@ -160,7 +160,6 @@ REFUSED = dict(
     'the teacher has 48, the student 36',
   ),
   layers=(lambda c: c.objective.update(state_layers=(4,)), r'expected 1 layer below 4.*\(4,\)'),
-  length=(lambda c: setattr(c, 'length', 46), 'asks for 46 columns, .* has room for 45'),
   cosine=(lambda c: c.objective.update(cosine=1.0), 'cosine=1.0 is of words'),
   nothing=(lambda c: c.objective.update(states=0.0, soft=0.0), 'else it needs no teacher'),
 )

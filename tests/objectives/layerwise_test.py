@@ -7,27 +7,17 @@ import numpy as np
 import parity
 import pytest
 import taught_models
-from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import F, torch
 
-from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.objectives import layerwise
 from bertjax.types import FIT
 from configs.distill import tinybert
 
 
-def config(student=(), teacher=()):
-  """A student of two layers, a teacher of four, which is wider."""
-  c = cases.config('bert', **taught_models.STUDENT | dict(student))
-  c.length = 40
-  c.objective = ConfigDict(dict(tinybert.get_config('4l_312').objective))
-  sections.complete(c)
-  c.objective.teacher.model = cases.config(
-    'bert', **taught_models.SHAPE_OF_TEACHER | dict(teacher)
-  ).model
-  return c
+def config():
+  return taught_models.config(tinybert.get_config('4l_312').objective)
 
 
 def run(model, batch):
@@ -119,7 +109,6 @@ def test_an_example_has_one_loss_whatever_the_length_of_its_batch():
 REFUSED = dict(
   layers=(lambda c: c.objective.teacher.model.update(layers=5), 'a multiple of the 2'),
   heads=(lambda c: c.model.update(heads=4), 'has 3 heads, the student 4'),
-  words=(lambda c: c.model.update(words=True), 'no words to score'),
   tags=(lambda c: c.model.update(token_labels=(('tag', 2),)), 'token_labels=.., got .. and ...tag'),
 )
 

@@ -8,11 +8,9 @@ import numpy as np
 import parity
 import pytest
 import taught_models
-from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import F, torch
 
-from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.objectives import relations, teaching
 from configs.distill import minilm
@@ -20,15 +18,8 @@ from configs.distill import minilm
 OTHER_HEADS = dict(relation_heads=6, layer=1)
 
 
-def config(version='l6_h384', student=(), teacher=(), **objective):
-  """A student of two layers, a teacher of four, which is wider."""
-  c = cases.config('bert', **taught_models.STUDENT | dict(student))
-  c.length = 40
-  c.objective = ConfigDict(dict(minilm.get_config(version).objective) | objective)
-  sections.complete(c)
-  theirs = taught_models.SHAPE_OF_TEACHER | dict(teacher)
-  c.objective.teacher.model = cases.config('bert', **theirs).model
-  return c
+def config(version='l6_h384', student=(), **objective):
+  return taught_models.config(dict(minilm.get_config(version).objective) | objective, student)
 
 
 def kl(wanted_BNTS, found_BNTS, batch):

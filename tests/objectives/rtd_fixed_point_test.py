@@ -76,38 +76,33 @@ def best_logits(c, q: np.ndarray, monkeypatch) -> np.ndarray:
   return np.asarray(number_V)
 
 
-@pytest.mark.parametrize('q', [P, Q], ids=['q is p', 'another q'])
 @mutation('      replaced_BT = drawn(batch)\n', '')
 @mutation('return math.log(rate / (1 - rate))', 'return math.log(rate / rate)')
 @mutation('odds - cross_entropy(scores, fake_BT)', 'odds - cross_entropy(scores, original_BT)')
-def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
+def test_the_energy_of_electric_is_minus_log_p(monkeypatch):
   """Noise-contrastive estimation: rate q e^D / (1 - rate) = rate q / ((1 - rate) p), any q."""
   c = cases.config('electra', generator='two_tower', vocab_size=WORDS)
   c.objective.electric = True
-  np.testing.assert_allclose(best_logits(c, q, monkeypatch), -np.log(P), atol=0.1)
+  np.testing.assert_allclose(best_logits(c, Q, monkeypatch), -np.log(P), atol=0.1)
 
 
+UNIFORM, COLD = np.full(WORDS, 1 / WORDS), Q**2 / np.sum(Q**2)
+
+
+@pytest.mark.parametrize(
+  'generator, temperature, q',
+  [('own', 1.0, Q), ('uniform', 1.0, UNIFORM), ('own', 0.5, COLD)],
+  ids=['as it draws', 'uniform', 'colder'],
+)
 @mutation("['example_BT'] > 0, fake_BT != original_BT", "['example_BT'] > 0, drawn(batch)")
 @mutation('dict(batch, token_BT=fake_BT), dropout.fork', 'dict(batch), dropout.fork')
-def test_the_logit_of_electra(monkeypatch):
+@mutation(
+  'jnp.uint32(self.model.vocab_size)', 'jnp.uint32(self.model.vocab_size - 1)', case='uniform'
+)
+@mutation('noise, settings.temperature)', 'noise, 1.0)', case='colder')
+def test_the_logit_of_electra(generator, temperature, q, monkeypatch):
   """A word drawn again is original: log of rate q (1 - p) / (p (1 - rate + rate q))."""
-  c = cases.config('electra', vocab_size=WORDS)
-  expected = np.log(RATE * Q * (1 - P) / (P * (1 - RATE + RATE * Q)))
-  np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
-
-
-@mutation('jnp.uint32(self.model.vocab_size)', 'jnp.uint32(self.model.vocab_size - 1)')
-def test_the_logit_under_uniform_draws(monkeypatch):
-  c = cases.config('electra', generator='uniform', vocab_size=WORDS)
-  q = 1 / WORDS
-  expected = np.log(RATE * q * (1 - P) / (P * (1 - RATE + RATE * q)))
-  np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
-
-
-@mutation('draw(picked, batch, noise, settings.temperature)', 'draw(picked, batch, noise, 1.0)')
-def test_the_logit_where_draws_are_colder(monkeypatch):
-  c = cases.config('electra', vocab_size=WORDS)
-  c.objective.temperature = 0.5
-  q = Q**2 / np.sum(Q**2)
+  c = cases.config('electra', generator=generator, vocab_size=WORDS)
+  c.objective.temperature = temperature
   expected = np.log(RATE * q * (1 - P) / (P * (1 - RATE + RATE * q)))
   np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)

@@ -130,7 +130,6 @@ def test_phases_of_one_net_train_that_net_alone():
   [
     pytest.param(dict(generator='shared'), {}, id='shared'),
     pytest.param(dict(generator='uniform'), {}, id='uniform', marks=pytest.mark.full),
-    pytest.param(dict(generator='two_tower'), {}, id='towers', marks=pytest.mark.full),
     pytest.param(
       dict(generator='two_tower'), dict(electric=True), id='electric', marks=pytest.mark.full
     ),

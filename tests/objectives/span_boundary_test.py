@@ -1,56 +1,42 @@
 """SpanBERT against PyTorch: the encoder of `transformers`, and the boundary head written out."""
 
-import jax
+import cases
 import numpy as np
 import parity
 import pytest
 import state_dicts
 import torch_models
-from ml_collections import ConfigDict
 from mutation import mutation
 from slow_imports import torch
 
-from bertjax.config import sections
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import span_boundary
-from bertjax.train.step import with_rows
-from bertjax.types import Context
-from configs import spanbert
 
 mutation("['pair_weight_BP'], scale, plus)", "['pair_weight_BP'], scale)")
 mutation('head(left_BPD, right_BPD, ', 'head(right_BPD, left_BPD, ')
 mutation('boundary_scale = gradient_scale * float', 'boundary_scale = float')
 
-VOCAB, LENGTHS, LENGTH, SLOTS = 211, (17, 32, 9), 32, 8
+LENGTHS, LENGTH, SLOTS = (17, 32, 9), 32, 8
 
 
-def config() -> ConfigDict:
-  c = spanbert.get_config('test')
-  sections.complete(c)
-  c.model.update(dict(vocab_size=VOCAB, positions=64))
+def config():
+  c = cases.config('spanbert')
   c.objective.gradient_scale = 2.0
   return c
 
 
 def batch():
   """Two targets a row outside any pair, and five in spans between two neighbours."""
-  rng, rows = np.random.default_rng(0), len(LENGTHS)
-  out = {k: np.zeros((rows, LENGTH), np.int32) for k in ('token_BT', 'example_BT', 'type_BT')}
-  out['position_BT'] = np.zeros((rows, LENGTH), np.int32)
-  ints = ('target_pos_BP', 'target_BP', 'left_BP', 'right_BP', 'offset_BP')
-  out |= {k: np.zeros((rows, SLOTS), np.int32) for k in ints}
-  floats = ('weight_BP', 'masked_BP', 'pair_weight_BP')
-  out |= {k: np.zeros((rows, SLOTS), np.float32) for k in floats}
+  out = cases.batch([(n,) for n in LENGTHS], LENGTH, types=0, slots=SLOTS)
+  shape = out['target_BP'].shape
+  out |= {k: np.zeros(shape, np.int32) for k in ('left_BP', 'right_BP', 'offset_BP')}
+  out['pair_weight_BP'] = np.zeros(shape, np.float32)
   for b, length in enumerate(LENGTHS):
-    out['token_BT'][b, :length] = rng.integers(5, VOCAB, length)
-    out['example_BT'][b, :length], out['position_BT'][b, :length] = 1, np.arange(length)
     out['target_pos_BP'][b, :7] = [1, 2, 3, 4, 6, 7, length - 2]
-    out['target_BP'][b, :7] = rng.integers(5, VOCAB, 7)
-    out['weight_BP'][b, :7] = 1
     out['pair_weight_BP'][b, 1:6] = 1
     out['left_BP'][b, 1:6], out['right_BP'][b, 1:6] = [1, 1, 1, 5, 5], [5, 5, 5, 8, 8]
     out['offset_BP'][b, 1:6] = [0, 1, 2, 0, 1]
-  return out | dict(first_BG=np.zeros((rows, 1), np.int32))
+  return out
 
 
 def boundary_head(model):
@@ -104,7 +90,7 @@ def both():
     plain = m.copy_and_resolve_references()
     plain.update(dict(name='bert', family='bert'))
     params = state_dicts.from_huggingface(state, plain)
-    pad = padded_rows(VOCAB) - VOCAB
+    pad = padded_rows(cases.VOCAB) - cases.VOCAB
     dense = lambda layer: dict(
       kernel=value(layer.weight).numpy().T.copy(), bias=value(layer.bias).numpy().copy()
     )
@@ -126,11 +112,8 @@ def both():
 
 def test_equals_pytorch(both):
   c, data, params, found, expected = both
-  objective, ctx = span_boundary.make(c), Context(jax.random.key(0), np.int32(0), train=False)
-  loss, grads = parity.loss_and_gradients(objective, params, data)
-  terms_of = lambda params: objective.loss(dict(params=params), (), with_rows(data), ctx).terms
-  terms = jax.jit(terms_of)(params)
-  mean = lambda name: float(terms[name].total / terms[name].weight)
+  (loss, out), grads = parity.gradients_of(span_boundary.make(c), data)(params)
+  mean = lambda name: float(out.terms[name].total / out.terms[name].weight)
   assert mean('mlm') == pytest.approx(found['mlm'], rel=parity.LOSS)
   assert mean('boundary') == pytest.approx(found['boundary'], rel=parity.LOSS)
   n = found['targets']

@@ -64,7 +64,7 @@ def test_a_stack_of_kernels_with_heads_is_a_matrix_per_layer(update_rms):
 
 
 @mutation('math.sqrt(max(inputs, outputs))', 'math.sqrt(min(inputs, outputs))')
-@pytest.mark.parametrize('shape', [(40, 100), (40, 160), (160, 40)])
+@pytest.mark.parametrize('shape', [(40, 160), (160, 40)])
 @pytest.mark.parametrize('update_rms', [0.0, 0.2])
 def test_singular_values_and_entries_have_the_size_asked_for(shape, update_rms):
   """.68 and 1.21 bound what five steps make of anything between .003 and 1."""
@@ -87,7 +87,6 @@ def test_singular_values_and_entries_have_the_size_asked_for(shape, update_rms):
     ((('.*', 1.0),), "matrices takes embeddings/norm/scale with the logical axes .'embed',.: exp"),
     ((('.*/layers/[01]/.*kernel', 1.0), ('.*', 0.0)), 'takes some layers of .*dense/kernel and n'),
     ((('.*kernel', 1.0),), 'matrices covers every parameter but'),
-    ((('.*/kernels', 1.0), ('.*', 0.0)), 'matrices: .* matches none'),
   ],
 )
 def test_what_is_no_matrix_is_refused(rules, message):

@@ -77,23 +77,15 @@ def test_lr_scale_multiplies_the_step_decay_included():
     )
 
 
-def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
+def test_every_match_is_logged_with_the_layers_that_it_takes(caplog):
   absl_logging.set_verbosity('info')
   with caplog.at_level(logging.INFO, logger='absl'):
     make(config(freeze=(r'.*/layers/[02]/dense/bias',)), stack(tensors(0)))
-  lines = [record.getMessage() for record in caplog.records]
-  key = 'config.optimizer'
-  assert lines == [
-    f"{key}.decay: '.*norm/(scale|bias)' -> 0: embeddings/norm/scale, "
-    'encoder/layers/0-2/norm/scale',
-    f"{key}.decay: '.*bias' -> 0: encoder/layers/0-2/dense/bias, mlm/bias",
-    f"{key}.decay: '.*' -> 1: embeddings/word, encoder/layers/0-2/dense/kernel",
-    f"{key}.lr_scale: '.*' -> 1: every parameter",
-    f"{key}.freeze: '.*/layers/[02]/dense/bias' -> 1: encoder/layers/0,2/dense/bias",
-    f"{key}.freeze: '.*' -> 0: embeddings/norm/scale, embeddings/word, "
-    'encoder/layers/1/dense/bias, encoder/layers/0-2/dense/kernel, '
-    'encoder/layers/0-2/norm/scale, mlm/bias',
-  ]
+  said = [record.getMessage() for record in caplog.records]
+  freeze = 'config.optimizer.freeze: '
+  assert "config.optimizer.lr_scale: '.*' -> 1: every parameter" in said
+  assert f"{freeze}'.*/layers/[02]/dense/bias' -> 1: encoder/layers/0,2/dense/bias" in said
+  assert said[-1].startswith(f"{freeze}'.*' -> 0: ") and 'layers/1/dense/bias, ' in said[-1]
 
 
 @pytest.mark.parametrize(
@@ -102,13 +94,11 @@ def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
     (dict(name='adam'), r"optimizer.name: expected one of .*, got 'adam'; did you mean 'adamw'"),
     (dict(weight_decai=0.1), "did you mean 'weight_decay'"),
     (dict(eps_first=True), 'eps_first is about the bias correction, which is off'),
-    (dict(eps_root=1.0), "fields of config.optimizer .adamw.: .*got 'eps_root'"),
     (dict(trust='all'), r'config.optimizer.trust was removed in 0.2, remove it: the ratio'),
     (dict(decay=WEIGHTS_ONLY[:2]), r'decay covers every parameter but embeddings/word, enc'),
     (dict(decay=((r'.*/layers/[01]/.*', 1.0),)), 'but .*encoder/layers/2/dense/kernel'),
     (dict(freeze=('encoder/layer/0/.*',)), "freeze: 'encoder/layer/0/.*' matches none"),
     (dict(freeze=('.*/layers/3/.*',)), 'matches none of .*layers/0-2'),
-    (dict(lr_scale=(('dense/kernel', 0.5), ('.*', 1.0))), 'must match the whole path'),
     (dict(freeze=('encoder/layers/1',)), 'must match the whole path'),
     (dict(lr_scale=(('.*(', 0.5), ('.*', 1.0))), 'is not a regular expression'),
     (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),

@@ -29,29 +29,21 @@ XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.00
   [
     ('bert_linear', BERT, 0, 0.0),
     ('bert_linear', BERT, 5_000, 5e-5),
-    ('bert_linear', BERT, 9_999, 9.999e-5),
     ('bert_linear', BERT, 10_000, 9.9e-5),  # the downward jump
-    ('bert_linear', BERT, 999_999, 1e-10),
     ('bert_linear', BERT, 1_000_000, 0.0),
     ('bert_linear', BERT, 2_000_000, 0.0),
     ('product_linear', BERT, 5_000, 4.975e-5),
-    ('product_linear', BERT, 10_000, 9.9e-5),
     ('product_linear', GPT, 20, 0.998),  # GPT-1 fine-tuning: warm-up over .002 of the steps
-    ('product_linear', GPT, 5_000, 0.5),
     ('linear', BERT, 10_000, 1e-4),
     ('linear', BERT, 505_000, 5e-5),
-    ('linear', BERT, 1_000_000, 0.0),
-    ('linear', XLNET, 40_000, 4e-4),
     ('linear', XLNET, 500_000, 4e-7),
     ('sqrt_poly', NVIDIA, 2843, math.sqrt(1 - 0.2843)),  # .8460 of the peak
-    ('sqrt_poly', NVIDIA, 7500, 0.5),
     ('inverse_sqrt', XLM, 0, 1e-7),
     ('inverse_sqrt', XLM, 30_000, 1e-4),
     ('inverse_sqrt', XLM, 120_000, 5e-5),
     ('rsqrt', T5, 0, 0.01),
     ('rsqrt', T5, 10_000, 0.01),
     ('rsqrt', T5, 40_000, 0.005),
-    ('warmup_stable_decay', WSD, 1_500, 4e-4),
     ('warmup_stable_decay', WSD, 3_000, 8e-4),
     ('warmup_stable_decay', WSD, 90_000, 8e-4),
     ('warmup_stable_decay', WSD, 92_500, 4e-4 + 4e-7),  # half of the way after a quarter of it
@@ -100,7 +92,6 @@ def test_slanted_triangles_are_those_of_fastai(shared):
       dict(name='warmup_stable_decay', **WSD | dict(decay_steps=97_001)),
       r'warmup_steps . decay_steps <= total_steps, got 3000 . 97001 and 100000',
     ),
-    (dict(name='linear', **BERT, decay_steps=9), "got 'decay_steps'"),
   ],
 )
 def test_mistakes_are_named(fields, message):

@@ -34,9 +34,8 @@ mutation('if not self.train.parts:', 'if False:')
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt')
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, given):
+  given |= dict(part_mb=0.001)
   assert run(output=tmp_path / 'whole', **given).meta['parts'] > 5
   draw, breaks = random.Random(0), 0
   while not (tmp_path / 's').exists():
@@ -51,22 +50,17 @@ def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
 
 
 @pytest.mark.parametrize('module, name', [(store_writer, '_save'), (unfinished, 'give_name')])
-def test_broken_off_in_the_first_part_or_before_its_name_it_goes_on(tmp_path, vocab, module, name):
-  write_text(tmp_path / 'a.txt')
-  stop = lambda patch: patch.setattr(module, name, _interrupt)
-  goes_on(tmp_path, stop, input=tmp_path / 'a.txt', vocab=vocab)
+def test_broken_off_in_the_first_part_or_before_its_name_it_goes_on(tmp_path, given, module, name):
+  def interrupt(*_):
+    raise KeyboardInterrupt
 
-
-def _interrupt(*_):
-  raise KeyboardInterrupt
+  goes_on(tmp_path, lambda patch: patch.setattr(module, name, interrupt), **given)
 
 
 @mutation('os.write(file.fileno(), json.dumps(said).encode())', 'file.write(json.dumps(said))')
 @mutation("<= {f'{PROGRESS}.tmp'}:", '<= set():')
-def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vocab, capsys):
+def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, given, capsys):
   del capsys  # what it says goes to no file, which could not grow either
-  write_text(tmp_path / 'a.txt')
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab)
   run(output=tmp_path / 'whole', **given)
   for number in itertools.count(1):
     output = tmp_path / f's{number}'
@@ -84,9 +78,8 @@ def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vo
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
 
 
-def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt')
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', part_mb=0.001)
+def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab, given):
+  given |= dict(output=tmp_path / 's', part_mb=0.001)
   with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
     stop_after(patch, 2)
     run(**given)
@@ -98,10 +91,8 @@ def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
 
 
 @mutation("with writing('a part of the store', self._path):", 'if True:')
-def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
+def test_full_disk_is_reported_and_can_be_continued(tmp_path, given):
   full_disk = 'the disk is full.*while writing a part of the store: .*s.partial.*make room and give'
-  write_text(tmp_path / 'a.txt')
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
 
   def stop(patch):
     count = itertools.count()
@@ -112,11 +103,10 @@ def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
 
     patch.setattr(store_writer.os, 'fsync', full)
 
-  goes_on(tmp_path, stop, SystemExit, full_disk, **given)
+  goes_on(tmp_path, stop, SystemExit, full_disk, part_mb=0.001, **given)
 
 
-def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, vocab, monkeypatch):
-  write_text(tmp_path / 'a.txt')
+def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, given, monkeypatch):
   save = durable.write_json
 
   def full(path, value):
@@ -126,12 +116,11 @@ def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, vocab, monkeypatch
 
   monkeypatch.setattr(durable, 'write_json', full)
   with pytest.raises(SystemExit, match='the disk is full.*while writing the store: .*s.partial'):
-    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+    run(output=tmp_path / 's', **given)
 
 
 @mutation("with Bar('prepare') as bar, contextlib.closing(found):", "with Bar('prepare') as bar:")
-def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
-  write_text(tmp_path / 'a.txt')
+def test_workers_end_where_an_error_does(tmp_path, given, monkeypatch):
   ended = []
 
   def encoded(*_):
@@ -142,14 +131,14 @@ def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
 
   monkeypatch.setattr(encode, 'encode_all', encoded)
   with pytest.raises(AttributeError) as error:  # the batch is none
-    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+    run(output=tmp_path / 's', **given)
   assert ended and error  # which keeps all frames
 
 
 @mutation("locks.alone(lock, f'another process is writing {partial}')", 'contextlib.nullcontext()')
-def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt', documents=1500)
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+def test_a_store_is_written_by_one_process_at_a_time(tmp_path, given):
+  write_text(given['input'], documents=500)
+  given |= dict(part_mb=0.001)
   words = command(output=tmp_path / 's', **given)
   first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
   while not list(tmp_path.glob('s.partial/tokens-*')):
@@ -172,32 +161,28 @@ def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
 @pytest.mark.parametrize(
   'text',
   [
-    '',
     '{"ident',
     '[]',
-    '{"parts": {"train": [], "held_out": []}}',
     '{"identity": {}, "stats": {}, "parts": {"train": []}, "languages": [], "begun": []}',
   ],
 )
-def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
-  write_text(tmp_path / 'a.txt')
+def test_a_torn_note_of_progress_is_named(tmp_path, given, text):
   (tmp_path / 's.partial').mkdir()
   (tmp_path / 's.partial/progress.json').write_text(text)
   with pytest.raises(
     ValueError, match='s.partial.*(got no JSON|got list|has no ).*: remove .*s.partial'
   ):
-    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+    run(output=tmp_path / 's', **given)
 
 
 @pytest.mark.parametrize('times', [1, 2])
 @mutation('(signal.SIG_BLOCK, [signal.SIGINT])', '(signal.SIG_BLOCK, [])', case='1')
 @mutation("'ignore:resource_tracker'", "''", file='bertjax/errors.py', case='2')
-def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab, times):
+def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, given, times):
   """It comes to all processes at once; workers import for a while before they do anything."""
-  write_text(tmp_path / 'a.txt')
-  words = command(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', workers=2)
-  given = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-  process = subprocess.Popen(words, cwd=ROOT, text=True, **given)
+  words = command(output=tmp_path / 's', workers=2, **given)
+  streams = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+  process = subprocess.Popen(words, cwd=ROOT, text=True, start_new_session=True, **streams)
   while not any(b'--multiprocessing-fork' in line for line in commands_of_children(process.pid)):
     assert process.poll() is None
     time.sleep(0.002)
@@ -216,14 +201,3 @@ def commands_of_children(pid: int) -> list[bytes]:
     with contextlib.suppress(OSError):  # it has ended
       lines.append(pathlib.Path(f'/proc/{child}/cmdline').read_bytes())
   return lines
-
-
-def test_bad_lines_of_a_run_that_was_broken_off_are_counted_once(tmp_path, vocab):
-  write_text(tmp_path / 'a.txt')
-  text = (tmp_path / 'a.txt').read_bytes().split(b'\n')
-  for number in (3, 300, len(text) - 2):
-    text[number] = b'\xff'
-  (tmp_path / 'a.txt').write_bytes(b'\n'.join(text))
-  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001, skip_bad=True)
-  whole = goes_on(tmp_path, lambda patch: stop_after(patch, 3), **given)
-  assert whole.meta['stats']['bad_lines'] == 3

@@ -12,6 +12,13 @@ def vocab(tmp_path):
   return prepare_runs.write_vocabulary(tmp_path)
 
 
+@pytest.fixture
+def given(tmp_path, vocab):
+  """What a run of `prepare` is given: a small text, and its vocabulary."""
+  prepare_runs.write_text(tmp_path / 'a.txt')
+  return dict(input=tmp_path / 'a.txt', vocab=vocab)
+
+
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
   """Many groups of documents from little text."""

@@ -30,7 +30,7 @@ def _text(folder: pathlib.Path, kind: str) -> str:
   return f'{folder}/*.{kind}'
 
 
-@pytest.mark.parametrize('kind', ['txt', 'jsonl.xz', 'parquet'])
+@pytest.mark.parametrize('kind', ['jsonl.xz', 'parquet'])
 @mutation('one.done / files.total', '1.0', file='bertjax/store/room.py')
 def test_the_size_is_said_before(tmp_path, vocab, kind, capsys):
   store = run(input=_text(tmp_path, kind), vocab=vocab, output=tmp_path / 's')

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import state_dicts
 import torch_models
-from adopting import adopt
-from flax.core import meta
+from adopting import adopt, begun
 from mutation import mutation
 
 from bertjax import models
@@ -31,9 +30,7 @@ def config_of(source, **model):
 def first_variables(c):
   """Variables of the model with a head for three classes."""
   c.model.labels = (('label', 3),)
-  init = models.build(c.model).init
-  shapes = meta.unbox(jax.eval_shape(init, jax.random.key(0), cases.batch([[8]], 8)))
-  return jax.tree.map(jax.numpy.asarray, cases.random_params(shapes, 0.1))
+  return cases.variables(models.build(c.model).init, cases.batch([[8]], 8))
 
 
 def save(case, path):
@@ -41,7 +38,7 @@ def save(case, path):
   return f'hf:{path}'
 
 
-@mutation('source = source or _for_run(name, config)', 'source = source or open_source(name)')
+@mutation('source or _for_run(name, config))', 'source or open_source(name))')
 @mutation("dict(projection=net['projection']) if 'projection' in net else {}", '{}')
 def test_of_electra_it_is_the_discriminator(tmp_path):
   """What ElectraForPreTraining holds is what a class with the same encoder is read as."""
@@ -49,10 +46,10 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
   assert (c.model.name, c.model.family, c.model.embedding_width) == ('bert', 'electra_net', 20)
   assert (c.model.pooler_activation, c.model.pooler_dropout) == ('gelu_erf', True)
   assert 'pooler_dropout False -> True' in said[0]
-  new, said = init_from.loader(c, None, source)(first_variables(c))
+  new, said = begun(c, None, first_variables(c), source)
   assert 'none of them: label, pooler' in said[-2] and said[-1].endswith('none of them: rtd')
   # As it begins again after a kill before its first checkpoint, when nothing is adopted.
-  again, _ = init_from.loader(c, None)(first_variables(c))
+  again, _ = begun(c, None, first_variables(c))
   jax.tree.map(np.testing.assert_array_equal, again, new)
   state = torch_models.build('ElectraForPreTraining').state_dict()
   state = {k: v.numpy() for k, v in state.items() if not k.startswith('discriminator_pred')}
@@ -73,7 +70,7 @@ def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
   assert c.model.labels == (('label', 0),) and c.model.head_dropout == given.model.head_dropout
   assert (c.model.dropout, c.model.attention_dropout) == (0.3, 0.0)  # the recipe's is not theirs
   assert "name 'modernbert'" in said[0] and 'layers 5' in said[0]
-  new, said = init_from.loader(c, None, source)(first_variables(c))
+  new, said = begun(c, None, first_variables(c), source)
   assert said[-2].endswith('none of them: label') and said[-1].endswith('none of them: mlm')
   state = torch_models.build('ModernBertForMaskedLM').state_dict()
   head = new['params']['head']
@@ -107,7 +104,7 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
   c.data.task.classes = ('no', 'maybe', 'yes')
   c, said, source = adopt(c, tmp_path)
   assert any('they are taken, in this order, for no, maybe, yes' in line for line in said) == taken
-  _, said = init_from.loader(c, None, source)(first_variables(c))
+  _, said = begun(c, None, first_variables(c), source)
   assert any('for other classes: label' in line for line in said) == anew
 
 
@@ -125,7 +122,7 @@ def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
   for classes, anew in ((('no', 'maybe', 'yes'), True), (('yes', 'maybe', 'no'), False)):
     c.init_from, c.data.task.classes = str(tmp_path / 'run'), classes
     adopted, _, source = adopt(c, tmp_path / 'next')
-    _, said = init_from.loader(adopted, None, source)(first_variables(adopted))
+    _, said = begun(adopted, None, first_variables(adopted), source)
     assert any('for other classes: label' in line for line in said) == anew
     for source in (f'hf:{tmp_path}/hf', str(tmp_path / 'run')):
       for part, refused in (('pooler', False), ('label', anew), ('', anew)):
@@ -143,5 +140,5 @@ def test_what_a_table_has_behind_the_words_goes_with_them():
   theirs, ours = np.arange(8.0)[:, None], -np.ones((11, 1))  # four words, three positions, padding
   rows = subtrees.Rows(np.arange(4), np.arange(4), np.arange(4, 7), [()] * 3, 4)
   to = dict(word=jax.numpy.asarray(ours))
-  found = subtrees.taken(dict(word=theirs), to, (), 'run', rows)['word']
+  found = subtrees.taken(dict(word=theirs), to, (), 'run', rows)(to)['word']
   assert found[:, 0].tolist() == [0, 1, 2, 3, 1.5, 1.5, 1.5, 4, 5, 6, 7]

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from adopting import begun
 from mutation import mutation
 from systems import tiny
 
@@ -29,15 +30,14 @@ def source(rich_store, tmp_path_factory):
   return Source(rich_store, tmp_path_factory.mktemp('source'))
 
 
-@mutation('other_classes or shapes(params[key]) != shapes(mine.get(key))', 'False')
+@mutation('classes or shapes(params[key]) != shapes(mine.get(key))', 'False')
 def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
   """RTE after MNLI: two classes behind three."""
   c = source.config()
   c.model.labels = (('next', 3),)
-  load = init_from.loader(c, None)
   other = np.full((64, 3), 7.0, np.float32)
   ours = dict(source.fresh, next=dict(source.fresh['next'], kernel=other))
-  new, said = load(dict(params=jax.device_put(ours)))
+  new, said = begun(c, None, dict(params=jax.device_put(ours)))
   assert 'has them for other classes: next' in said[-1]
   np.testing.assert_array_equal(new['params']['next']['kernel'], other)
   jax.tree.map(np.testing.assert_array_equal, new['params']['encoder'], source.params['encoder'])
@@ -49,11 +49,11 @@ def test_another_form_of_the_head_of_answers_is_made_anew_and_none_is_left_out(s
   theirs = dict(source.params, answers=dict(end_hidden=dict(kernel=np.ones((128, 64)))))
   opened = init_from.open_source(str(source.workdir))._replace(params=lambda: theirs)
   ours = dict(source.fresh, answers=dict(end_hidden=dict(kernel=np.full((128, 16), 7.0))))
-  new, said = init_from.loader(c, None, opened)(dict(params=jax.device_put(ours)))
+  new, said = begun(c, None, dict(params=jax.device_put(ours)), opened)
   assert 'has them for other classes: answers' in said[-1]
   np.testing.assert_array_equal(new['params']['answers']['end_hidden']['kernel'], 7.0)
   c.model.answers = 'none'
-  new, said = init_from.loader(c, None, opened)(dict(params=jax.device_put(source.fresh)))
+  new, said = begun(c, None, dict(params=jax.device_put(source.fresh)), opened)
   assert 'Left out' in said[-1] and 'answers' in said[-1] and 'answers' not in new['params']
 
 

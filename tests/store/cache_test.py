@@ -129,14 +129,11 @@ def put_file(path):
 DAMAGE = dict(
   empty_record=lambda p: (p / 'record.json').write_text('{}'),
   list_as_record=lambda p: (p / 'record.json').write_text('[]'),
-  torn_record=lambda p: (p / 'record.json').write_bytes((p / 'record.json').read_bytes()[:99]),
   no_record=lambda p: (p / 'record.json').unlink(),
   binary_record=lambda p: (p / 'record.json').write_bytes(b'\xff\xfe\0'),
-  zeros_as_record=lambda p: (p / 'record.json').write_bytes(bytes(500)),
   file_in_its_place=put_file,
   folder_as_record=lambda p: ((p / 'record.json').unlink(), (p / 'record.json').mkdir()),
   missing_column=lambda p: (p / 'a_start.npy').unlink(),
-  empty_folder=lambda p: (shutil.rmtree(p), p.mkdir()),
 )
 
 
@@ -147,18 +144,6 @@ def test_whatever_lies_in_the_place_of_a_plan_makes_way(store, expected, damage)
   again = opened(store)
   assert same(columns(again), expected) and again.plan == directory
   assert not cache.fault(directory) and len(list(directory.parent.iterdir())) == 1
-
-
-def test_a_file_in_the_place_of_the_cache_makes_it_fall_back(store, expected, tmp_path, caplog):
-  (store.path / 'plans').write_text('')
-  for _ in range(2):
-    examples = opened(store, tmp_path / 'cache')
-    assert same(columns(examples), expected) and examples.plan.parent == tmp_path / 'cache'
-  assert caplog.text.count('no plan can be kept in') == 1  # found the second time
-  (tmp_path / 'other').write_text('')
-  examples = opened(store, tmp_path / 'other')
-  assert same(columns(examples), expected) and examples.plan is None
-  assert 'kept in memory' in caplog.text
 
 
 @mutation(
@@ -203,10 +188,10 @@ def test_a_cache_of_another_user_makes_it_fall_back(expected, store):
 
 
 @mutation('if (figures := _found(path, identity)) is not None:\n      return figures\n    ', '')
-def test_of_four_processes_one_builds_and_the_others_wait(store, expected, tmp_path):
-  running = [start(store.path, 3, tmp_path / 'built') for _ in range(4)]
+def test_of_three_processes_one_builds_and_the_others_wait(store, expected, tmp_path):
+  running = [start(store.path, 3, tmp_path / 'built') for _ in range(3)]
   done = [process.communicate(timeout=240) for process in running]
-  assert [process.returncode for process in running] == [0] * 4, done
+  assert [process.returncode for process in running] == [0] * 3, done
   builders = [path.name for path in (tmp_path / 'built').iterdir()]
   assert len(builders) == 1
   assert {out.split()[1] for out, _ in done} == {str(expected['a_start'].sum())}
@@ -215,30 +200,19 @@ def test_of_four_processes_one_builds_and_the_others_wait(store, expected, tmp_p
 
 
 @mutation('    _sweep(root, name if alone else', '    str(name if alone else')
-def test_a_killed_build_is_taken_over_and_swept(store, expected, tmp_path):
+def test_a_killed_build_is_taken_over_and_swept_and_one_under_way_is_not(store, expected, tmp_path):
   plans = store.path / 'plans'
-  for _ in range(2):  # the second waits for nobody
-    process = start(store.path, 60, tmp_path / 'built')
+  for length in (32, 40):  # the second waits for nobody
+    process = start(store.path, 600, tmp_path / 'built')
     end = time.monotonic() + 120
     count = len(list((tmp_path / 'built').iterdir()))
     while len(list((tmp_path / 'built').iterdir())) == count and time.monotonic() < end:
       time.sleep(0.02)
+    examples_lib.make_examples(store, CONFIG, length, 0)  # another plan
+    assert len(list(plans.glob('.building-*'))) == 1
     process.kill()
     process.communicate()
-  assert len(list(plans.glob('.building-*'))) == 1
-  examples_lib.make_examples(store, CONFIG, 32, 0)  # another plan sweeps it too
+  examples_lib.make_examples(store, CONFIG, 48, 0)
   assert not list(plans.glob('.building-*'))
   assert same(columns(opened(store)), expected)
-  assert sorted(p.suffix for p in plans.iterdir()) == ['', '']
-
-
-def test_a_build_under_way_is_not_swept(store, tmp_path):
-  process = start(store.path, 60, tmp_path / 'built')
-  while not list(store.path.glob('plans/.building-*')):
-    time.sleep(0.02)
-  try:
-    examples_lib.make_examples(store, CONFIG, 32, 0)
-    assert len(list(store.path.glob('plans/.building-*'))) == 1
-  finally:
-    process.kill()
-    process.communicate()
+  assert sorted(p.suffix for p in plans.iterdir()) == [''] * 4

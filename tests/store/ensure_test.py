@@ -56,7 +56,7 @@ def test_mistakes_are_refused_before_anything_is_written(tmp_path, overrides, me
 
 @mutation('holdout = 0.0 if data.heldout else data.holdout', 'holdout = data.holdout')
 @mutation("gone = ('store/heldout',) if apart else", "gone = ('store/heldout',) if False else")
-@mutation('      _record(data, seed, workdir)\n\n', '\n')
+@mutation('  _record(data, seed, workdir)\n\n\ndef made_of', '\n\n\ndef made_of')
 @mutation('followed = fd is not None', 'pass', file='bertjax/children.py')
 def test_a_text_of_its_own_is_held_out(tmp_path, capfd):
   (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
@@ -83,26 +83,17 @@ def test_a_text_of_its_own_is_held_out(tmp_path, capfd):
   assert (store.path / 'store.json').stat().st_mtime_ns == made
 
 
+@mutation('(data, source, vocab) | own', '(data, source, vocab) | own | dict(documents=None)')
 @pytest.mark.usefixtures('forked')
-def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
+def test_the_field_the_documents_and_what_is_left_out_reach_the_children(tmp_path):
   lines = ['{"a": {"b": "the cat"}}', '{"a": 3}', '{"a": {"b": "a mat"}}'] * 10
-  (tmp_path / 'a.jsonl').write_text('\n'.join(lines))
-  given = dict(input=str(tmp_path / 'a.jsonl'), field='a.b', workers=1, holdout=0.0)
+  (tmp_path / 'a.jsonl').write_text('\n'.join([*lines, '{"a": {"b": "many other words"}}']))
+  given = dict(input=str(tmp_path / 'a.jsonl'), field='a.b', workers=1, holdout=0.0, documents=20)
   given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
   with pytest.raises(ValueError, match='bertjax.vocab failed'):
     ensure(tmp_path / 'run', **given)
   store = open_store(ensure(tmp_path / 'run', skip_bad=True, **given))
   assert store.meta['stats']['documents'] == 20 and store.meta['stats']['bad_lines'] == 10
-  assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
-
-
-@mutation('(data, source, vocab) | own', '(data, source, vocab) | own | dict(documents=None)')
-@pytest.mark.usefixtures('forked')
-def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
-  (tmp_path / 'a.txt').write_text('the cat\n\na mat\n\nmany other words\n')
-  given = dict(input=str(tmp_path / 'a.txt'), documents=2, workers=1, holdout=0.0)
-  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
-  store = open_store(ensure(tmp_path / 'run', **given))
   assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
 
 
@@ -119,7 +110,7 @@ def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
   assert sizes == [7, 6, 6]  # <eos>, <unk>, <pad> and the words
 
 
-@mutation('    if differing:\n', '    if False:\n', file='bertjax/store/ensure.py')
+@mutation('  if not differing:\n', '  if True:\n', file='bertjax/store/ensure.py')
 @pytest.mark.usefixtures('forked')
 def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, capfd):
   texts = [tmp_path / name for name in ('a.txt', 'b.txt')]
@@ -134,6 +125,24 @@ def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, 
     counts.append(open_store(made).counts[5:7].tolist())
   assert counts == [[100, 0], [0, 100], [0, 100]]
   assert capfd.readouterr().out.count('other values of input of config.data') == 1
+
+
+@mutation('before.get(key, wanted[key]) != ', 'before.get(key) != ')
+@mutation('return found if data.vocab else', 'return')
+@mutation("if pathlib.Path(workdir, 'config.json').exists():", 'if False:')
+def test_what_a_run_has_begun_on_stays(tmp_path):
+  """Nor is it made again for a seed that draws nothing, or a key that there was not yet."""
+  store, record = tmp_path / 'store/store.json', tmp_path / 'made_of.json'
+  store.parent.mkdir()
+  store.write_text('{}')
+  record.write_text('{"input": "a.txt", "seed": 7}')
+  (tmp_path / 'config.json').write_text('{}')
+  ensure(tmp_path, input='a.txt', vocab='v', errors='replace')
+  with pytest.raises(ValueError, match='of input of config.data for the run that has begun here'):
+    ensure(tmp_path, input='b.txt', vocab='v')
+  assert store.exists() and 'a.txt' in record.read_text()
+  with pytest.raises(ValueError, match='of seed of config.data'):  # of a vocabulary trained here
+    ensure(tmp_path, input='a.txt', **{'train_vocab.type': 'words'})
 
 
 @pytest.mark.parametrize('text', ['{"input": "a', '[7]', ''])

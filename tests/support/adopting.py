@@ -1,6 +1,7 @@
 """What a run has of the models that its config names, before it has a store."""
 
 from bertjax.checkpoint import resume
+from bertjax.sources import init_from
 from bertjax.train import resolve
 
 
@@ -15,3 +16,9 @@ def claim(workdir, config):
   spec, _ = resolve.begin(config, workdir)
   resume.claim_workdir(workdir, spec.config, spec.facts.kept())
   return spec.config
+
+
+def begun(config, vocabulary, variables, source=None):
+  """(variables of a run, with those of `config.init_from` in place, lines for people)."""
+  load, said = init_from.loader(config, vocabulary, variables, source)
+  return load(variables), said

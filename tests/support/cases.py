@@ -3,7 +3,9 @@
 import importlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax.core import meta
 from small_stores import write_store
 
 from bertjax.config import sections
@@ -76,6 +78,12 @@ def random_params(shapes, std: float, seed: int = 0):
     float('scale' in jax.tree_util.keystr(path)), std, s.shape
   ).astype(np.float32)
   return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def variables(init, *given, std: float = 0.1):
+  """Random variables of what `init` begins with a key and what is given, see `random_params`."""
+  shapes = meta.unbox(jax.eval_shape(init, jax.random.key(0), *given))
+  return jax.tree.map(jnp.asarray, random_params(shapes, std))
 
 
 def write_rich_store(path) -> None:

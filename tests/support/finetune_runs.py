@@ -2,14 +2,11 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 
 import forks
 import pytest
-from processes import ROOT, environment, exact, lines
+from processes import ROOT, environment, exact, kill_when, lines, steps_logged
 
 SIZE = dict(
   layers=1, width=32, heads=8, ffn=64, positions=64, dropout=0.1, attention_dropout=0.0,
@@ -68,10 +65,21 @@ def use(module, workdir, *more):
   return call([sys.executable, '-m', f'bertjax.{module}', f'--workdir={workdir}', *more])
 
 
-def exported(workdir, output):
-  """The directory of transformers that a run becomes."""
-  done = use('convert', workdir, '--to=hf', f'--output={output}')
+def said(module, workdir, *more):
+  """What a `use` that succeeds prints."""
+  done = use(module, workdir, *more)
   assert done.returncode == 0, done.stderr
+  return done.stdout
+
+
+def predicted(workdir, *more):
+  """The answers of `predict --json`."""
+  return [json.loads(line) for line in said('predict', workdir, *more, '--json').splitlines()]
+
+
+def exported(workdir, output, *more):
+  """The directory of transformers that a run becomes."""
+  said('convert', workdir, '--to=hf', f'--output={output}', *more)
   return output
 
 
@@ -121,16 +129,9 @@ def last(workdir, name):
 def check_kill_and_resume(arguments, straight, workdir, after):
   """A run that is killed behind step `after`, with a checkpoint, goes on to the bits of one that
   was not; what it says when it goes on."""
-  quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-  process = subprocess.Popen(arguments, cwd=ROOT, env=environment(), **quiet)
   metrics, checkpoints = workdir / 'metrics.jsonl', workdir / 'checkpoints'
   saved = lambda: any(step.name.isdigit() for step in checkpoints.glob('*'))  # a whole one
-  while process.poll() is None and not (
-    metrics.exists() and metrics.read_text().count('"loss"') >= after and saved()
-  ):
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.wait()
+  kill_when(arguments, lambda: steps_logged(workdir) >= after and saved())
   assert json.loads(metrics.read_text().splitlines()[-1])['step'] < last(straight, 'step')
   said = run(arguments)
   assert 'Resuming after step' in said

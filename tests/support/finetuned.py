@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import parity
 import state_dicts
+import torch_models
 from ml_collections import ConfigDict
 from slow_imports import torch
 
@@ -68,7 +69,8 @@ def run(model, **inputs):
   """(state, loss, logits, gradients) of a model of transformers, in NumPy."""
   out = model(**known(model, **inputs))
   out.loss.backward()
-  return _state(model), out.loss.item(), out.logits.detach().numpy(), _gradients(model)
+  logits = out.logits.detach().numpy()
+  return torch_models.state_of(model), out.loss.item(), logits, gradients(model)
 
 
 def run_spans(model, start, end, **inputs):
@@ -83,7 +85,7 @@ def run_spans(model, start, end, **inputs):
     loss = (cross(real[0], torch.tensor(start)) + cross(real[1], torch.tensor(end))) / 2
   loss.backward()
   logits = torch.stack([out.start_logits, out.end_logits], -1).detach().numpy()
-  return _state(model), loss.item(), logits, _gradients(model)
+  return torch_models.state_of(model), loss.item(), logits, gradients(model)
 
 
 def compared(objective, c, batch, found, ours):
@@ -137,11 +139,8 @@ def unpacked(batch, x_BT, left=False):
   return out
 
 
-def _state(model):
-  return {k: v.detach().numpy() for k, v in model.state_dict().items()}
-
-
-def _gradients(model):
+def gradients(model):
+  """Of each parameter of a model of transformers; 0 where there is none."""
   return {
     k: np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy()
     for k, p in model.named_parameters()

@@ -16,9 +16,16 @@ import tempfile
 from collections.abc import Iterator, Mapping
 
 SECONDS = 600
+READ_AT_IMPORT = ('JAX_', 'PYTHON')  # variables that begin so, PYTHONPATH apart
+_AT_IMPORT = dict(os.environ)
 IMPORTED = (
   'ml_collections.config_flags', 'optax', 'orbax.checkpoint', 'flax.linen', 'rich.table',
   'bertjax.config.schema', 'bertjax.train.loop', 'bertjax.export.exporting', 'bertjax.use.load',
+  # What most configs choose by its name.
+  'bertjax.evals.classification', 'bertjax.evals.pseudo_perplexity', 'bertjax.examples.noise.bert',
+  'bertjax.examples.plans.pairs', 'bertjax.examples.readers.labelled',
+  'bertjax.examples.readers.store', 'bertjax.models.bert', 'bertjax.objectives.classify',
+  'bertjax.objectives.mlm', 'bertjax.optim.directions.adamw',
 )  # fmt: skip
 
 
@@ -30,12 +37,21 @@ def run(
   given: str = '',
 ) -> subprocess.CompletedProcess[str]:
   """Runs a module as `python -m` does, in an environment, by default this process's; `given` is
-  what it reads of stdin."""
+  what it reads of stdin. ValueError: the environment differs in what the server's imports have read
+  before."""
+  env = dict(env or os.environ)
+  late = [
+    name
+    for name in sorted({*env, *_AT_IMPORT} - {'PYTHONPATH'})
+    if name.startswith(READ_AT_IMPORT) and env.get(name) != _AT_IMPORT.get(name)
+  ]
+  if late:
+    raise ValueError(f'{", ".join(late)} would not be read again: start a process (`processes`)')
   context = multiprocessing.get_context('forkserver')
   context.set_forkserver_preload([*IMPORTED])
   with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, 'given').write_text(given, encoding='utf-8')
-    of_it = (module, arguments, os.fspath(cwd), dict(env or os.environ), folder)
+    of_it = (module, arguments, os.fspath(cwd), env, folder)
     process = context.Process(target=_work, args=of_it)
     with _without_main():
       process.start()
@@ -68,7 +84,7 @@ def _work(module, arguments, cwd, env, folder) -> None:
   os.environ.clear()
   os.environ.update(env)
   sys.argv[:] = [module, *arguments]
-  sys.path.insert(0, os.getcwd())
+  sys.path[:0] = [os.getcwd(), *filter(None, env.get('PYTHONPATH', '').split(os.pathsep))]
   try:
     runpy.run_module(module, run_name='__main__', alter_sys=True)
   finally:

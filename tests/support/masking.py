@@ -92,7 +92,7 @@ def mask_options(config):
   return plan_and_mask.open_recipe(config).mask_options
 
 
-def rows_of(texts, sentence=7, word_starts=None):
+def rows_of(texts, sentence=7, word_starts=None, seed=0):
   """Texts as the examples of a batch, a row each, and their store, of sentences of one length."""
   length_E = np.array([len(text) for text in texts])
   token_n = np.concatenate(texts).astype(np.int32)
@@ -104,6 +104,6 @@ def rows_of(texts, sentence=7, word_starts=None):
   store = MemoryStore(token_n, sentences, documents, SPECIAL, starts, np.ones(1000, int))
   nothing = np.zeros(0, np.int64)
   ranges = Ranges(at_E, length_E, nothing, nothing.astype(np.int32), length_E)
-  key_E = counter_rng.fold(counter_rng.root(0, 'test'), np.arange(len(texts)))
+  key_E = counter_rng.fold(counter_rng.root(seed, 'test'), np.arange(len(texts)))
   shape = len(texts), int(length_E.max())
   return layout.lay_out(ranges, store, np.arange(len(texts)), key_E, shape), store

@@ -2,10 +2,12 @@
 
 import cases
 import jax
+import jax.numpy as jnp
 import numpy as np
 import state_dicts
 from slow_imports import torch
 
+from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.objectives import mlm
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
@@ -82,6 +84,17 @@ def loss_and_gradients(objective, params, batch, **frozen):
   """The loss of `loss_of`, and the gradient of each leaf."""
   (loss, _), grads = gradients_of(objective, batch, **frozen)(params)
   return float(loss), grads
+
+
+def word_gradients(model, params, batch, target, weight):
+  """((the mean loss of a model's words, what it gives), the gradient of each leaf)."""
+
+  def loss(params):
+    out = model.apply(dict(params=params), batch)
+    nll, *_ = cross_entropy(out['word'], jnp.asarray(target))
+    return jnp.sum(nll * weight) / jnp.sum(weight), out
+
+  return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
 
 
 def our_run(c, params, batch):

@@ -47,6 +47,14 @@ def run(
   return forks.run(*words, cwd=ROOT, env=environment(devices))
 
 
+def finish(store, workdir, *more, **options) -> str:
+  """What a run says that comes to its end without an error; see `run`."""
+  done = run(store, workdir, *more, **options)
+  said = done.stdout + done.stderr
+  assert done.returncode == 0 and 'Traceback' not in done.stderr, said
+  return said
+
+
 def typed(folder, command: str, smaller: dict[str, str]) -> str:
   """What a command of a page prints, as a shell runs it in the folder; `smaller` has flags of runs,
   by their workdirs."""
@@ -71,11 +79,14 @@ def exact(workdir) -> list[dict]:
 
 
 def kill_at(store, workdir, ready, *more, config: str = 'bert.py:test') -> None:
-  """Starts the run and kills it -9 as soon as `ready()` holds, or lets it finish."""
-  process = subprocess.Popen(
-    command(store, workdir, *more, config=config), cwd=ROOT, env=environment(),
-    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-  )  # fmt: skip
+  """Starts the run, for `kill_when`."""
+  kill_when(command(store, workdir, *more, config=config), ready)
+
+
+def kill_when(command: list[str], ready) -> None:
+  """Starts a command and kills it -9 as soon as `ready()` holds, or lets it finish."""
+  quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+  process = subprocess.Popen(command, cwd=ROOT, env=environment(), **quiet)
   while process.poll() is None and not ready():
     time.sleep(0.002)
   process.kill()

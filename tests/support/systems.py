@@ -12,13 +12,17 @@ NAMES = sorted(
   for p in (pathlib.Path(__file__).resolve().parents[2] / 'configs').glob('*.py')
   if p.stem != '__init__'
 )
+# Those whose model and objective are another's, of other data, schedules or sizes.
+SAME = {
+  'bert_lamb', 'diffusion', 'electra_two_stage', 'ernie', 'mass', 'mbert', 'quickstart', 'roberta',
+  'speedrun', 'xlm_e', 'xlm_r',
+}  # fmt: skip
 
 
 def tiny(name: str, **overrides) -> ConfigDict:
   """The config at the size `test`, 8 rows of at most 64 tokens, dropout on."""
-  c = importlib.import_module(f'configs.{name}').get_config(
-    'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
-  )
+  module = importlib.import_module(f'configs.{name}')
+  c = module.get_config('test' if hasattr(module, 'SIZES') else None)
   sections.complete(c, overrides)
   shape = dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1)
   c.model.update({key: value for key, value in shape.items() if key in c.model})

@@ -1,6 +1,7 @@
 """A student of two layers and a wider teacher of four: ours, and BertModel of transformers."""
 
 import cases
+import finetuned
 import flax.linen as nn
 import jax
 import numpy as np
@@ -10,11 +11,22 @@ import torch_models
 from ml_collections import ConfigDict
 from slow_imports import torch
 
+from bertjax.config import sections
 from bertjax.types import TEACHER
 
 ENCODER = dict(words=False, labels=(), pooler=False, types=3, positions=45)
 STUDENT = dict(ENCODER, layers=2, width=24, heads=3, ffn=40, dropout=0.0, attention_dropout=0.0)
 SHAPE_OF_TEACHER = dict(ENCODER, layers=4, width=36, heads=3, ffn=52)
+
+
+def config(objective, student=()):
+  """A config with this objective, whose student has these further fields."""
+  c = cases.config('bert', **STUDENT | dict(student))
+  c.length = 40
+  c.objective = ConfigDict(dict(objective))
+  sections.complete(c)
+  c.objective.teacher.model = cases.config('bert', **SHAPE_OF_TEACHER).model
+  return c
 
 
 def pair(c):
@@ -49,11 +61,7 @@ def ours_of(state, model):
 
 def gradients_of(student, model):
   """Those of a model of transformers as of our parameters; 0 where there is none."""
-  found = {
-    name: torch.zeros_like(p) if p.grad is None else p.grad
-    for name, p in student.named_parameters()
-  }
-  return ours_of(found, model)
+  return state_dicts.from_huggingface(finetuned.gradients(student), model)
 
 
 def check(objective, c, student, teacher, loss, batch):

@@ -78,22 +78,17 @@ OF_ALBERT = {
 }  # fmt: skip
 
 
-def bert():
-  """(torch model, tensors, bert_config.json): 3 heads of 16, of which no default is."""
-  config = transformers.BertConfig(
-    vocab_size=VOCAB, hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
+def bert(width: int = 48, heads: int = 3):
+  """(torch model, tensors, bert_config.json): 3 heads of 16, of which no default is, or others."""
+  sizes = dict(
+    vocab_size=VOCAB, hidden_size=width, num_hidden_layers=2, num_attention_heads=heads,
     intermediate_size=80, max_position_embeddings=POSITIONS, type_vocab_size=TYPES,
-    hidden_act='gelu_new',
   )  # fmt: skip
-  model = loud(transformers.BertForPreTraining(config))
-  tensors = tensors_of(model, HEADS)
-  given = dict(
-    vocab_size=VOCAB, hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
-    intermediate_size=80, max_position_embeddings=POSITIONS, type_vocab_size=TYPES,
-    hidden_act='gelu', hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3,
-    initializer_range=0.02,
-  )  # fmt: skip
-  return model, tensors, given
+  model = loud(
+    transformers.BertForPreTraining(transformers.BertConfig(**sizes, hidden_act='gelu_new'))
+  )
+  rates = dict(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, initializer_range=0.02)
+  return model, tensors_of(model, HEADS), dict(sizes, hidden_act='gelu', **rates)
 
 
 def albert():

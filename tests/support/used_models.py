@@ -8,6 +8,7 @@ import cases
 import jax
 import numpy as np
 import tokenizers
+import torch_models
 from flax.core import meta
 from slow_imports import transformers
 
@@ -70,6 +71,14 @@ def make(path: pathlib.Path, recipe: str, twin: str = '', first=BERT, **model) -
   )
   loaded = getattr(transformers, twin).from_pretrained(path / 'twin', attn_implementation='eager')
   return Pair(path / 'run', config.model, loaded.eval())
+
+
+def save(case: str, path: pathlib.Path, **tokenizer) -> None:
+  """A directory of a case of `torch_models` with words w5, w6, .."""
+  torch_models.save(case, path)
+  write_vocabulary(path / 'words', BERT)
+  words = str(path / 'words' / 'vocab.txt')
+  transformers.BertTokenizer(words, **tokenizer).save_pretrained(path)
 
 
 def load(path, **options) -> bertjax.Model:

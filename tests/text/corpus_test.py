@@ -2,19 +2,17 @@
 
 import bz2
 import gzip
-import pathlib
 import subprocess
 import sys
 
 import pytest
 from mutation import mutation
+from processes import ROOT
 
 from bertjax.examples.seqio_tasks import names
 from bertjax.text import corpus as corpus_lib
 from bertjax.text.corpus import open_files
 from bertjax.text.files import find_files
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def texts(corpus, skip=0):
@@ -75,6 +73,7 @@ def test_counts_of_what_is_left_out_are_those_of_one_pass(tmp_path):
     assert [name.split(':')[0][-6:] for name in corpus.left_out.named] == ['line 2', 'line 5']
 
 
+@mutation('if given != sentence_split.AUTO:', 'if False:')
 @mutation('self.files.apart() if self.files else', 'self.files.apart()[:1] if self.files else')
 def test_each_part_says_what_its_lines_are(tmp_path):
   for name, text in (('en', 'One.\nTwo.\n' * 9), ('zh', '一。二。\n三。四。\n')):
@@ -82,6 +81,7 @@ def test_each_part_says_what_its_lines_are(tmp_path):
   detect = lambda *names: open_files(','.join(f'{n}={tmp_path}/{n}.txt' for n in names)).detect()
   assert [detect('en'), detect('zh')] == ['lines', 'sentences']
   assert detect('en', 'zh') == detect('zh', 'en') == 'sentences'
+  assert open_files(str(tmp_path / 'zh.txt')).detect('verbatim') == 'verbatim'
 
 
 def test_every_name_that_needs_tensorflow_is_registered():

@@ -91,6 +91,6 @@ def test_the_command_reads_utf_8_and_takes_no_arguments(tmp_path):
 
 
 def test_words_without_spacy_are_refused_with_the_remedy(monkeypatch):
-  monkeypatch.setitem(__import__('sys').modules, 'spacy', None)
+  monkeypatch.setitem(sys.modules, 'spacy', None)
   with pytest.raises(UserError, match='pip install spacy'):
     next(fastai.words(['a']))

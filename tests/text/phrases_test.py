@@ -36,9 +36,7 @@ def test_entries_of_scripts_with_spaces_end_between_words(tmp_path):
 
 def test_a_lexicon_that_is_no_text_is_named_with_what_mends_it(tmp_path):
   (tmp_path / 'bad.txt').write_bytes(b'New York\nM\xfcnchen\n')
-  with pytest.raises(
-    ValueError, match='bad.txt, line 2: not UTF-8 at byte 1 .*[)]. Mend it, or convert'
-  ):
+  with pytest.raises(ValueError, match='bad.txt, line 2: not UTF-8 at byte 1 .*Mend it, or conv'):
     phrases.Lexicon(str(tmp_path / 'bad.txt'))
 
 

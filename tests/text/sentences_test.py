@@ -31,16 +31,6 @@ def test_a_cut_keeps_the_frame():
   assert sentences.cut(long, 8, FRAME) is long
 
 
-def test_each_token_is_hidden_once():
-  (sentence,) = sentences.encode(['abc'], letters, FRAME)
-  rows = sentences.blanked(sentence, 9)
-  assert [row.id_n.tolist() for row in rows] == [
-    [1, 9, 98, 99, 2], [1, 97, 9, 99, 2], [1, 97, 98, 9, 2],
-  ]  # fmt: skip
-  hidden = [(row.columns, row.targets) for row in rows]
-  assert hidden == [((1,), (97,)), ((2,), (98,)), ((3,), (99,))]
-
-
 def test_a_causal_row_asks_at_the_token_before():
   for frame, columns, targets in (
     (FRAME, [0, 1, 2], [97, 98, 99]),

@@ -1,6 +1,5 @@
 """Tasks of TFDS, prepared on disk, and of seqio, from their names to the scores."""
 
-import json
 import subprocess
 import sys
 
@@ -41,8 +40,5 @@ def test_a_task_of_tfds_is_learned_by_its_name(tmp_path, monkeypatch):
     '--config.length=16', '--config.optimizer.schedule.peak=3e-3', *size,
   ])  # fmt: skip
   assert finetune_runs.last(workdir, 'eval/dev/f1') == 1
-  said = finetune_runs.use('predict', workdir, '--input=tfds:glue/mrpc:test[:2]', '--json').stdout
-  assert [json.loads(line)['label'] for line in said.splitlines()] == [
-    'equivalent',
-    'not_equivalent',
-  ]
+  found = finetune_runs.predicted(workdir, '--input=tfds:glue/mrpc:test[:2]')
+  assert [each['label'] for each in found] == ['equivalent', 'not_equivalent']

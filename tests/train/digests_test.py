@@ -7,13 +7,15 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import labelled_cases
 import numpy as np
 import pytest
 from finetune_runs import SIZE, main
 from mutation import mutation
-from processes import ROOT, environment, free_port, run
+from processes import ROOT, environment, finish, free_port
 
 from bertjax.errors import UserError
+from bertjax.train import first_state, setup
 from bertjax.train.watch import digests
 
 
@@ -68,8 +70,7 @@ def test_other_labels_on_one_host_are_refused(tmp_path):
 def test_an_evaluation_of_two_checkpoints_is_refused(rich_store, tmp_path):
   """Each host has a run under the same relative name; one has a checkpoint more."""
   roots = [root_of(tmp_path / name) for name in 'ab']
-  done = run(rich_store, roots[0] / 'run', '--config.total_steps=12')
-  assert done.returncode == 0, done.stderr
+  finish(rich_store, roots[0] / 'run', '--config.total_steps=12')
   shutil.copytree(roots[0] / 'run', roots[1] / 'run')
   shutil.rmtree(roots[1] / 'run/checkpoints/12')
   command = [sys.executable, '-m', 'bertjax.main', '--workdir=run', '--evaluate']
@@ -77,6 +78,26 @@ def test_an_evaluation_of_two_checkpoints_is_refused(rich_store, tmp_path):
   said = [process.communicate(timeout=240)[0] for process in both]
   assert [process.returncode for process in both] == [1, 1], said
   assert 'process 1 differs from process 0 in the checkpoint: manifest is' in said[0], said
+
+
+@mutation(' for name, path in named.items() if path}', ' for name, path in ()}')
+@mutation("key.removeprefix('config.') not in changed", 'True')
+def test_labelled_files_are_bound_to_the_run_by_what_is_in_them(tmp_path):
+  """Also what its last batch did not see."""
+  config = labelled_cases.config('texts', labelled_cases.write(tmp_path))
+  path = labelled_cases.ensured(config, tmp_path / 'run')
+  run = setup.make_run(config, path, jax.devices()[:1])
+  meta = dict(fed_sha256=run.phases[0].batch_sha256(0), judged=digests.texts_sha256(run))
+  first_state.check_last_batch(run, meta, 1)
+  for key in ('train', 'dev'):
+    file = pathlib.Path(config.data[key])
+    before = file.read_bytes()
+    file.write_bytes(before + before.splitlines(True)[-1])
+    with pytest.raises(UserError, match=f'the text of config.data.{key} is not .*--override=KEY'):
+      first_state.check_last_batch(run, meta, 1)
+    first_state.check_last_batch(run, meta, 1, {f'data.{key}'})
+    first_state.check_last_batch(run, meta | dict(judged={}), 1)  # of an earlier version
+    file.write_bytes(before)
 
 
 def test_where_xla_dumps_to_may_differ():

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures('one_device')
 def taught(rich_store, tmp_path_factory):
   """The workdir of a teacher."""
   workdir = tmp_path_factory.mktemp('teacher')
-  return taught_runs.write_teacher(workdir, rich_store, 0)
+  return taught_runs.write_teacher(workdir, rich_store, 0, begun=False)
 
 
 def student(store, source, **fields):

@@ -4,7 +4,7 @@ import signal
 
 import numpy as np
 import pytest
-from processes import lines, run, start, start_pair, steps_logged, wait_for
+from processes import finish, lines, start, start_pair, steps_logged, wait_for
 
 STEPS = 50
 FLAGS = (f'--config.total_steps={STEPS}', '--config.eval_steps=1000')
@@ -14,7 +14,7 @@ FLAGS = (f'--config.total_steps={STEPS}', '--config.eval_steps=1000')
 def test_devices_and_processes_come_and_go(rich_store, tmp_path):
   """8, 4 and 1 devices, two processes of two, and 8 again; each but the last is stopped."""
   straight, workdir = tmp_path / 'straight', tmp_path / 'run'
-  assert run(rich_store, straight, *FLAGS, devices=8).returncode == 0
+  finish(rich_store, straight, *FLAGS, devices=8)
   until = 0
   for devices in (8, 4, 1, 'two processes'):
     until += 8
@@ -26,7 +26,7 @@ def test_devices_and_processes_come_and_go(rich_store, tmp_path):
     running[-1].send_signal(signal.SIGTERM)
     assert [p.wait(120) for p in running] == [0] * len(running)
   assert steps_logged(workdir) < STEPS
-  assert run(rich_store, workdir, *FLAGS, devices=8).returncode == 0
+  finish(rich_store, workdir, *FLAGS, devices=8)
   found, wanted = ([x for x in lines(w) if 'loss' in x] for w in (workdir, straight))
   assert [x['step'] for x in found] == [*range(1, STEPS + 1)]
   np.testing.assert_allclose([x['loss'] for x in found], [x['loss'] for x in wanted], rtol=1e-5)

@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
-from small_stores import write_store
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.train import first_state, setup
@@ -16,18 +15,7 @@ mutation(
 )
 mutation('optimizer=dict(freeze=GENERATOR,', 'optimizer=dict(freeze=DISCRIMINATOR[:0],')
 
-VOCAB = 211
 GENERATOR, JUDGE = ('generator_net', 'generator_embeddings', 'mlm'), ('discriminator', 'embeddings')
-
-
-@pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  rng = np.random.default_rng(0)
-  documents = [[rng.integers(5, VOCAB, 9).tolist() for _ in range(6)] for _ in range(40)]
-  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
-  path = tmp_path_factory.mktemp('phases') / 'store'
-  write_store(path, documents, dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special))
-  return path
 
 
 def config():
@@ -56,9 +44,9 @@ def same(one, other, parts) -> bool:
 
 
 @pytest.mark.full
-def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
+def test_copy_freeze_and_a_resume_at_the_boundary(rich_store, tmp_path):
   c = config()
-  run = setup.make_run(c, store, jax.devices()[:1])
+  run = setup.make_run(c, rich_store, jax.devices()[:1])
   assert run.timeline.lengths == (2, 2)
   fresh = jax.device_get(first_state.initial_state(run).variables['params'])
   state = advance(run, first_state.initial_state(run), 0, 2)
@@ -80,5 +68,5 @@ def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   assert not any(same(params, entered, (part,)) for part in (*JUDGE, 'rtd'))
   done, restored, _ = kept.restore(run.abstract)
   kept.close()
-  resumed = advance(setup.make_run(c, store, jax.devices()[:1]), restored, done, 4)
+  resumed = advance(setup.make_run(c, rich_store, jax.devices()[:1]), restored, done, 4)
   jax.tree.map(np.testing.assert_array_equal, resumed, end)

@@ -2,16 +2,20 @@
 come has moved."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.checkpoint import resume
 from bertjax.config import timeline
+from bertjax.errors import UserError
+from bertjax.sources import init_from
 from bertjax.train import first_state
 from configs import bert
 
@@ -42,10 +46,6 @@ def moved(workdir, start, new):
 
 LINE = dict(name='linear', warmup_steps=WARM, total_steps='T')
 line = lambda step, total: PEAK * (total - step) / (total - WARM)
-COSINE = dict(LINE, name='cosine')
-cosine = lambda step, total: PEAK * 0.5 * (1 + math.cos(math.pi * (step - WARM) / (total - WARM)))
-ROOT = dict(LINE, name='linear', power=0.5)
-root = lambda step, total: PEAK * ((total - step) / (total - WARM)) ** 0.5
 STABLE = dict(LINE, name='warmup_stable_decay', decay_steps=20)
 stable = lambda step, total: PEAK * (1 - math.sqrt(max(step - total + 20, 0) / 20))
 
@@ -59,11 +59,7 @@ stable = lambda step, total: PEAK * (1 - math.sqrt(max(step - total + 20, 0) / 2
     (LINE, line, 100, (100, 1000), 101),  # the run was over: its last rate would have held
     (LINE, line, 50, (100, 60), 51),
     (LINE, line, 60, (100, 60), None),  # nothing is left
-    (COSINE, cosine, 90, (100, 1000), 91),
-    (ROOT, root, 90, (100, 1000), 91),
-    (STABLE, stable, 85, (100, 1000), 86),
     (STABLE, stable, 40, (100, 1000), 82),  # the peak now, and what was to come comes later
-    (dict(name='rsqrt', warmup_steps=WARM), None, 90, (100, 1000), None),
     (dict(name='constant'), None, 90, (100, 1000), None),
     (LINE, line, 90, (100, 100), None),
   ],
@@ -108,6 +104,27 @@ def test_a_peak_that_is_changed_on_purpose_moves_the_rate(tmp_path):
   # Stopped before the next checkpoint: the change is in config.json, and the step is still to come.
   resume.claim_workdir(tmp_path, new.copy_and_resolve_references(), {}, 50)
   assert moved(tmp_path, 50, new) == expected
+
+
+@mutation('run.abstract.variables, source)', '_from_seed(run), source)', case='source')
+@mutation('  taught = with_teacher(run, {})\n', '  taught = _from_seed(run)\n', case='teacher')
+@pytest.mark.parametrize('which', ['source', 'teacher'])
+def test_what_does_not_fit_is_refused_before_anything_is_compiled(monkeypatch, which):
+  def absent(*_):
+    raise UserError('no such head')
+
+  monkeypatch.setattr(first_state, '_from_seed', lambda run: pytest.fail('compiles'))
+  monkeypatch.setattr(first_state.teacher, 'read', absent)
+  monkeypatch.setattr(init_from, '_read', lambda *_: dict(params=dict(w=np.zeros(3))))
+  config = bert.get_config('test')
+  config.init_from = (('run', 'params/w', 'params/w', ()),) if which == 'source' else ()
+  variables = dict(params=dict(w=jax.ShapeDtypeStruct((2,), float)), teacher={})
+  run: Any = SimpleNamespace(
+    config=config, vocabulary=None, abstract=SimpleNamespace(variables=variables)
+  )
+  said = r'params/w has shape \(3,\), the model \(2,\)' if which == 'source' else 'no such head'
+  with pytest.raises(UserError, match=said):
+    first_state.initial_state(run)
 
 
 @mutation("  hosts.barrier(f'compiled/{name}', math.inf)\n", '')

@@ -3,7 +3,7 @@
 import importlib
 
 import pytest
-from processes import exact, kill_at, run, steps_logged
+from processes import exact, finish, kill_at, steps_logged
 from systems import NAMES
 
 
@@ -14,10 +14,8 @@ def test_a_kill_and_a_resume_change_no_bit(name, rich_store, tmp_path):
   phases = importlib.import_module(f'configs.{name}').get_config('test').phases
   small = [f'--config.phases.{k}.batch_size=8' for k, v in phases.items() if 'batch_size' in v]
   config = f'{name}.py:test'
-  done = run(rich_store, tmp_path / 'straight', *small, config=config)
-  assert done.returncode == 0, done.stderr
+  finish(rich_store, tmp_path / 'straight', *small, config=config)
   workdir = tmp_path / 'killed'
   kill_at(rich_store, workdir, lambda: steps_logged(workdir) >= 16, *small, config=config)
-  done = run(rich_store, workdir, *small, config=config)
-  assert 'Resuming after step' in done.stdout, done.stderr
+  assert 'Resuming after step' in finish(rich_store, workdir, *small, config=config)
   assert exact(workdir) == exact(tmp_path / 'straight')

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mutation import mutation
-from processes import ROOT, command, environment, exact, lines, run, steps_logged, wait_for
+from processes import ROOT, command, environment, exact, finish, lines, steps_logged, wait_for
 from systems import tiny
 
 from bertjax.checkpoint import resume
@@ -99,6 +99,5 @@ def test_a_killed_run_of_minutes_goes_on_with_its_schedule(rich_store, tmp_path)
   assert f'config.total_steps={steps}, as this run found when it began' in done.stdout
   assert 'Timing' not in done.stdout
   assert lines(tmp_path / 'run')[-1]['step'] == steps
-  given = run(rich_store, tmp_path / 'given', f'--config.total_steps={steps}', config=config)
-  assert given.returncode == 0, given.stderr
+  finish(rich_store, tmp_path / 'given', f'--config.total_steps={steps}', config=config)
   assert exact(tmp_path / 'run') == exact(tmp_path / 'given')

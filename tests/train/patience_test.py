@@ -25,9 +25,8 @@ def ends(best, scores, interrupted=()):
   """After which evaluation a run ends; where `interrupted`, it goes on from its last checkpoint."""
   patience = Patience(best)
   for step, score in enumerate(scores, 1):
-    saved = json.loads(
-      json.dumps(patience.saved(step, None)['patience'])
-    )  # a checkpoint comes before the evaluation
+    # A checkpoint comes before the evaluation.
+    saved = json.loads(json.dumps(patience.saved(step, None)['patience']))
     for _ in range(3 if step in interrupted else 1):
       patience = Patience(best, saved)
       patience.look(step, {'eval/f1': score, 'eval/loss': 1.0})
@@ -41,7 +40,6 @@ def ends(best, scores, interrupted=()):
   [
     (MAX, [0.1, 0.2, 0.3, 0.4], None),
     (MAX, [0.1, 0.5, 0.4, 0.5, 0.6], 4),  # as good is not better
-    (MAX, [0.1, 0.5, 0.4, 0.6, 0.5, 0.5], 6),
     (MIN, [0.5, 0.4, 0.6, 0.3, 0.3, 0.3], 6),
     (MAX, [NAN, 0.1, NAN, NAN], 4),
     (MAX, [NAN, NAN], 2),
@@ -173,9 +171,8 @@ def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
   workdir, _ = stopped
   found = [x for x in lines(workdir) if 'eval/dev/accuracy' in x]
   for step, want in ((str(found[-2]['step']), found[-2]), ('best', found[-1])):
-    done = finetune_runs.use('main', workdir, '--evaluate', f'--step={step}')
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = finetune_runs.said('main', workdir, '--evaluate', f'--step={step}')
+    said = json.loads(said.splitlines()[-1])
     assert said['eval/dev/accuracy'] == want['eval/dev/accuracy']
     assert step == 'best' or said['checkpoint'].endswith(f'/{step}')
 

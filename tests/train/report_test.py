@@ -50,16 +50,16 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
     (run_of(quickstart.get_config(), 'mlm'), 'python -m bertjax.main --config=configs/bert.py'),
   ],
 )
-@pytest.mark.parametrize('installed', [True, False])
 @mutation("if importlib.util.find_spec('tensorboard'):", 'if True:')
 @mutation("get('family', 'none') != 'none'", "name != ''")
 @mutation('if diffuses or writes:', 'if writes:')
 @mutation(" and any(h.kind == 'word' for h in model.output_heads)", '')
-def test_next_commands_take_the_run(capsys, monkeypatch, run, offered, installed):
-  monkeypatch.setattr(report.importlib.util, 'find_spec', lambda name: installed)
-  report.show(run, 'runs/a', '', {})
-  shown = capsys.readouterr().out
-  assert ('tensorboard --logdir runs/a' in shown) == installed and offered in shown
+def test_next_commands_take_the_run(capsys, monkeypatch, run, offered):
+  for installed in (True, False):
+    monkeypatch.setattr(report.importlib.util, 'find_spec', lambda name, is_=installed: is_)
+    report.show(run, 'runs/a', '', {})
+    shown = capsys.readouterr().out
+    assert ('tensorboard --logdir runs/a' in shown) == installed and offered in shown
   assert ('bertjax.predict' in shown) == ('bertjax.predict' in offered)
   assert ('--to=hf' in shown) == ('bertjax.predict' in offered and run.config.model.name != 'elmo')
 

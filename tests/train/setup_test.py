@@ -1,6 +1,8 @@
 """What cannot work is refused by name before anything is compiled or written."""
 
 import dataclasses
+import hashlib
+import json
 import shutil
 
 import jax
@@ -111,7 +113,7 @@ def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoke
 
 
 @mutation('found.numbered(store.languages) if found.languages else found', 'found')
-@mutation('  if ours != theirs:\n', '  if False:\n')
+@mutation("('sha256', 'lowercase', 'accents')", "('lowercase',)")
 def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
   whole = tmp_path / 'store'
   shutil.copytree(spoken, whole)
@@ -121,12 +123,45 @@ def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
     write(whole / 'heldout', drawn(20, 1), [[0] * 4] * 20, languages, **more)
     return make(whole, **{'model.extra': (('language', 2),)})
 
-  batch = held_out(hold_out(('en',)).phases[0]).rows.batch(np.arange(8), shuffle=False)
+  run = hold_out(('en',))
+  batch = held_out(run.phases[0]).rows.batch(np.arange(8), shuffle=False)
   assert set(batch['language_BT'][batch['example_BT'] > 0]) == {1}
+  meta = dict(fed_sha256=run.phases[0].batch_sha256(0), judged=dict(held_out='0' * 64))
+  with pytest.raises(UserError, match='heldout is not the text that this run has read'):
+    first_state.check_last_batch(run, meta, 1)
   with pytest.raises(ValueError, match='has the languages fr, which .* has no ids for: .* de, en'):
     hold_out(('fr',))
-  with pytest.raises(ValueError, match='heldout was made with another vocabulary .* --vocab='):
+  with pytest.raises(ValueError, match='heldout was made with another vocabulary, .* --vocab='):
     hold_out(('en',), sha256='1' * 64)
+
+
+@mutation("('sha256', 'lowercase', 'accents')", "('sha256', 'accents')")
+@mutation(' and not own.reads_as(vocabulary))', ')')
+@mutation('not store.reads_as(given, given.meta)', 'False')
+@mutation(' and cut(self) == cut(other)', '')
+def test_a_text_that_other_rules_have_cut_is_refused(tmp_path):
+  """The files are equal; what stands beside them, or was asked for, is not."""
+  names = [f'[{name.upper()}]' for name in SPECIAL]
+  text = '\n'.join([*names, 'a', '今', '今天', *(f'w{number}' for number in range(42))])
+  sha256 = hashlib.sha256(text.encode()).hexdigest()
+
+  def prepared(name, **settings):
+    folder = tmp_path / name / 'vocab'
+    write(folder.parent, drawn(20), sha256=sha256, lowercase=name != 'cased')
+    folder.mkdir()
+    (folder / 'vocab.txt').write_text(text)
+    (folder / 'tokenizer_config.json').write_text(json.dumps(settings))
+    return str(folder.parent)
+
+  store, other = prepared('store'), prepared('other', tokenize_chinese_chars=False)
+  key = 'evals.held_out.store'
+  make(store, **{'data.vocab': f'{store}/vocab', key: prepared('again')})
+  with pytest.raises(UserError, match='other was made with .* or other rules of it .* --vocab='):
+    make(store, **{key: other})
+  with pytest.raises(UserError, match='cased was made with .* or other rules of it'):
+    make(store, **{key: prepared('cased')})
+  with pytest.raises(UserError, match='or other rules of it .*leave config.data.vocab'):
+    make(store, **{'data.vocab': f'{other}/vocab'})
 
 
 @mutation('  if options.store:\n', '  if False:\n')
@@ -138,14 +173,15 @@ def test_a_set_may_be_judged_on_another_text(store, tmp_path):
   assert set(batch['target_BP'][batch['weight_BP'] > 0]) <= {42, *SPECIAL.values()}
 
 
-@mutation('if path}\n  found', 'if False}\n  found')
+@mutation("if key in sets and given.get('store'):", 'if False:')
 @mutation("key = f'{subject.key}.store'", "key = 'config.evals.store'")
+@mutation("if before not in (sha256, '') and", 'if False and')
 def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_path):
   key = 'evals.held_out.store'
   old = write(tmp_path / 'old', [[[42] * 6] * 4] * 8)
   run = make(store, **{key: str(old)})
   fed = run.phases[0].batch_sha256(0)
-  meta = dict(fed_sha256=fed, judged=digests.judged_sha256(run))
+  meta = dict(fed_sha256=fed, judged=digests.texts_sha256(run))
   first_state.check_last_batch(run, meta, 1)
   shutil.rmtree(old)
   said = f'config.{key}: there is no store .*--config.{key}= .*--override={key}\\)'
@@ -243,10 +279,6 @@ def make_transformer_xl(store, **overrides):
   return setup.make_run(config, store, jax.devices()[:1])
 
 
-def scores(run, variables):
-  return evaluation.run_due(run.evals(1), variables, 1, True)[0]
-
-
 @mutation('    changed.model[name] = value\n', '')
 def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   run = make_transformer_xl(ended)
@@ -254,14 +286,12 @@ def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   assert state.carry['main'].hidden_BLMD.shape == (8, 2, 32, 64)
   assert held_out(run.phases[0]).carry().hidden_BLMD.shape == (4, 2, 64, 64)
   assert held_out(run.phases[0]).rows.length == 16
-  found = scores(run, state.variables)
+  found, _ = evaluation.run_due(run.evals(1), state.variables, 1, True)
   assert np.exp(found['eval/lm']) == pytest.approx(found['eval/perplexity'])
   assert set(found) <= evaluation.score_names(run.evals(1))
   vanilla = 'model.attention', 'model.mem_len', 'evals.held_out.model.mem_len'  # as the config says
   changes = dict(zip(vanilla, ('absolute', 0, 0), strict=True))
   make_transformer_xl(ended, **changes, **{'evals.held_out.model.same_length': False})
-  short = make_transformer_xl(ended, **{'evals.held_out.model.mem_len': 16})
-  assert scores(short, state.variables) != found
 
 
 @pytest.mark.parametrize(

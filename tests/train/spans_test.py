@@ -21,12 +21,6 @@ def command(files, workdir, *more, recipe='squad.py:v2'):
   )  # fmt: skip
 
 
-def ask(workdir, *more):
-  done = finetune_runs.use('predict', workdir, *more)
-  assert done.returncode == 0, done.stderr
-  return done.stdout
-
-
 @pytest.fixture(scope='module')
 def straight(files, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('straight')
@@ -60,17 +54,15 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_pa
 def test_a_question_is_answered_from_the_command_line(files, straight):
   workdir, _ = straight
   text = f'{"the film was seen by " * 12}Zoe, at one'
-  one, none = (
-    json.loads(line)
-    for line in ask(
-      workdir, '--question=who', '--question=who', f'--text={text}', '--text=the film', '--json'
-    ).splitlines()
+  one, none = finetune_runs.predicted(
+    workdir, '--question=who', '--question=who', f'--text={text}', '--text=the film'
   )
   assert (one['answer'], one['begin']) == ('Zoe', text.index('Zoe')) and one['probability'] > 0.5
   assert (none['answer'], none['begin']) == ('', None) and none['odds'] > 0
-  shown = ask(workdir, '--question=who', f'--text={text}', '--threshold=-1000')
-  assert shown.startswith("who\n  '' ")
-  assert "'Zoe'" in ask(workdir, '--question=who', f'--text={text}')
+  ask = lambda *more: finetune_runs.said(
+    'predict', workdir, '--question=who', f'--text={text}', *more
+  )
+  assert ask('--threshold=-1000').startswith("who\n  '' ") and "'Zoe'" in ask()
 
 
 @pytest.mark.full
@@ -89,7 +81,6 @@ def test_other_languages_are_judged_at_the_end_and_at_the_best_step(tmp_path):
     right = judged[-1][f'eval/{name}/exact'] * count
     assert right == pytest.approx(round(right))
   best = max(judged, key=lambda line: line['eval/dev/f1'])
-  done = finetune_runs.use('main', workdir, '--evaluate', '--step=best')
-  assert done.returncode == 0, done.stderr
-  said = json.loads(done.stdout.splitlines()[-1])
+  said = finetune_runs.said('main', workdir, '--evaluate', '--step=best')
+  said = json.loads(said.splitlines()[-1])
   assert said['eval/dev/f1'] == pytest.approx(best['eval/dev/f1']) and 'eval/zh/f1' in said

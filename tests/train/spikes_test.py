@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mutation import mutation
-from processes import ROOT, STEPS, environment, exact, kill_at, lines, run, steps_logged
+from processes import ROOT, STEPS, environment, exact, finish, kill_at, lines, run, steps_logged
 
 from bertjax.checkpoint import finite
 from bertjax.train.watch import Step, spikes
@@ -43,9 +43,7 @@ def straight(rich_store, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('watched')
   with pytest.MonkeyPatch.context() as patch:
     patch.setenv('PLANTED', 'nan:12,13 times:30')
-    done = run(rich_store, workdir, *WATCHED)
-  assert done.returncode == 0, done.stderr
-  (workdir / 'said').write_text(done.stdout)
+    finish(rich_store, workdir, *WATCHED)
   return workdir
 
 
@@ -77,8 +75,7 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
 def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 17, *WATCHED)
   assert 17 <= steps_logged(tmp_path) < STEPS - 5
-  done = run(rich_store, tmp_path, *WATCHED)
-  assert 'Resuming after step' in done.stdout, done.stderr
+  assert 'Resuming after step' in finish(rich_store, tmp_path, *WATCHED)
   assert exact(tmp_path) == exact(straight)
   assert record(tmp_path, 30) == record(straight, 30)  # judged by steps from before the kill
   last = [
@@ -118,8 +115,7 @@ def test_one_step_too_many_stops_the_run_and_leaving_it_out_goes_on(rich_store, 
   done = run(rich_store, tmp_path, *few)
   assert done.returncode == 1 and 'Step 12 was skipped, 1 of at most 1' in done.stdout
   assert 'the loss of step 13 is nan' in done.stderr and '--config.skip_steps=13' in done.stderr
-  done = run(rich_store, tmp_path, *few, '--config.skip_steps=13')
-  assert done.returncode == 0, done.stderr
+  finish(rich_store, tmp_path, *few, '--config.skip_steps=13')
   assert lines(tmp_path)[-1]['step'] == STEPS
 
 

@@ -46,7 +46,7 @@ def accumulated(x, w, count, scale=1.0):
   return step_lib.accumulate(objective(scale), variables, carry, batch, ctx, count)
 
 
-@pytest.mark.parametrize('count', [1, 2, 4])
+@pytest.mark.parametrize('count', [1, 4])
 def test_the_loss_is_divided_once_by_the_global_weight(count):
   rng = np.random.default_rng(1)
   x, w = rng.normal(size=8).astype(np.float32), rng.random(8).astype(np.float32)
@@ -116,8 +116,7 @@ def mean_kept(w, microbatches, devices):
   'return (*jax.tree.map(jnp.add, total[:3], (grads, loss, sums)), updates), carry',
 )
 @mutation('*everywhere((loss, sums, out.updates))', '*everywhere((loss, sums)), out.updates')
-@pytest.mark.parametrize('devices', [1, 4])
-@pytest.mark.parametrize('microbatches', [1, 2, 4])
+@pytest.mark.parametrize('microbatches, devices', [(1, 4), (4, 1), (2, 4)])
 def test_an_update_is_divided_once_by_the_global_weight(microbatches, devices):
   w = np.arange(16) % 3
   assert mean_kept(w, microbatches, devices) == np.float32((w * np.arange(16)).sum() / w.sum())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import systems
 from mutation import mutation
-from processes import ROOT, environment, lines, run, start, start_pair, steps_logged, wait_for
+from processes import ROOT, environment, finish, lines, start, start_pair, steps_logged, wait_for
 
 from bertjax.machine import locks
 from bertjax.machine.stop import ONE_S
@@ -28,8 +28,7 @@ def said(workdir, process: int | None = None) -> str:
 def straight(rich_store, tmp_path_factory):
   """The uninterrupted run."""
   workdir = tmp_path_factory.mktemp('straight')
-  done = run(rich_store, workdir)
-  assert done.returncode == 0, done.stderr
+  finish(rich_store, workdir)
   return workdir
 
 
@@ -108,7 +107,7 @@ def read(path: pathlib.Path) -> bytes:
 )
 def test_two_processes_begin_with_the_model_of_a_run(rich_store, straight, tmp_path):
   given = (f'--config.init_from={straight}', '--config.total_steps=10')
-  assert run(rich_store, tmp_path / 'one', *given, devices=4).returncode == 0
+  finish(rich_store, tmp_path / 'one', *given, devices=4)
   both = start_pair(rich_store, tmp_path / 'two', *given)
   assert [p.wait(200) for p in both] == [0, 0], said(tmp_path / 'two', 1)
   one, two = ([x['loss'] for x in lines(tmp_path / n) if 'loss' in x] for n in ('one', 'two'))

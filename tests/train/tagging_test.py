@@ -1,7 +1,5 @@
 """Tags of words: learned, judged and predicted."""
 
-import json
-
 import finetune_runs
 import pytest
 import tagged_files
@@ -10,15 +8,10 @@ from mutation import mutation
 FILES = tagged_files
 
 
-def command(files, workdir, *more):
-  classes = "--config.data.task.classes=('PER','LOC')"
-  return finetune_runs.command('tagging.py', files, workdir, classes, *more)
-
-
 @pytest.fixture(scope='module')
 def straight(files, tmp_path_factory):
-  workdir = tmp_path_factory.mktemp('straight')
-  finetune_runs.run(command(files, workdir))
+  workdir, classes = tmp_path_factory.mktemp('straight'), "--config.data.task.classes=('PER','LOC')"
+  finetune_runs.run(finetune_runs.command('tagging.py', files, workdir, classes))
   return workdir
 
 
@@ -34,9 +27,8 @@ def tags_of(text):
 @pytest.mark.full
 def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):
   assert finetune_runs.last(straight, 'eval/dev/f1') > 0.9
-  done = finetune_runs.use('predict', straight, f'--input={files}/dev.conll')
-  assert done.returncode == 0, done.stderr
-  found, true = tags_of(done.stdout), tags_of((files / 'dev.conll').read_text())
+  found = tags_of(finetune_runs.said('predict', straight, f'--input={files}/dev.conll'))
+  true = tags_of((files / 'dev.conll').read_text())
   assert [[w for w, _ in s] for s in found] == [[w for w, _ in s] for s in true]
   pairs = [pair for f, t in zip(found, true, strict=True) for pair in zip(f, t, strict=True)]
   right = sum(a == b for a, b in pairs) / len(pairs)
@@ -45,23 +37,12 @@ def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):
 
 @pytest.mark.full
 def test_predictions_of_texts(straight):
-  done = finetune_runs.use(
-    'predict', straight, '--text=the carla rossi sees', '--text=\x7f', '--json'
-  )
-  assert done.returncode == 0, done.stderr
-  first, second = map(json.loads, done.stdout.splitlines())
-  assert first['tokens'] == ['the', 'carla', 'rossi', 'sees']
-  assert first['tags'] == ['O', 'B-PER', 'I-PER', 'O']
-  assert all(0 < p <= 1 for p in first['probabilities']) and len(first['probabilities']) == 4
+  texts = ('--text=“carla rossi”, the carla.', '--text=\x7f')
+  first, second = finetune_runs.predicted(straight, *texts)
+  assert first['tokens'] == ['“', 'carla', 'rossi', '”', ',', 'the', 'carla', '.']
+  assert first['tags'][1:3] == ['B-PER', 'I-PER'] and len(first['probabilities']) == 8
+  assert first['spans'][0] == dict(type='PER', text='carla rossi', begin=1, end=12)
   assert len(second['tags']) == 1
-  plain = finetune_runs.use('predict', straight, '--text=“carla rossi”, the carla.', '--json')
-  answer = json.loads(plain.stdout)
-  assert answer['tokens'] == ['“', 'carla', 'rossi', '”', ',', 'the', 'carla', '.']
-  assert answer['spans'][0] == dict(type='PER', text='carla rossi', begin=1, end=12)
-  long = f'--text={"the " * 70}'
-  refused = finetune_runs.use('predict', straight, long)
-  assert 'text 1 has 72 tokens' in refused.stderr and 'takes 40' in refused.stderr
-  cut = finetune_runs.use('predict', straight, long, '--cut', '--json')
-  answer = json.loads(cut.stdout)
-  assert len(answer['tags']) == 70 and answer['probabilities'].count(None) == 32
-  assert answer['tags'][-8:] == ['O'] * 8
+  (cut,) = finetune_runs.predicted(straight, f'--text={"the " * 70}', '--cut')
+  assert len(cut['tags']) == 70 and cut['probabilities'].count(None) == 32
+  assert cut['tags'][-8:] == ['O'] * 8

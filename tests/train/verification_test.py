@@ -6,8 +6,9 @@ import types
 
 import numpy as np
 import pytest
+from checkpoint_cases import flip
 from mutation import mutation
-from processes import run, start_pair
+from processes import finish, run, start_pair
 from toy_store import recipe
 
 from bertjax.examples import examples as examples_lib
@@ -15,13 +16,6 @@ from bertjax.machine import hosts
 from bertjax.store import cache
 from bertjax.store.reader import open_store
 from bertjax.train.watch.verification import Damaged, Verification
-
-
-def flip(path: pathlib.Path) -> None:
-  """Flips a bit in the middle of a file."""
-  whole = bytearray(path.read_bytes())
-  whole[len(whole) // 2] ^= 1
-  path.write_bytes(whole)
 
 
 @pytest.fixture
@@ -46,8 +40,7 @@ def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
 def test_a_run_stops_at_damaged_held_out_rows(store, tmp_path):
   whole = dict(config='roberta.py:test')  # one phase, which a longer run does not move
   workdir = tmp_path / 'longer'
-  done = run(store, workdir, '--config.total_steps=6', **whole)
-  assert done.returncode == 0, done.stderr
+  finish(store, workdir, '--config.total_steps=6', **whole)
   flip(store / 'heldout/tokens-00000.npy')
   done = run(store, workdir, **whole)
   assert done.returncode == 1 and 'heldout/tokens-00000.npy' in done.stderr

@@ -80,16 +80,8 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   [
     (('predict', '--text=a', '--input=-'), 'expected texts: one of --text and --input'),
     (('predict', '--input=nowhere.txt'), 'there is no file nowhere.txt: expected texts'),
-    (
-      ('embed', '--input=.', '--output=o.npy'),
-      '. is a folder: expected texts, one a line (--input)',
-    ),
     (('predict', '--text=a', '--json', '--predictions=p'), '--json is printed, and --predictions'),
     (('predict', '--text=a', '--mode=score', '--top=3'), '--top is for --mode=fill, got score'),
-    (
-      ('predict', '--text=a', '--second=b', '--mode=score'),
-      '--second is for --mode=label, got score',
-    ),
     (('predict', '--text=a', '--step=new'), "--step: expected a number or 'best', got 'new'"),
     (('generate', '--text=a', '--alpha=1'), '--alpha is for a search: expected --beams'),
     (('embed', '--input=-', '--output=out.txt'), '--output: expected a name that ends in .npy'),

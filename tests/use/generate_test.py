@@ -3,7 +3,6 @@
 import pytest
 import used_models
 from mutation import mutation
-from tiers import in_tiers
 from used_models import STREAM, XLNET
 
 from bertjax.errors import UserError
@@ -12,8 +11,7 @@ from bertjax.use import generate
 from bertjax.vocab.vocabulary import load_vocabulary
 
 PROMPTS = ['w9 w10 w11 w12 w13 w14 w15 w16 w17', 'w20', '', 'w30 w31 w32']
-
-
+HOWS: list[dict] = [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))]
 FIELDS: dict[str, dict] = dict(
   gpt=dict(positions=64), xlm=dict(attend='causal', extra=(('language', 3),), zero_row=None)
 )
@@ -40,10 +38,17 @@ def load(tmp_path_factory):
 
 @mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
 @pytest.mark.parametrize(
-  'recipe',
-  in_tiers(['gpt', 'xlm', 't5', 'bart', 'transformer_xl'], ['xlm', 'bart', 'transformer_xl']),
+  'recipe, how',
+  [
+    *(('gpt', how) for how in HOWS),
+    ('t5', dict(beams=Beams(2))),
+    *(
+      pytest.param(recipe, how, marks=pytest.mark.full)
+      for recipe in ('xlm', 'bart', 'transformer_xl')
+      for how in HOWS
+    ),
+  ],
 )
-@pytest.mark.parametrize('how', [{}, dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))])
 def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   model = load(recipe)
   found = model.generate(PROMPTS, 4, **how)
@@ -61,7 +66,7 @@ def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
 def test_a_mesh_writes_the_same(load):
   model = load('gpt')
   eight = used_models.load(model.source, mesh=dict(data=2, fsdp=2, tensor=2))
-  for how in (dict(sampling=Sampling(1.0, 50)), dict(beams=Beams(2))):
+  for how in HOWS[1:]:
     found = ([text.tokens for text in m.generate(PROMPTS, 4, **how)] for m in (model, eight))
     assert len({str(tokens) for tokens in found}) == 1
 

@@ -13,17 +13,19 @@ from bertjax.vocab.vocabulary import load_vocabulary
 PIECES = '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n'
 BPE = {'vocab.json': '{"<s>": 0, "a": 1, "b": 2, "ab": 3}', 'merges.txt': '#version: 0.2\na b\n'}
 GARBAGE = bytes(range(256))
-TWICE = dict(
-  version='1.0', normalizer=None, pre_tokenizer=None, added_tokens=[],
-  model=dict(type='Unigram', unk_id=0, vocab=[['<unk>', 0.0], ['a', -1.0], ['a', -2.0]]),
-)  # fmt: skip
-TWICE = json.dumps(TWICE)
+
+
+def tokenizer(**model) -> str:
+  """A tokenizer.json with this model."""
+  return json.dumps(dict(version='1.0', added_tokens=[], model=model))
 
 
 def words(**ids: int) -> str:
   """A tokenizer of [UNK] and of words with these ids."""
-  model = dict(type='WordLevel', unk_token='[UNK]', vocab={'[UNK]': 0} | ids)
-  return json.dumps(dict(version='1.0', added_tokens=[], model=model))
+  return tokenizer(type='WordLevel', unk_token='[UNK]', vocab={'[UNK]': 0} | ids)
+
+
+TWICE = tokenizer(type='Unigram', unk_id=0, vocab=[['<unk>', 0.0], ['a', -1.0], ['a', -2.0]])
 
 
 def without_unknown() -> str:
@@ -45,12 +47,10 @@ def without_unknown() -> str:
     ({'vocab.txt': GARBAGE}, 'not UTF-8'),
     ({'vocab.txt': PIECES, formats.CONFIG: '{"do_lower'}, f'{formats.CONFIG}: .*no JSON'),
     ({'vocab.txt': PIECES, formats.CONFIG: '[1]'}, 'tokenizer_config.json: expected'),
-    ({**BPE, 'vocab.json': '{"a": 0'}, 'no JSON'),
     ({**BPE, 'vocab.json': '{"a": "b"}'}, ''),
     ({**BPE, 'merges.txt': '#version: 0.2\na c\n'}, ''),
     ({**BPE, 'merges.txt': GARBAGE}, ''),
     ({'x.model': GARBAGE}, ''),
-    ({'x.model': b''}, ''),
     ({'codes_x': 'a b 3\n', 'vocab_x': GARBAGE}, 'vocab_x is not UTF-8'),
     ({**BPE, 'vocab.json': '{"a": 1, "b": 2, "a": 3}'}, "'a' is entry 1 .* again entry 3"),
     ({**BPE, 'vocab.json': '{"<s>": 0, "a": 1, "b": 1, "ab": 2}'}, 'have the same id, 1'),
@@ -69,7 +69,7 @@ def test_a_file_that_is_no_vocabulary_is_refused_by_name(tmp_path, files, said):
     load_vocabulary(tmp_path / first)
 
 
-@pytest.mark.parametrize('error', [ValueError, RuntimeError, TypeError, KeyError])
+@pytest.mark.parametrize('error', [ValueError, RuntimeError])
 @mutation('UserError as', '(ValueError, RuntimeError) as', file='bertjax/vocab/vocabulary.py')
 def test_an_error_of_ours_keeps_its_type(tmp_path, monkeypatch, error):
   def wrong(*_):

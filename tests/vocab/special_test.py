@@ -137,6 +137,7 @@ def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
 
 
 @mutation('coder | dict(tokenizer=tokenizer)', 'coder | dict(tokenizer=reader)', case='wordpiece')
+@pytest.mark.parametrize('directory', ['wordpiece', 'bpe', 'sentencepiece'], indirect=True)
 def test_an_export_has_the_symbols(directory, tmp_path):
   ours = load_vocabulary(directory)
   tokenizer.write(ours, tmp_path / 'export', 'bert', 64)

@@ -45,7 +45,6 @@ def texts(shared):
   [
     ('bert-base-uncased', 'BertTokenizer', True),
     ('bert-base-cased', 'BertTokenizer', False),
-    ('bert-base-chinese', 'BertTokenizer', True),
     ('bert-base-multilingual-cased', 'BertTokenizer', False),
     ('roberta', 'RobertaTokenizer', None),
     ('gpt2', 'GPT2Tokenizer', None),

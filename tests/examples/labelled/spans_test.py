@@ -183,7 +183,7 @@ def test_what_cannot_work_is_refused(wordpiece, tmp_path, shared):
     spans.contexts([record('Ada')], words)
 
 
-@pytest.mark.parametrize('name', ['squad/derived-v1.1-dev', 'xquad/xquad.zh', 'xquad/xquad.ru'])
+@pytest.mark.parametrize('name', ['squad/derived-v1.1-dev', 'xquad/xquad.zh'])
 def test_real_answers_are_spans_of_tokens(shared, name):
   vocabulary = load_vocabulary(shared / 'tokenizers/bert-base-multilingual-cased/vocab.txt')
   options = spans.Options(128, 64, no_answer=False, separators=1)

@@ -12,17 +12,30 @@ from bertjax.examples import targets
 CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
 
 
-@mutation("never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')", 'never_drawn=()')
-def test_random_ids_are_uniform_over_all_but_those_of_the_rule():
-  for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 5)):
-    config.mask.mask_share = 0.0
-    batch, original_BT, store = masked(config, rows=3000, store=random_store(3000))
-    shown = at_targets(batch, batch['token_BT'])
-    shown = shown[shown != batch['target_BP'][batch['weight_BP'] > 0]]
-    assert shown.min() == low and shown.max() == store.vocabulary_size - 1
-    count = np.bincount(shown, minlength=store.vocabulary_size)[low:]
-    expected = len(shown) / len(count)
-    assert ((count - expected) ** 2 / expected).sum() < len(count) + 5 * np.sqrt(2 * len(count))
+@pytest.mark.parametrize(
+  'make, special',
+  [
+    (recipe, SPECIAL),
+    (roberta, dict(pad=0, unk=100, cls=101, sep=102, mask=103)),
+    (roberta, dict(pad=1, unk=3, cls=0, sep=2, mask=999)),
+  ],
+  ids=['BERT', 'WordPiece', 'fairseq'],
+)
+@mutation("never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')", 'never_drawn=()', case='fairseq')
+@mutation('id_n = id_n + (id_n >= special_id)', 'id_n = id_n + 1', case='WordPiece')
+def test_random_ids_are_uniform_over_all_but_those_of_the_rule(make, special):
+  """BERT draws from the whole vocabulary, RoBERTa no special token, wherever it is."""
+  store = random_store(3)
+  store.special.update(special)
+  everything = dict(rate=1.0, mask_share=0.0, random_share=1.0, max_targets=512)
+  config = make(**{f'mask__{name}': value for name, value in everything.items()})
+  batch = corrupted(config, store, [500] * 400)
+  drawn = np.bincount(at_targets(batch, batch['token_BT']), minlength=1000)
+  never = [] if make is recipe else list(special.values())
+  assert drawn.sum() >= 199_000 and not drawn[never].any()
+  others = np.delete(drawn, never)
+  expected = others.mean()
+  assert np.sum((others - expected) ** 2 / expected) < len(others) + 5 * np.sqrt(2 * len(others))
 
 
 @mutation('masked_n = masked_n & ~is_special(target_n, store)', 'pass')
@@ -64,22 +77,3 @@ def test_roberta_decides_once_per_word_and_bert_once_per_token():
     mixed[name] = (mask_BP[:, 1:] != mask_BP[:, :-1])[same_word_BP].mean()
   assert mixed['roberta-words'] == 0
   assert abs(mixed['bert-words'] - 2 * 0.8 * 0.2) < 0.02
-
-
-@pytest.mark.parametrize(
-  'special',
-  [dict(pad=0, unk=100, cls=101, sep=102, mask=103), dict(pad=1, unk=3, cls=0, sep=2, mask=999)],
-  ids=['WordPiece', 'fairseq'],
-)
-@mutation('id_n = id_n + (id_n >= special_id)', 'id_n = id_n + 1', case='WordPiece')
-def test_no_special_token_is_drawn_wherever_it_is(special):
-  """Random ids of RoBERTa are as often each of the other 995 of the vocabulary."""
-  store = random_store(3)
-  store.special.update(special)
-  config = roberta(mask__mask_share=0.0, mask__random_share=1.0, mask__rate=1.0)
-  batch = corrupted(config, store, [500] * 400)
-  drawn = np.bincount(batch['token_BT'].ravel(), minlength=1000)
-  assert drawn.sum() >= 200_000 and not drawn[list({*special.values()} - {special['pad']})].any()
-  others = np.delete(drawn, list(special.values()))
-  expected = others.mean()
-  assert np.sum((others - expected) ** 2 / expected) < 994 + 5 * np.sqrt(2 * 994)

@@ -72,7 +72,7 @@ def test_the_loss_of_a_batch_varies_no_more_than_in_the_strata_of_mdlm():
 
 @mutation('row_n if place_n is None else place_n, *self', 'row_n, *self', case='89')
 @mutation('shuffle=False, place_n=place_n', 'shuffle=False', case='89')
-@pytest.mark.parametrize('stride', [1, 13, 21, 34, 55, 89, 144])
+@pytest.mark.parametrize('stride', [1, 55, 89])
 def test_an_evaluation_spreads_t_over_the_rows_that_it_takes(stride, monkeypatch):
   """Rows so far apart in the text, whose golden sections all but stand still."""
   rows, found, drawn = 64, [], diffusion.times

@@ -1,7 +1,6 @@
 """MASS's runs beside those of the original: where they lie, and what both texts have there."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -15,11 +14,6 @@ from bertjax.examples.noise.mass_runs import Options
 
 RUNS = Options(0.5, 0, 0.2, 0.8, 0.1, False)
 CLEAR = dataclasses.replace(RUNS, mask_share=1.0, random_share=0.0)
-
-
-@pytest.fixture(scope='module')
-def golden(shared):
-  return np.load(shared / 'golden' / 'family' / 'bart_mass.npz')
 
 
 def made(texts, options):
@@ -54,7 +48,8 @@ def check_run(whole, read, given, place, target, hidden):
 @mutation('text.token_m[at_h - 1]', 'text.token_m[at_h]')
 @mutation('np.rint(np.asarray(tokens) * rate)', 'np.ceil(np.asarray(tokens) * rate)')
 def test_a_run_is_that_of_the_original(golden, length):
-  of = lambda name: golden[f'mass/{length}/{name}']
+  original, _ = golden('bart_mass')
+  of = lambda name: original[f'mass/{length}/{name}']
   for turn in range(3):  # the original's: [columns, rows]
     at = lambda name, turn=turn: of(f'100000/{turn}/{name}').T
     target = of(f'100000/{turn}/y').reshape(-1, at('x2').shape[0]).T
@@ -68,7 +63,7 @@ def test_a_run_is_that_of_the_original(golden, length):
 
 @mutation('coin_b < options.edges, 0, place_b', 'coin_b < 0, 0, place_b')
 def test_runs_lie_at_the_ends_as_often_as_in_the_original(golden):
-  theirs = json.loads(str(golden['config']))['cases']['mass_position_counts_of_20000']
+  theirs = golden('bart_mass')[1]['cases']['mass_position_counts_of_20000']
   count_of, share = 2000, 0.2 + 0.6 / 11
   made_by_us = made([np.arange(5, 24)] * count_of, CLEAR)
   first = np.array([place[0] for _, _, _, place, _ in made_by_us])

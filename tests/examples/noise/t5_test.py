@@ -4,32 +4,14 @@ import types
 
 import numpy as np
 import pytest
+from masking import rows_of
 from mutation import mutation
 
-from bertjax import counter_rng
 from bertjax.errors import UserError
 from bertjax.examples import sentinels
 from bertjax.examples.noise import t5_deshuffle, t5_prefix, t5_spans, t5_tokens
 
 LENGTHS = (2, 10, 64, 141, 568)
-
-
-@pytest.fixture(scope='module')
-def golden(shared):
-  load = lambda name: np.load(shared / 'golden' / 'family' / f'{name}.npz')
-  return types.SimpleNamespace(denoise=load('t5_denoise'), data=load('t5_data'))
-
-
-def rows_of(*texts, seed=0):
-  """Texts as the examples of a batch, as far as noises read it."""
-  length_E = np.array([len(text) for text in texts])
-  example_n = np.repeat(np.arange(len(texts)), length_E)
-  position_n = np.concatenate([np.arange(n) for n in length_E])
-  key_E = counter_rng.fold(counter_rng.root(seed, 'test'), np.arange(len(texts)))
-  return types.SimpleNamespace(
-    token_n=np.concatenate(texts).astype(np.int32), example_n=example_n, position_n=position_n,
-    length_E=length_E, key_E=key_E,
-  )  # fmt: skip
 
 
 STORE = types.SimpleNamespace(
@@ -62,8 +44,9 @@ def texts(rows, made):
 )
 @mutation('& (rows.position_n > 0)', '', file='bertjax/examples/sentinels.py')
 def test_masks_of_the_original_give_its_texts(golden, objective, noise, options, monkeypatch):
-  read = lambda name: [golden.denoise[f'{objective}/{n}/{name}'] for n in LENGTHS]
-  rows = rows_of(*read('tokens'))
+  original, _ = golden('t5_denoise')
+  read = lambda name: [original[f'{objective}/{n}/{name}'] for n in LENGTHS]
+  rows, _ = rows_of(read('tokens'))
   mask_n = np.concatenate(read('mask')).astype(bool)
   monkeypatch.setattr(sentinels, 'span_mask', lambda *_: mask_n)
   monkeypatch.setattr(t5_tokens, 'mask', lambda *_: mask_n)
@@ -77,11 +60,12 @@ def test_masks_of_the_original_give_its_texts(golden, objective, noise, options,
 
 @mutation('while tokens > 1 and', 'while False and', file='bertjax/examples/noise/t5_spans.py')
 def test_counts_are_float32_and_sizes_float64(golden):
-  for rate, mean, length, hidden, runs in golden.data['mask_counts']:
+  original, _ = golden('t5_data')
+  for rate, mean, length, hidden, runs in original['mask_counts']:
     if length > 1:
       assert sentinels.hidden(int(length), rate) == hidden
       assert sentinels.spans(sentinels.hidden(int(length), rate), mean) >= runs
-  for length, rate, mean, tokens, _, hidden, runs, *_ in golden.data['helper_table']:
+  for length, rate, mean, tokens, _, hidden, runs, *_ in original['helper_table']:
     assert sentinels.taken(int(length), rate, mean) == tokens
     options = t5_spans.Options(rate, mean, True, False)
     made = t5_spans.sizes(options, int(tokens))
@@ -93,17 +77,15 @@ def test_counts_are_float32_and_sizes_float64(golden):
 
 @mutation('ranks(drawn_n, example_n) < (parts_E', 'place_n < (parts_E')
 def test_every_mask_is_equally_likely(golden):
-  rows = rows_of(*np.zeros((4000, 12), int))
+  rows, _ = rows_of(np.zeros((4000, 12), int))
   mask_EN = sentinels.span_mask(rows, 0.34, 2.0, (5, 6)).reshape(4000, 12)
-  wanted = {tuple(mask) for mask in golden.data['uniform/masks'].astype(bool)}
+  wanted = {tuple(mask) for mask in golden('t5_data')[0]['uniform/masks'].astype(bool)}
   found, count = np.unique(mask_EN, axis=0, return_counts=True)
   assert {tuple(mask) for mask in found} == wanted and len(wanted) == 21
   expected = 4000 / 21
   assert ((count - expected) ** 2 / expected).sum() < 45  # 20 degrees, 1 in 1000
-  assert np.array_equal(
-    mask_EN[:9],
-    sentinels.span_mask(rows_of(*np.zeros((9, 12), int)), 0.34, 2.0, (5, 6)).reshape(9, 12),
-  )
+  few, _ = rows_of(np.zeros((9, 12), int))
+  assert np.array_equal(mask_EN[:9], sentinels.span_mask(few, 0.34, 2.0, (5, 6)).reshape(9, 12))
 
 
 NOISES = {
@@ -123,7 +105,7 @@ def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
   noise, options = NOISES[name]
   draw = np.random.default_rng(0)
   originals = [draw.integers(4, 700, n) for n in (1, 2, 3, 9, 40, 127, 128, 300, 568)]
-  rows = rows_of(*originals, seed=3)
+  rows, _ = rows_of(originals, seed=3)
   made, sizes = noise.corrupt(rows, options, STORE), noise.MASKING.sizes
   for original, (inputs, targets) in zip(originals, texts(rows, made), strict=True):
     most = sizes(options, len(original))
@@ -145,7 +127,7 @@ def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
 
 @mutation('uniform_ids(rows, get_args(Special), store', "uniform_ids(rows, ('pad', 'sep'), store")
 def test_prefixes_end_anywhere_and_random_ids_are_no_special_ones():
-  rows = rows_of(*np.tile(np.arange(10, 20), (3000, 1)))
+  rows, _ = rows_of(np.tile(np.arange(10, 20), (3000, 1)))
   made = t5_prefix.corrupt(rows, sentinels.Options(False), STORE)
   lengths = [len(inputs) for inputs, _ in texts(rows, made)]
   count = np.bincount(lengths)[1:]

@@ -42,14 +42,10 @@ def test_chunks_are_the_documents_cut(ends, across):
   store = random_store(30, distinct=True)
   texts = documents_of(store, ends)
   wanted = cut(sum(texts, [])) if across else sum(map(cut, texts), [])
-  found, chunks = chunks_of(store, ends, across)
+  _, chunks = chunks_of(store, ends, across)
   assert chunks == wanted
   _, packed = chunks_of(store, ends, across, pack=4)
   assert sorted(packed) == sorted(wanted)
-  spec = found.spec
-  whole = np.concatenate([c['length'] for c, _ in found.recipe.plan.build(store, spec)])
-  parts = np.concatenate([c['length'] for c, _ in found.recipe.plan.build(store, spec, 2)])
-  np.testing.assert_array_equal(whole, parts)
 
 
 @pytest.mark.parametrize('ends', ['', 'sep'])

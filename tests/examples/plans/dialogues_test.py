@@ -1,17 +1,10 @@
 """ERNIE 1.0's dialogues: turns, roles, replies of other dialogues."""
 
-import ernie_text
 import numpy as np
-import pytest
 from mutation import mutation
 from toy_store import DIALOGUES, ernie
 
 from bertjax.examples import examples as examples_lib
-
-
-@pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  return ernie_text.write_units(tmp_path_factory.mktemp('ernie') / 'store')
 
 
 def dialogue_batch(store, length=96, **changes):
@@ -20,19 +13,19 @@ def dialogue_batch(store, length=96, **changes):
   return examples, examples.batch(np.arange(examples.rows), shuffle=False)
 
 
-def test_dialogues_are_turns_with_roles(store):
-  examples, batch = dialogue_batch(store, length=400, plan__fake_prob=0.0)
+def test_dialogues_are_turns_with_roles(ernie_store):
+  examples, batch = dialogue_batch(ernie_store, length=400, plan__fake_prob=0.0)
   assert not batch['fake_BG'].any() and not batch['type_BT'].any()
-  sentences = np.split(store.parts[0], store.sentences[1:-1])
+  sentences = np.split(ernie_store.parts[0], ernie_store.sentences[1:-1])
   expected = []
-  for a, b in zip(store.documents[:-1], store.documents[1:], strict=True):
+  for a, b in zip(ernie_store.documents[:-1], ernie_store.documents[1:], strict=True):
     for first in range(a, b, 3):
       if min(first + 3, b) - first > 1:
         turns = range(first, min(first + 3, b))
-        tokens, roles = [2], [store.column('role')[first]]
+        tokens, roles = [2], [ernie_store.column('role')[first]]
         for t in turns:
           tokens += [*sentences[t], 3]
-          roles += [store.column('role')[t]] * (len(sentences[t]) + 1)
+          roles += [ernie_store.column('role')[t]] * (len(sentences[t]) + 1)
         expected.append((tokens, roles))
   assert examples.rows == len(expected)
   for row, (tokens, roles) in enumerate(expected):
@@ -44,14 +37,14 @@ def test_dialogues_are_turns_with_roles(store):
 
 @mutation('good_n = same_role_n & (', 'good_n = (same_role_n | True) & (')
 @mutation('| (other_n >= high_n[open_n])', '| (other_n >= low_n[open_n])')
-def test_replies_of_other_dialogues_keep_the_role(store):
-  real_ones, whole = dialogue_batch(store, length=400, plan__fake_prob=0.0)
-  examples, batch = dialogue_batch(store, length=400)
+def test_replies_of_other_dialogues_keep_the_role(ernie_store):
+  real_ones, whole = dialogue_batch(ernie_store, length=400, plan__fake_prob=0.0)
+  examples, batch = dialogue_batch(ernie_store, length=400)
   fake = batch['fake_BG'][:, 0] == 1
   assert abs(fake.mean() - 0.5) < 4 * np.sqrt(0.25 / len(fake))
   np.testing.assert_array_equal(batch['token_BT'][~fake], whole['token_BT'][~fake])
   document = lambda turn_start: np.searchsorted(
-    store.sentences[store.documents], turn_start, 'right'
+    ernie_store.sentences[ernie_store.documents], turn_start, 'right'
   )
   column, original = examples.column, real_ones.column
   changed = np.stack([column[f'start_{k}'] != original[f'start_{k}'] for k in range(3)], 1)
@@ -61,5 +54,7 @@ def test_replies_of_other_dialogues_keep_the_role(store):
   row, k = np.nonzero(changed)
   start = np.stack([column[f'start_{k}'] for k in range(3)], 1)[row, k]
   assert (document(start) != document(column['start_0'][row])).all()
-  role_of = lambda s: store.column('role')[np.searchsorted(store.sentences, s, 'right') - 1]
-  np.testing.assert_array_equal(role_of(start), store.column('role')[column['turn'][row] + k])
+  role_of = lambda s: ernie_store.column('role')[
+    np.searchsorted(ernie_store.sentences, s, 'right') - 1
+  ]
+  np.testing.assert_array_equal(role_of(start), ernie_store.column('role')[column['turn'][row] + k])

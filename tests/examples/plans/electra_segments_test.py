@@ -60,11 +60,6 @@ def example(sentences, draw, target, length):
   return first, second[: max(0, length - len(first) - 3)]
 
 
-def planned(store, length, config=None, **kwargs):
-  _, spec = spec_of(config or segments(), length, SEED)
-  return join_columns(plan.build(store, spec, **kwargs))
-
-
 def instances(store, column):
   """(first, second) of every planned example, read back from the gathered tokens."""
   text = laid(store, plan.PLAN, Spec(None, int(column['length'].max()), 0), column)
@@ -80,12 +75,13 @@ def instances(store, column):
   return out
 
 
-@pytest.mark.parametrize('length', [5, 16, 64, 128])
+@pytest.mark.parametrize('length', [5, 16, 64])
 @mutation('    taken = fits | (~begun', '    taken = fits & ~begun | (~begun')
 @mutation('coin_E[open_n] > 0', 'coin_E[open_n] >= 0')
 def test_equals_the_builder_on_the_same_draws(length):
   store = random_store(60, distinct=True)
-  column, _ = planned(store, length)
+  _, spec = spec_of(segments(), length, SEED)
+  column, _ = join_columns(plan.build(store, spec))
   theirs = builder(as_lists(store), KeyedDraws(), length)
   assert instances(store, column) == theirs
   if length == 64:

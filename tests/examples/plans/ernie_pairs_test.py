@@ -2,18 +2,11 @@
 
 import collections
 
-import ernie_text
 import numpy as np
-import pytest
 from mutation import mutation
 from toy_store import ernie, spec_of
 
 from bertjax.examples.plans import ernie_pairs
-
-
-@pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  return ernie_text.write_units(tmp_path_factory.mktemp('ernie') / 'store')
 
 
 def columns_of(store, window, seed=0, length=64, **changes):
@@ -29,17 +22,19 @@ def columns_of(store, window, seed=0, length=64, **changes):
 @mutation('(next_n % BUFFER == 0) | (next_n == len(order_n))', 'next_n == len(order_n)')
 @mutation("positive['a_length'][item_n] <= room_n", "positive['b_length'][item_n] > room_n")
 @mutation("swapped_n = column['swapped'] > 0", "swapped_n = column['swapped'] > 1")
-def test_negatives_come_from_the_buffer(store, monkeypatch):
+def test_negatives_come_from_the_buffer(ernie_store, monkeypatch):
   monkeypatch.setattr(ernie_pairs, 'BUFFER', 100)
-  column, count = columns_of(store, 1 << 20)
-  again, _ = columns_of(store, 300)
+  column, count = columns_of(ernie_store, 1 << 20)
+  again, _ = columns_of(ernie_store, 300)
   assert all((column[k] == again[k]).all() for k in column)
   label = column['next']
   assert count['positives'] == (label == 1).sum() > 500
   assert count['negatives'] == (label == 0).sum()
   assert count['positives'] == count['negatives'] + count['long_negatives']
   assert column['length'].max() <= 64 and count['long_negatives'] < 0.2 * count['positives']
-  document = lambda start: np.searchsorted(store.sentences[store.documents], start, 'right')
+  document = lambda start: np.searchsorted(
+    ernie_store.sentences[ernie_store.documents], start, 'right'
+  )
   a, b = document(column['a_start']), document(column['b_start'])
   positive = label == 1
   end = column['a_start'] + column['a_length']
@@ -62,9 +57,9 @@ def test_negatives_come_from_the_buffer(store, monkeypatch):
 
 
 @mutation("a_start=positive['a_start'] + dropped_n, ", '')
-def test_halves_keep_what_is_next_to_the_border(store):
-  whole, _ = columns_of(store, 1 << 20)
-  column, count = columns_of(store, 1 << 20, plan__halves=True)
+def test_halves_keep_what_is_next_to_the_border(ernie_store):
+  whole, _ = columns_of(ernie_store, 1 << 20)
+  column, count = columns_of(ernie_store, 1 << 20, plan__halves=True)
   a, b = column['a_length'], column['length'] - 3 - column['a_length']
   assert max(a.max(), b.max()) == 61 // 2 and min(a.min(), b.min()) >= 1
   assert count['long_negatives'] == 0

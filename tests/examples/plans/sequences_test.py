@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import SPECIAL, random_store, spoken, store_of
+from toy_store import SPECIAL, random_store, spoken
 from toy_store import distilbert as recipe
 
 from bertjax.examples import examples as examples_lib
@@ -51,30 +51,17 @@ def unknown_store(share=0.3):
 @mutation('unknown_E < options.max_unknown ', 'unknown_E <= options.max_unknown ')
 @mutation('if plan.keep is not None:', 'if False:')
 @mutation('{k: value_E[stays_E] for k, value_E in column.items()}, count', 'column, count')
-def test_sequences_are_those_of_the_original(length):
+def test_sequences_are_those_of_the_original_and_what_is_left_out_is_counted(length):
   store = unknown_store()
-  rows, _ = made(store, recipe(), length)
+  rows, counts = made(store, recipe(), length)
   wanted = original(store, length)
   assert rows == wanted
-  assert len(wanted) < len(original(store, length, most=1.1)) < len(original(store, length, 1, 1.1))
-
-
-def test_what_is_left_out_is_counted():
-  """By hand: rows of 16 tokens, so pieces of 13, 14 and 14 tokens."""
-  words = lambda count: list(range(10, 10 + count))
-  documents = [
-    [words(9), words(10)],  # 11 tokens with [CLS] and [SEP], and 12
-    [[UNK] * 6 + words(6)],  # 6 of 14
-    [[UNK] * 7 + words(5)],  # 7 of 14
-    [words(13) + [UNK] * 14 + words(5)],  # three pieces, the last of 7 tokens
-    [words(14)],  # a row
-  ]
-  rows, counts = made(store_of(documents), recipe(), 16)
-  assert [len(row) for row in rows] == [12, 14, 15, 16]
-  assert rows[2] == [CLS, *words(13), SEP]
-  assert counts['cut_sentences'] == 1
-  assert counts['short_sequences'] == 2 and counts['unknown_sequences'] == 2
-  assert counts['tokens'] == 12 + 14 + 15 + 16
+  # A last piece of [SEP] alone is none.
+  known, every = original(store, length, most=1.1), original(store, length, 3, 1.1)
+  assert counts['unknown_sequences'] == len(known) - len(wanted) > 0
+  assert counts['short_sequences'] == len(every) - len(known) > 0
+  assert counts['cut_sentences'] == (np.diff(store.sentences) + 2 > length).sum()
+  assert counts['tokens'] == sum(map(len, wanted))
 
 
 def test_a_sequence_knows_its_language():

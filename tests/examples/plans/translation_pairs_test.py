@@ -12,11 +12,6 @@ from bertjax.examples import recipes
 SEP = 3
 
 
-def tlm(**changes):
-  """XLM's rows, each pair in the order in which it is given."""
-  return xlm(recipes.TRANSLATION_PLAN | dict(orders='given'), **changes)
-
-
 def pairs_of(store):
   """(source tokens, target tokens, source language, target language) of each pair, in order."""
   language_S, s = store.columns['language'], store.sentences
@@ -29,20 +24,34 @@ def pairs_of(store):
   return found
 
 
-def batch_of(store, length=64, **changes):
-  config = tlm(mask__mask_share=0.0, mask__random_share=0.0, **changes)
-  examples = examples_lib.examples_in_memory(store, config, length, 0)
+def batch_of(store, **changes):
+  plan = recipes.TRANSLATION_PLAN | changes
+  config = xlm(plan, mask__mask_share=0.0, mask__random_share=0.0)
+  examples = examples_lib.examples_in_memory(store, config, 64, 0)
   return examples.batch(np.arange(examples.rows), False), examples
 
 
-@pytest.mark.parametrize('reset, lead', [(True, 'sep'), (False, 'sep'), (False, 'cls')])
+ONE_SEPARATOR = dict(orders='given', reset_positions=False)
+
+
+@pytest.mark.parametrize(
+  'changes', [{}, ONE_SEPARATOR, ONE_SEPARATOR | dict(lead='cls')], ids=['xlm', 'one', 'cls']
+)
 @mutation('two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))', 'two(np.zeros_like(a_E), 0 * a_E)')
 @mutation('two(a_E + 2 - single_E, b_E + 2)', 'two(a_E + 2, b_E + 2 - single_E)')
-def test_the_layout_of_a_pair(reset, lead):
-  store = spoken(random_store(60), pairs=30)
-  batch, examples = batch_of(store, plan__reset_positions=reset, plan__lead=lead)
+@mutation('both_n[:, ::-1].ravel()', 'both_n[:, [1, 1]].ravel()', case='xlm')
+@mutation("orders='both'", "orders='given'", file='bertjax/examples/recipes.py', case='xlm')
+def test_the_layout_of_a_pair(changes):
+  """XLM's recipe has both orders of a pair, as its commands list en-ar and ar-en."""
+  store = spoken(random_store(60, words=14), pairs=30)
+  batch, examples = batch_of(store, **changes)
+  reset, lead = changes.get('reset_positions', True), changes.get('lead', 'sep')
+  every = pairs_of(store)
   fits = lambda pair: len(pair[0]) + len(pair[1]) + (4 if reset else 3) <= 64
-  expected = [pair for pair in pairs_of(store) if fits(pair)]
+  expected = [pair for pair in every if fits(pair)]
+  assert examples.stats['long_pairs'] == len(every) - len(expected) > 0
+  if 'orders' not in changes:
+    expected = [row for a, b, x, y in expected for row in ((a, b, x, y), (b, a, y, x))]
   assert examples.rows == len(expected) > 20
   for row, (source, target, source_language, target_language) in enumerate(expected):
     a, b = len(source), len(target)
@@ -57,6 +66,7 @@ def test_the_layout_of_a_pair(reset, lead):
       batch['language_BT'][row], pad([source_language] * first + [target_language] * (b + 2))
     )
     np.testing.assert_array_equal(batch['example_BT'][row], pad([1] * len(tokens)))
+    assert examples.column['group'][row] == 256 * source_language + target_language
 
 
 @pytest.mark.parametrize('kind', ['reset', 'no_reset'])
@@ -70,32 +80,10 @@ def test_the_rows_of_the_original(kind, shared):
   store = store_of(list(zip(parts(1), parts(2), strict=True)), special)
   store.columns = dict(language=np.tile(np.uint8([0, 1]), 24))
   store.meta['languages'] = ['de', 'en']
-  batch, examples = batch_of(store, plan__reset_positions=kind == 'reset')
+  batch, examples = batch_of(store, orders='given', reset_positions=kind == 'reset')
   get = lambda name: file.found[f'tlm/{kind}/{name}'].T
   assert examples.rows == len(get('lengths')) == 24
   for row, length in enumerate(get('lengths')):
     assert np.sum(batch['example_BT'][row] > 0) == length
     for ours, theirs in (('token', 'x'), ('position', 'positions'), ('language', 'langs')):
       np.testing.assert_array_equal(batch[f'{ours}_BT'][row, :length], get(theirs)[row, :length])
-
-
-@mutation('both_n[:, ::-1].ravel()', 'both_n[:, [1, 1]].ravel()')
-@mutation("orders='both'", "orders='given'", file='bertjax/examples/recipes.py')
-def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
-  """The default of XLM's recipe, whose commands list en-ar and ar-en."""
-  store = spoken(random_store(60), pairs=30)
-  config = xlm(recipes.TRANSLATION_PLAN, mask__mask_share=0.0, mask__random_share=0.0)
-  examples = examples_lib.examples_in_memory(store, config, 64, 0)
-  batch = examples.batch(np.arange(examples.rows), False)
-  given = [pair for pair in pairs_of(store) if len(pair[0]) + len(pair[1]) + 4 <= 64]
-  every = pairs_of(store)
-  assert examples.stats['long_pairs'] == len(every) - len(given)
-  expected = [row for a, b, x, y in given for row in ((a, b, x, y), (b, a, y, x))]
-  assert examples.rows == len(expected)
-  for row, (first, second, x, y) in enumerate(expected):
-    real = batch['example_BT'][row] > 0
-    tokens = [SEP, *first, SEP, SEP, *second, SEP]
-    assert batch['token_BT'][row][real].tolist() == tokens
-    languages = [x] * (len(first) + 2) + [y] * (len(second) + 2)
-    assert batch['language_BT'][row][real].tolist() == languages
-    assert examples.column['group'][row] == 256 * x + y

@@ -60,14 +60,9 @@ def test_equals_the_loop(kind, length):
   found, count = ours(store, length)
   assert found == loop(store, length)
   if length > 2:  # no sentence has one token, so a row of two may begin inside one or not
-    marks = [tokens[0] != SEP for _, tokens in found]
-    starts = sum(marks) - sum(_begins_a_sentence(store, tokens) for _, tokens in found)
-    assert count['cut_sentences'] == starts
-
-
-def _begins_a_sentence(store, tokens):
-  """Distinct tokens number themselves from 5 on."""
-  return tokens[0] != SEP and tokens[0] - 5 in store.sentences
+    # Distinct tokens number themselves from 5 on.
+    begins = [tokens[0] - 5 in store.sentences for _, tokens in found if tokens[0] != SEP]
+    assert count['cut_sentences'] == begins.count(False)
 
 
 @pytest.mark.parametrize('name', ['whole_rows', 'ragged', 'batch_4'])

@@ -1,9 +1,8 @@
-"""fairseq's checkpoints become our parameters, and nothing that is in them runs."""
+"""fairseq's checkpoints become our parameters."""
 
 import argparse
 import functools
 import hashlib
-import os
 import pathlib
 import zipfile
 
@@ -111,53 +110,16 @@ def test_roberta(names, more, tmp_path):
   jax.tree.map(np.testing.assert_array_equal, original.params, want)
 
 
-class Trap:
-  """Makes a file when it is unpickled."""
-
-  def __init__(self, path):
-    self.path = path
-
-  def __reduce__(self):
-    return os.mkdir, (str(self.path),)
-
-
-@mutation('weights_only=True', 'weights_only=False')
-def test_a_pickle_that_carries_more_is_refused_and_does_not_run(tmp_path):
-  sprung = tmp_path / 'sprung'
-  file = save(tmp_path, state_of(oracle()), extra_state=Trap(sprung))
-  with pytest.raises(ValueError, match=r'model\.pt carries more than tensors.*mkdir'):
-    original_reading.read(fairseq, file)
-  assert not sprung.exists()
-  file = save(tmp_path, state_of(oracle()), args=pathlib.PurePosixPath('x'))
-  with pytest.raises(ValueError, match='carries more than tensors.*pathlib'):
-    original_reading.read(fairseq, file)
-
-
-@pytest.mark.parametrize('keep', [0, 100, 0.5, 0.99], ids=str)
-def test_a_file_that_is_cut_off_is_named(keep, tmp_path):
-  file = save(tmp_path, state_of(oracle()))
-  size = file.stat().st_size
-  file.write_bytes(file.read_bytes()[: keep if keep in (0, 100) else int(keep * size)])
-  with pytest.raises(ValueError, match=r'model\.pt (cannot be read|carries more)'):
-    original_reading.read(fairseq, file)
-
-
 @pytest.mark.parametrize(
   'change, message',
   [
-    (lambda s: s.pop('encoder.lm_head.dense.bias'), r'1 missing \[lm_head.dense.bias\]'),
-    (
-      lambda s: s.update({'encoder.sentence_encoder.odd': torch.ones(3)}),
-      r'unexpected \[sentence_encoder.odd\]',
-    ),
     (lambda s: s.update({'encoder.lm_head.weight': torch.ones(VOCAB, WIDTH)}), 'ties them'),
     (
       lambda s: s.update({'encoder.sentence_encoder.layer_norm.weight': torch.ones(WIDTH)}),
       r'norms in front \(XLM-R XL\)',
     ),
-    (lambda s: s.update({'encoder.lm_head.bias': torch.ones(3)}), r'\(211,\), got \(3,\)'),
   ],
-  ids=['missing', 'unexpected', 'untied', 'norms in front', 'misshapen'],
+  ids=['untied', 'norms in front'],
 )
 def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
   state = state_of(oracle())

@@ -15,31 +15,8 @@ WORD_BIAS = 'cls/predictions/output_bias'
 
 @pytest.fixture(scope='module')
 def tiny():
-  """The tensors of a BERT with heads of 64, so that none need be described."""
-  rng = np.random.default_rng(0)
-  draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
-  tensors = {
-    'bert/embeddings/word_embeddings': draw(211, 64),
-    'bert/embeddings/position_embeddings': draw(40, 64),
-    'bert/embeddings/token_type_embeddings': draw(2, 64),
-  }
-  norms = ['bert/embeddings/LayerNorm', 'cls/predictions/transform/LayerNorm']
-  kernels = {'bert/pooler/dense': (64, 64), 'cls/predictions/transform/dense': (64, 64)}
-  for layer in range(2):
-    at = f'bert/encoder/layer_{layer}'
-    norms += [f'{at}/attention/output/LayerNorm', f'{at}/output/LayerNorm']
-    kernels |= {f'{at}/attention/self/{n}': (64, 64) for n in ('query', 'key', 'value')}
-    kernels |= {f'{at}/attention/output/dense': (64, 64)}
-    kernels |= {f'{at}/intermediate/dense': (64, 96), f'{at}/output/dense': (96, 64)}
-  tensors |= {f'{name}/{leaf}': draw(64) for name in norms for leaf in ('gamma', 'beta')}
-  tensors |= {f'{name}/kernel': draw(*shape) for name, shape in kernels.items()}
-  tensors |= {f'{name}/bias': draw(shape[1]) for name, shape in kernels.items()}
-  tensors |= {'cls/predictions/output_bias': draw(211)}
-  tensors |= {f'cls/seq_relationship/output_{n}': draw(2, *s) for n, s in LABEL.items()}
-  return tensors
-
-
-LABEL = dict(weights=(64,), bias=())
+  """The tensors of a BERT with a head of 64, which need not be described."""
+  return originals.bert(width=64, heads=1)[1]
 
 
 @mutation('if part[0] not in checkpoint}', '}')

@@ -95,8 +95,6 @@ def test_one_table_is_cut_to_clusters(golden, tmp_path):
     ('shaw', {}, 'r_emb is of attn_type 1 or 3'),
     ('absolute', {}, "the number of heads is in no shape: expected it as args.'n_head'."),
     ('plain', {'crit.out_layers.0.weight': (127, 24)}, 'this model ties them'),
-    ('plain', {'word_emb.emb_projs.0': (24, 24)}, r'unexpected \[word_emb.emb_projs.0\]'),
-    ('plain', {'r_r_bias': (3, 9)}, r'r_r_bias: .* shape \(3, 10\), got \(3, 9\)'),
     ('adaptive', {'crit.out_projs.2': (32, 8)}, 'this model ties them'),
   ],
 )
@@ -106,15 +104,6 @@ def test_what_does_not_fit_is_refused(name, change, message, golden, tmp_path):
     original_reading.read(transformer_xl_torch, save(tmp_path, state))
 
 
-@pytest.mark.parametrize(
-  'content, message',
-  [
-    (lambda: {'a': torch.ones(1)}, 'this is no Transformer-XL: .*got a'),
-    (lambda: dict(model=[1]), 'expected a state dict of tensors, got list'),
-    (lambda: torch.nn.Linear(2, 2), r'state\.pt carries more than tensors.*Linear'),
-  ],
-  ids=['another', 'no state dict', 'a whole module'],
-)
-def test_what_is_none_is_refused(content, message, tmp_path):
-  with pytest.raises(ValueError, match=message):
-    original_reading.read(transformer_xl_torch, save(tmp_path, content()))
+def test_what_is_none_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='this is no Transformer-XL: .*got a'):
+    original_reading.read(transformer_xl_torch, save(tmp_path, {'a': torch.ones(1)}))

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import without_gpu
 from jax._src.cudnn import fused_attention_stablehlo  # tells which cuDNN is installed
-from jax.sharding import AbstractDevice, AbstractMesh, AxisType, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 from mutation import mutation
 
 from bertjax.kernels import relative_attention as ra
@@ -31,7 +32,6 @@ def full(rows: int, **said) -> ra.Mask:
 
 def lowered(mask: ra.Mask, size: int = 64, heads: int = 12, mesh=None, within=False) -> str:
   """Gradients lowered for CUDA, on a mesh or `within` a shard_map over its axis `data`."""
-  device = AbstractDevice(device_kind='NVIDIA H100 80GB HBM3', num_cores=None, platform='gpu')
   (rows, columns), keys = mask.example_q_BT.shape, mask.example_k_BS.shape[1]
   shape = lambda length: jax.ShapeDtypeStruct((rows, length, heads, size), jnp.bfloat16)
   sizes = mesh or {}
@@ -49,12 +49,11 @@ def lowered(mask: ra.Mask, size: int = 64, heads: int = 12, mesh=None, within=Fa
     )(*operands)
 
   abstract = AbstractMesh(
-    tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), abstract_device=device
-  )
-  with jax.sharding.use_abstract_mesh(abstract):
-    run = jax.jit(parts if within else slopes)
-    traced = run.trace(shape(columns), shape(keys), shape(keys), mask)
-    return traced.lower(lowering_platforms=('cuda',)).as_text()
+    tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes),
+    abstract_device=without_gpu.DEVICE,
+  )  # fmt: skip
+  operands = shape(columns), shape(keys), shape(keys), mask
+  return without_gpu.lowered(parts if within else slopes, *operands, mesh=abstract)
 
 
 def calls(text: str) -> list[tuple[str, str, dict]]:
@@ -80,11 +79,15 @@ def test_lowers_to_cudnn_and_holds_no_scores(said):
 
 
 @mutation('single=impl not in KERNELS', 'single=False', case='True-sizes2')
-@pytest.mark.parametrize('sizes', [
-  dict(data=4), dict(data=4, tensor=2), dict(data=4, fsdp=1, tensor=1),
-])  # fmt: skip
-@pytest.mark.parametrize('within', [False, True])
-def test_each_device_of_a_mesh_calls_it_for_its_share(sizes, within):
+@pytest.mark.parametrize(
+  'within, sizes',
+  [
+    (False, dict(data=4, tensor=2)),
+    (True, dict(data=4, tensor=2)),
+    (True, dict(data=4, fsdp=1, tensor=1)),
+  ],
+)
+def test_each_device_of_a_mesh_calls_it_for_its_share(within, sizes):
   """Alone, and within a `shard_map` over `data`, as a step is that reduces its gradients once."""
   found = calls(lowered(full(8), mesh=sizes, within=within))
   heads = 12 // sizes.get('tensor', 1)

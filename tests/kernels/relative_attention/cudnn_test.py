@@ -143,7 +143,6 @@ VECTOR = np.ones((1, 8), np.int32)
   (dict(memory=3), 'even numbers of queries and keys, got 8 and 11'),
   (dict(rate=0.1), 'no dropout of the probabilities, got 0.1'),
   (dict(relative=ra.Relative(u_NH=jnp.ones((1, 32)))), 'no relative terms, got u_NH'),
-  (dict(relative=ra.Relative(bias_NR=jnp.ones((1, 15)), far=7)), 'got bias_NR'),
   (dict(whole=False), 'rows of one example each'),
   (dict(order_q_BT=VECTOR, order_k_BS=VECTOR), 'no orders'),
   (dict(window=3, causal=True, sinks=1), 'a window that hides every key beyond it, got 1'),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 from slow_imports import modeling_bloom, modeling_t5, torch
+from tiers import in_tiers
 
 from bertjax.kernels.relative_attention import (
   Mask,
@@ -68,7 +69,13 @@ def test_an_operand_of_another_shape_is_refused_by_its_name():
       check(jax.tree_util.tree_map_with_path(longer, x))
 
 
-@pytest.mark.parametrize('name', arg_specs.SHAPES)
+# Of the same kinds as others.
+ALIKE = ('bert_large', 'albert_xxlarge', 'txl_wt103_large', 'txl_enwik8')
+
+
+@pytest.mark.parametrize(
+  'name', in_tiers(arg_specs.SHAPES, {n for n in arg_specs.SHAPES if n.startswith(ALIKE)})
+)
 @mutation('* (reuse + 1), before + half * (reuse + 1)', '* reuse // 2, before + half * reuse // 2')
 def test_shapes_hold_what_their_sources_say(name):
   """The operation takes it; every query sees a key; the share of the visible ones is that of the
@@ -96,14 +103,15 @@ def test_shapes_hold_what_their_sources_say(name):
     assert seen_TS.all()
 
 
-@pytest.mark.parametrize('both_ways', [True, False])
-@pytest.mark.parametrize('buckets, furthest', [(32, 128), (16, 300), (64, 2048)])
+@pytest.mark.parametrize(
+  'buckets, furthest, both_ways', [(32, 128, True), (32, 128, False), (64, 2048, True)]
+)
 @mutation('np.where(distance < 0, buckets, 0)', 'np.where(distance > 0, buckets, 0)')
 @mutation(
   'np.float32(math.log(furthest / exact)) * np.float32(buckets - exact)',
   'math.log(furthest / exact) * (buckets - exact + 0.01)',
 )
-def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
+def test_t5_buckets_equal_transformers(buckets, furthest, both_ways):
   distance_R = distance_tables.distances(3000, 4000)
   got = distance_tables.t5_buckets(distance_R, buckets, furthest, both_ways)
   want = modeling_t5.T5Attention._relative_position_bucket(
@@ -112,7 +120,7 @@ def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
   np.testing.assert_array_equal(got, want.numpy())
 
 
-@pytest.mark.parametrize('heads', [1, 8, 12, 16, 20, 71, 112])
+@pytest.mark.parametrize('heads', [8, 12])
 @mutation('range(1, 2 * (heads - power), 2)', 'range(1, 1 + heads - power)')
 def test_alibi_equals_transformers(heads):
   """Theirs is slope * column, which differs from -slope * distance by a constant of the query."""

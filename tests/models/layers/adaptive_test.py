@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.core import meta
 from mutation import mutation
 from slow_imports import torch
 
@@ -26,8 +25,8 @@ def words(div_val: int):
   )  # fmt: skip
   both = lambda m, token, h: (m.embed(token), m.scores(h))
   args = (jnp.zeros((2, 3), jnp.int32), jnp.zeros((2, 3, WIDTH)))
-  shapes = jax.eval_shape(lambda key: module.init(key, *args, method=both), jax.random.key(0))
-  return module, jax.tree.map(jnp.asarray, cases.random_params(meta.unbox(shapes), std=0.5))
+  init = lambda key: module.init(key, *args, method=both)
+  return module, cases.variables(init, std=0.5)
 
 
 @pytest.mark.parametrize('div_val', [1, 4])
@@ -133,9 +132,7 @@ def everywhere(scores, target_BP, inside_BP):
   return jnp.where(inside_BP, nll_BP, 0.0), jnp.where(inside_BP, right_BP, 1.0)
 
 
-@pytest.mark.parametrize(
-  'share, on_mesh', [(0.0, False), (0.01, False), (1.0, False), (0.0, True), (0.3, True)]
-)
+@pytest.mark.parametrize('share, on_mesh', [(0.01, False), (1.0, False), (0.0, True), (0.3, True)])
 @mutation('(jnp.sum(inside_n) + group - 1) // group', 'jnp.sum(inside_n) // group')
 def test_a_cluster_is_scored_where_its_words_are(share, on_mesh):
   scores, target_BP, weight_BP = one_cluster(520)

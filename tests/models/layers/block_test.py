@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.core import meta
 from mutation import mutation
 from scipy.special import erf
 
@@ -80,8 +79,7 @@ def test_equals_a_plain_layer(case):
     context = context._replace(bias_NR=bias_NR)
   block = Block(**FIELDS | CASES[case])
   arguments = (x_BTD, context, None, None, jnp.int32(0))
-  shapes = meta.unbox(jax.eval_shape(block.init, jax.random.key(0), *arguments))['params']
-  params = cases.random_params(shapes, 0.5)
+  params = jax.tree.map(np.asarray, cases.variables(block.init, *arguments, std=0.5)['params'])
   ours, (_, again) = jax.jit(block.apply)({'params': params}, *arguments)
   for row in range(2):
     want, real = layer(case, row, x_BTD[row], params), EXAMPLE_BT[row] > 0
@@ -93,10 +91,7 @@ def test_equals_a_plain_layer(case):
   'kinds, least, expected',
   [
     ([0, 1, 1] * 7 + [0], 1, (1, 3)),
-    ([0, 1, 1] * 9 + [0], 1, (1, 3)),
-    ([0, 1, 1] * 7 + [0], 0, (1, 3)),
     ([0, 1, 1, 0, 1, 1], 0, (0, 3)),
-    ([0, 1], 1, (1, 1)),
     ([0], 1, (1, 1)),
     ([0, 0, 0, 0], 1, (1, 1)),
     ([0, 1, 1, 0, 1], 1, (2, 3)),

@@ -40,7 +40,7 @@ def keys(rows, seed=0):
   return jax.vmap(lambda row: jax.random.fold_in(jax.random.key(seed), row))(jnp.arange(rows))
 
 
-@pytest.mark.parametrize(('count', 'alpha'), [(1, 0.0), (4, 0.6), (4, 0.0), (4, 1.0)])
+@pytest.mark.parametrize(('count', 'alpha'), [(1, 0.0), (4, 0.6)])
 def test_beams_are_those_of_t5x(golden, count, alpha):
   logits, cache, step = of_table(golden['table_BTVV'])
   found = decoding.search(logits, cache, step, NEW, END, Beams(count, alpha))
@@ -57,8 +57,7 @@ def test_beams_are_those_of_t5x(golden, count, alpha):
   [
     (f'{count}_{alpha}_{early}', Beams(count, alpha, 'transformers', early))
     for count, alpha, early in [
-      (2, 1.0, False), (4, 1.0, False), (4, 0.6, False), (4, 0.0, False), (4, 1.0, True),
-      (4, 1.0, 'never'), (8, 1.0, False),
+      (4, 0.6, False), (4, 1.0, True), (4, 1.0, 'never'), (8, 1.0, False),
     ]
   ],
 )  # fmt: skip
@@ -90,13 +89,13 @@ def test_the_likeliest_token_is_taken_until_the_end(golden):
     )
 
 
-@pytest.mark.parametrize('k', [1, 3, 5, 20])
+@pytest.mark.parametrize('k', [1, 5])
 def test_top_k_keeps_ties(gpt2, k):
   got = decoding.kept(jnp.asarray(gpt2['sampling/logits']), Sampling(1.0, top_k=k))
   np.testing.assert_array_equal(got > -1e6, gpt2[f'sampling/top_k_{k}'] > -1e6)
 
 
-@pytest.mark.parametrize('p', [0.3, 0.7, 0.9])
+@pytest.mark.parametrize('p', [0.3, 0.9])
 def test_a_nucleus_has_the_crossing_token_where_it_is_asked_for(gpt2, p):
   logits = jnp.asarray(gpt2['sampling/logits'])
   for crossing, name in ((False, 'top_p'), (True, 'hf_top_p')):

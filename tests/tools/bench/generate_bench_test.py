@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import systems
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax.errors import UserError
 from bertjax.tools.bench import generate
@@ -19,11 +20,15 @@ def test_both_sides_read_the_prompts_and_write_all_tokens():
   for kind, shape in dict(greedy=(2, 1, 3), beams=(2, 2, 3)).items():
     assert generate.make(model, prompt_BT, 3, 2, kind)().token_BKN.shape == shape
     assert generate.make_rival(model, prompt_BT, 3, 2, kind)().shape == (2, 11)
-  assert generate.make(model, prompt_BT, 3, 2, 'prefill')()[0].shape[0] == 2
   theirs = generate.make_rival(model, prompt_BT, 3, 2, 'prefill')().logits
   assert theirs.shape == (2, 1, 99) and str(theirs.dtype) == 'torch.bfloat16'
-  for name, changes in dict(t5={}, xlm={'model.attend': 'causal'}).items():
-    model = own_step.sized(systems.tiny(name, **{'model.vocab_size': 99}, **changes), 2, 8).model
-    assert generate.make(model, prompt_BT, 3, 2, 'prefill')()[0].shape[0] == 2
   with pytest.raises(UserError, match="config.model.name='bert' writes no text"):
     generate.make(systems.tiny('bert').model, prompt_BT, 3, 2, 'greedy')
+
+
+@pytest.mark.parametrize('name', in_tiers(['t5', 'xlm'], ['xlm']))
+def test_prompts_are_read_at_once(name):
+  fields = {'model.vocab_size': 99} | ({'model.attend': 'causal'} if name == 'xlm' else {})
+  model = own_step.sized(systems.tiny(name, **fields), 2, 8).model
+  prompt_BT = np.full((2, 8), 5, np.int32)
+  assert generate.make(model, prompt_BT, 3, 2, 'prefill')()[0].shape[0] == 2

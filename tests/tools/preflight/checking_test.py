@@ -1,11 +1,9 @@
 """What is compiled of a config whose steps sum the losses of several phases."""
 
-import jax
 import pytest
 from mutation import mutation
 from systems import tiny
 
-from bertjax import sharding
 from bertjax.config import timeline
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import checking, estimate, proposal
@@ -68,7 +66,9 @@ def test_losses_that_are_summed_are_one_step(phase):
 
 
 @mutation('most = max([0, *(', 'most = sum([0, *(')
-def test_of_losses_that_are_summed_all_logits_are_held_and_exponentials_of_one(phase):
+def test_of_losses_that_are_summed_all_logits_are_held_and_exponentials_of_one():
+  sums = {name: dict(summed=1.0) for name in 'ab'}
+  (phase,) = checking.phases(tiny('roberta', batch_size=1, phases=sums), None, None)
   configs = (phase.config, *own_step.phases_of(phase.config).values())
   traced = []
   for config in configs:
@@ -78,14 +78,6 @@ def test_of_losses_that_are_summed_all_logits_are_held_and_exponentials_of_one(p
   assert together.logits == sum(one.logits for one in each)
   assert together.exps == each[0].exps == each[1].exps > 0
   assert together.turn == max(one.turn for one in each)
-
-
-@pytest.mark.full
-def test_a_step_of_summed_losses_is_lowered(phase):
-  mesh = sharding.make_mesh(phase.config.mesh, jax.devices()[:1])
-  lowered, *_ = own_step.lower(phase.config, checking.batch_of(phase.config), mesh)
-  _, metrics = lowered.out_info
-  assert {'mrtd', 'trtd'} == {name.split('/')[0] for name in metrics['sums']}
 
 
 @pytest.mark.full

@@ -20,19 +20,14 @@ MODERNBERT_LARGE = {
 # Config, slice, changes, and GiB of a chip by libtpu 0.0.52 of each batch, as in docs/tpu.md.
 PAPERS = (
   ('bert:base', '4x4', {}, {'256 x 128': 2.15, '256 x 512': 3.66}),
-  ('bert:large', '4x4', {}, {'256 x 128': 6.59, '256 x 512': 10.16}),
-  ('roberta:base', '16x16', {}, {'8192 x 512': 6.03}),
   ('bert_lamb:large', '16x16', dict(microbatches=8), {'65536 x 128': 8.98, '32768 x 512': 11.37}),
   ('albert:xxlarge', '16x16', {}, {'4096 x 512': 13.40}),
-  ('spanbert:base', '4x4', {}, {'256 x 512': 3.85}),
   ('ernie:base', '4x4', {}, {'128 x 512': 2.52}),
-  ('electra:base', '4x4', {}, {'256 x 512': 3.99}),
   ('electra:large', '16x16', {}, {'2048 x 512': 8.21}),
   ('xlnet:large', '16x16', {}, {'2048 x 512': 9.58}),
   ('transformer_xl:wt103_large', '4x4', {}, {'128 x 384': 6.53}),
   ('mbert:base', '4x4', {'model.vocab_size': 119_547}, {'256 x 128': 3.26, '256 x 512': 5.18}),
   ('xlm:xlm15', '4x4', {}, {'32 x 256': 4.47}),
-  ('xlm_r:base', '16x16', {}, {'8192 x 512': 8.03}),
   ('xlm_r:large', '16x16', {'mesh.fsdp': 2}, {'8192 x 512': 13.80}),
   ('xlm_e:base', '16x16', {'model.vocab_size': 250_002}, {'2048 x 1024': 8.20}),
   (

@@ -17,8 +17,8 @@ TEXT = "L'homme qu'il a vu."
 
 
 @pytest.fixture(scope='module')
-def vocabulary(shared):
-  return load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+def vocabulary(xlm_words):
+  return load_vocabulary(xlm_words)
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_rows_are_as_long_as_their_batch_asks_for(rows):
 
 
 @mutation('+ (below_u[:, None] - below_u) *', '+ 0 * (below_u[:, None] - below_u) +')
-@pytest.mark.parametrize('seed', range(20))
+@pytest.mark.parametrize('seed', range(8))
 def test_lengths_have_the_least_padding(seed):
   rng = np.random.default_rng(seed)
   size_n = rng.integers(1, rng.integers(2, 90), rng.integers(1, 40))

@@ -95,11 +95,3 @@ def test_tables_and_json_lines(tmp_path):
 def test_what_is_wrong_is_named_by_its_line(tmp_path, name, text, said):
   with pytest.raises(UserError, match=said):
     read(tmp_path / name, text)
-
-
-def test_what_is_no_text(tmp_path):
-  (tmp_path / 'a.conll').write_bytes(b'a\tO\n\n\xff\tO\n')
-  with pytest.raises(UserError, match='line 3: not UTF-8'):
-    list(tagged.read(str(tmp_path / 'a.conll'), WHERE))
-  with pytest.raises(UserError, match='there is no file nowhere.conll'):
-    list(tagged.read('nowhere.conll', WHERE))

@@ -19,6 +19,15 @@ SAID = [
 ]
 
 
+def vocabulary_of_words(words, folder):
+  """A vocabulary of whole words, of which the first is what is unknown."""
+  model = tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, words[0])
+  tokenizer = tokenizers.Tokenizer(model)
+  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+  tokenizer.save(str(folder / 'tokenizer.json'))
+  return load_vocabulary(folder)
+
+
 @pytest.mark.parametrize('single', [True, False], ids=['single', 'pair'])
 @mutation(
   'np.repeat(np.arange(2, dtype=np.int32)',
@@ -58,11 +67,7 @@ def test_rows_with_gpts_three_tokens_are_those_of_the_original(golden, tmp_path)
   """_start_ a _delimiter_ b _classify_, whose ids follow the words."""
   theirs, sizes = golden('gpt1_original')
   words = [*(f'w{i}' for i in range(sizes['n_vocab'])), '_start_', '_delimiter_', '_classify_']
-  model = tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, 'w0')
-  tokenizer = tokenizers.Tokenizer(model)
-  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-  tokenizer.save(str(tmp_path / 'tokenizer.json'))
-  vocabulary = load_vocabulary(tmp_path)
+  vocabulary = vocabulary_of_words(words, tmp_path)
   start, delimiter, classify = texts.ends(vocabulary)
   assert [start, delimiter, classify] == list(range(sizes['n_vocab'], len(words)))
   for id_T, real_T in zip(
@@ -92,9 +97,5 @@ def test_rows_with_gpts_three_tokens_are_those_of_the_original(golden, tmp_path)
 )
 def test_rows_of_words_begin_with_their_mark_or_with_an_end(marks, wanted, tmp_path):
   pieces = ['<unk>', *marks, 'a', 'b', 'c']
-  model = tokenizers.models.WordLevel({piece: i for i, piece in enumerate(pieces)}, '<unk>')
-  tokenizer = tokenizers.Tokenizer(model)
-  tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-  tokenizer.save(str(tmp_path / 'tokenizer.json'))
-  (row,) = texts.rows([['a b'], ['c']], load_vocabulary(tmp_path), 8, 1)
+  (row,) = texts.rows([['a b'], ['c']], vocabulary_of_words(pieces, tmp_path), 8, 1)
   assert ' '.join(pieces[i] for i in row.id_n) == wanted
