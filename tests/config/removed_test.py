@@ -5,6 +5,7 @@ import json
 import pytest
 from mutation import mutation
 
+from bertjax import removed
 from bertjax.checkpoint import resume
 from bertjax.config import schema, sections
 from bertjax.errors import UserError
@@ -46,3 +47,9 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   write()
   with pytest.raises(UserError, match='has config.model.mix_decay=0.3, which was'):
     resume.stored(tmp_path)
+
+
+def test_the_names_are_no_keys_of_any_more():
+  for key in removed.REMOVED:
+    with pytest.raises(UserError, match='was removed'):
+      removed.refuse(f'config.phases.one.{key.partition("@")[0]}')

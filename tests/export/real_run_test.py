@@ -1,5 +1,7 @@
 """Runs of several devices, trained for some steps, exported and opened by transformers."""
 
+import json
+
 import numpy as np
 import pytest
 import systems
@@ -32,6 +34,9 @@ def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
   said = exporting.export(trained, tmp_path / 'out')
   assert said['outputs']['missing'] == said['outputs']['unexpected'] == []
   assert {*said['parts']} == ({'generator'} if trained.name.startswith('electra') else set())
+  for part in said['parts']:
+    described = json.loads((tmp_path / 'out' / part / 'config.json').read_text())
+    assert described['architectures'] == ['ElectraForMaskedLM']
   assert said['tokenizer'] == dict(differences=[])
   card = (tmp_path / 'out' / 'README.md').read_text()
   assert '| steps | 5 |' in card and '| tokens seen |' in card and '## Held-out scores' in card

@@ -99,6 +99,19 @@ def test_a_run_that_is_ended_several_times(kind, rich_store, straight, tmp_path,
   bit_equal(workdir, straight)
 
 
+def test_a_signal_that_comes_twice(rich_store, straight, tmp_path, watch):
+  """The second may come in the save that the first has led to, or too late."""
+  workdir = tmp_path / 'run'
+  (process,) = watch(processes.start(rich_store, workdir))
+  until(stepping, workdir, 0, process)
+  process.send_signal(TERM)
+  time.sleep(1.2)
+  process.send_signal(TERM)
+  assert ended(process, 60) in (0, 128 + TERM, -TERM)
+  finish(rich_store, workdir)
+  bit_equal(workdir, straight)
+
+
 # The moment, the signal, and which of two processes it hits.
 PAIRS = [
   (compiling, KILL, [1]), (stepping, KILL, [0]), (stepping, KILL, [1]), (saving, KILL, [0, 1]),

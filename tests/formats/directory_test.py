@@ -111,6 +111,8 @@ def test_defaults_are_those_of_transformers():
   [
     (dict(hidden_act='swish'), "hidden_act='swish', which our model does not compute"),
     (dict(position_embedding_type='relative_key'), "'position_embedding_type': 'relative_key'"),
+    (dict(is_decoder=True), "'is_decoder': True"),
+    (dict(tie_word_embeddings=False), "'tie_word_embeddings': False"),
     (dict(architectures=['BertLMHeadModel']), "class 'BertLMHeadModel'"),
     (dict(model_type='mamba'), "model_type='mamba'"),
     (dict(model_type='deberta'), "'deberta': version 1, .* expected one with .*'deberta-v2'"),

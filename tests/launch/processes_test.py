@@ -156,8 +156,11 @@ def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
 @mutation("'' if status > 128 else", "'' if False else")
 def test_one_that_is_killed_needs_no_mending(start):
   launcher = start('1', 'import os; os.kill(os.getpid(), 9)')
-  last = launcher.communicate(timeout=30)[1].splitlines()[-1]
-  assert 'stopped; by the same command a run goes on from its last checkpoint' in last
+  err = launcher.communicate(timeout=30)[1]
+  assert 'was ended by SIGKILL' in err
+  assert (
+    'stopped; by the same command a run goes on from its last checkpoint' in err.splitlines()[-1]
+  )
 
 
 @mutation('if not (asked and status == UNFINISHED):', 'if True:')

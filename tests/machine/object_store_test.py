@@ -16,7 +16,7 @@ import prepare_runs
 import processes
 import pytest
 from mutation import mutation
-from processes import ROOT, command, environment, exact, start, wait_for
+from processes import ROOT, command, environment, exact, start, start_pair, wait_for
 
 from bertjax.checkpoint import reading
 
@@ -127,6 +127,25 @@ def test_a_run_that_is_killed_goes_on_on_another_host(
   files.rm_file(name)
   said = processes.finish(stores[0], workdir, *flags)
   assert re.search(r'metrics.jsonl: expected the \d+ lines .* step 30, got 0: some', said)
+
+
+@pytest.mark.full
+def test_two_processes_write_parts_of_a_checkpoint(bucket, stores, tmp_path, monkeypatch):
+  flags = ('--config.total_steps=12', '--config.mesh.fsdp=4', '--config.mesh.data=1')
+  workdir, logs = f'{bucket}/pair', tmp_path / 'pair'
+  pair = start_pair(stores[0], workdir, *flags, logs=logs)
+  wait_for(lambda: has_checkpoint(workdir, 6), *pair)
+  for process in pair:
+    process.kill()
+    process.wait()
+  parts = [f'{logs}.{i}.log' for i in range(2)]
+  monkeypatch.setenv('BERTJAX_CACHE', str(tmp_path / 'other hosts'))
+  for process in start_pair(stores[0], workdir, *flags, logs=logs):
+    assert process.wait(300) == 0, [pathlib.Path(part).read_text() for part in parts]
+  assert 'Resuming after step 6' in pathlib.Path(parts[0]).read_text()
+  for process in start_pair(stores[1], tmp_path / 'disk', *flags):
+    assert process.wait(300) == 0
+  require_equal(object_stores.get(workdir, tmp_path / 'run'), tmp_path / 'disk')
 
 
 @pytest.mark.full

@@ -21,6 +21,7 @@ ODD = dict(width=36, heads=3, generator_head=12)
     ('bert', dict(sharing='all', inner_groups=0), {}, 'at least 1, got 1 and 0'),
     ('longformer', dict(sharing='all'), {}, "sharing: Longformer has 'none', got 'all'"),
     ('longformer', dict(attend='causal'), {}, "attend: Longformer has 'example', got 'causal'"),
+    ('bigbird', dict(attend='causal'), {}, 'attend: BigBird has '),
     ('modernbert', dict(heads=4, width=36), {}, 'even quotient'),
     ('xlnet', dict(width=60), {}, 'must be a multiple of model.heads, got 60 and 8'),
     ('xlnet', dict(reuse_len=0), {}, 'mem_len >= 0 and reuse_len >= 1, got .* and 0'),

@@ -155,14 +155,16 @@ def test_json_lines_say_languages_and_roles(tmp_path, vocab):
 def test_mistakes_write_nothing(tmp_path, vocab):
   (tmp_path / 'a.txt').write_text('The cat.\nThe mat.\n')
   (tmp_path / 'b.txt.gz').write_bytes(gzip.compress(b'The cat.\n'))
+  (tmp_path / 'c.tsv').write_text('The cat.\tA dog.\nThe mat.\n')
   (tmp_path / 'd.jsonl').write_text('{"text": "The cat.", "language": "en"}\n{"text": "A dog."}\n')
   (tmp_path / 'lexicon.txt').write_text('nothing of this\nthe cat\n')
   (tmp_path / 'e.jsonl').write_text('{"text": "The cat.", "language": "en"}\n')
-  names = ('a.txt', 'b.txt.gz', 'd.jsonl', 'e.jsonl')
-  a, b, d, e = (f'{tmp_path}/{name}' for name in names)
+  names = ('a.txt', 'b.txt.gz', 'c.tsv', 'd.jsonl', 'e.jsonl')
+  a, b, c, d, e = (f'{tmp_path}/{name}' for name in names)
   for given, message in (
     (dict(input=f'en-de={a}+{b}'), 'a.txt has 2, .*b.txt.gz has 1. Align the files'),
     (dict(input=f'en-de={a}'), 'expected parallel text, two files joined by .* got 1'),
+    (dict(input=f'en-de={c}'), 'c.tsv, line 2: expected two columns with a TAB'),
     (dict(input=f'en={a},{b}'), 'b.txt.gz has no language, but other files have'),
     (dict(input=f'en={a},fr={b}', languages=['en', 'de']), "'fr', which has no id: .* en, de. Add"),
     (

@@ -61,6 +61,9 @@ def test_what_is_no_text_is_met_before_any_work(tmp_path):
   (tmp_path / 'b.txt').write_bytes('text\n'.encode('utf-16'))
   with pytest.raises(ValueError, match='b.txt is UTF-16: expected UTF-8'):
     open_files(str(tmp_path))
+  (tmp_path / 'none.txt').write_bytes(b'')
+  with pytest.raises(ValueError, match='all files are empty'):
+    open_files(f'{tmp_path}/none.txt')
 
 
 def test_counts_of_what_is_left_out_are_those_of_one_pass(tmp_path):

@@ -143,10 +143,14 @@ def test_windows_differ_in_their_draws_and_stay_in_order(vocab, store):
   assert len({windows.window_seed(seed, w) for seed in (0, 1) for w in range(50)}) == 100
 
 
-def test_the_vocabulary_of_a_mixture_is_that_of_its_example_tasks(vocab):
-  for name in ('mixed_a', 'mixed_b'):
-    example_tasks.add_examples(name, 'few_words', vocab, recipe_of(recipes.BERT_PAIRS), LENGTH)
+def test_mixtures_of_example_tasks(vocab):
+  recipe = recipe_of(recipes.BERT_PAIRS)
+  for seed, name in enumerate(('mixed_a', 'mixed_b')):
+    example_tasks.add_examples(name, 'few_words', vocab, recipe, LENGTH, seed=seed)
   seqio.MixtureRegistry.add('mixed', [('mixed_a', 3), ('mixed_b', 1)])
+  get = seqio.get_mixture_or_task('mixed').get_dataset
+  first, second = (rows_of(get(None, split='train', shuffle=True, seed=4), 50) for _ in range(2))
+  assert_equal(first, second)
   data = ConfigDict(dict(mixture='mixed', input='', module=''))
   assert example_tasks.vocabulary_path(data) == vocab
 

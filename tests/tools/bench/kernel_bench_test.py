@@ -26,7 +26,7 @@ def test_flops_are_those_of_the_visible_pairs():
   assert passes.flops(causal._replace(table='past', bias=True)) == passes.flops(causal)
 
 
-def test_every_float_has_a_gradient():
+def test_every_float_has_a_gradient_of_its_shape():
   shape = arg_specs.SHAPES['xlnet_base_content']
   given = jax.eval_shape(lambda: passes.arguments(shape, jnp.float32))
   y, slopes = jax.eval_shape(passes.forward_backward(relative_attention.relative_attention), *given)
