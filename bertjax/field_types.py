@@ -28,6 +28,7 @@ class Bounds(NamedTuple):
     return ' and '.join(parts)
 
 
+MESH_AXES = ('data', 'fsdp', 'tensor', 'sequence')  # of devices, see `config.mesh`
 NONE: Mapping[str, Any] = MappingProxyType({})  # the default of a section
 Count = Annotated[int, Bounds(1)]
 Natural = Annotated[int, Bounds(0)]

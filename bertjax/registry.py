@@ -92,7 +92,7 @@ def check(name: str, key: str) -> str:
 
 @contextlib.contextmanager
 def trusting(names: Iterable[str]) -> Iterator[None]:
-  """Trusts these modules, too, for so long."""
+  """Trusts these modules, too, until the context ends; loads in other threads share them."""
   new = {*names} - TRUSTED
   TRUSTED.update(new)
   try:

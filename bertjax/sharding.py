@@ -10,12 +10,12 @@ from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bertjax.errors import UserError, amount
+from bertjax.field_types import MESH_AXES
 from bertjax.machine import malloc
 from bertjax.types import Batch
 
 Rules = Sequence[tuple[str, Any]]  # (logical axis, mesh axis or axes or None)
 
-MESH_AXES = ('data', 'fsdp', 'tensor', 'sequence')
 REPLICAS = 'data'  # its devices hold the same parameters
 
 

@@ -138,7 +138,7 @@ def _choose_preset(config: Any, workdir: pathlib.Path) -> None:
 
 
 def _settle(config: Any, point: Collection[str]) -> None:
-  """Sets what the run itself will: fields by its preset, and steps by epochs or minutes."""
+  """Sets what the run itself will: what its preset says, and steps by epochs or minutes."""
   from bertjax.train import resolve
   from bertjax.train.facts import Facts
 

@@ -13,6 +13,7 @@ from bertjax.machine import compiled
 hearing.let_children_hear()
 os.environ.pop('PYTHONUNBUFFERED', None)  # what children say waits in a buffer, as a user's does
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # as preflight of cards sets it
 os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'
 )

@@ -30,7 +30,7 @@ ARROWS: dict[str, str] = {
   'examples': 'machine text vocab store',
   'evals': 'models objectives metrics text vocab store examples',
   'configs': 'models examples config',
-  'config': 'sharding optim examples',
+  'config': 'optim examples',
   'checkpoint': 'machine sharding vocab config',
   'formats': 'models vocab',
   'sources': 'machine sharding models objectives vocab examples config checkpoint formats',

@@ -123,9 +123,9 @@ def run(
 
 
 def parse_flags(argv: list[str], program: str, known_only: bool = False) -> list[str]:
-  """Parses a command's arguments `argv` in `app.run`, which then shows its output `for_people`; a
-  mistake in them ends `program` with one line. With `known_only` returns those that are no flags of
-  the command behind its name."""
+  """Parses a command's arguments `argv` in `app.run`; what the command says is then shown
+  `for_people`. A mistake in them ends `program` with one line. With `known_only` returns those that
+  are no flags of the command behind its name."""
   path = _apart(argv)[0] if 'config' in flags.FLAGS else None
   if path is not None and (said := _missing(path)):
     sys.exit(f'{program}: --config={said}')

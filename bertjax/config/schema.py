@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax import cited as sources
-from bertjax import options, registry, sharding
+from bertjax import options, registry
 from bertjax.config import sections, timeline
 from bertjax.config.keys import LEAST_PIECES, SHARDING_RULES, Data, Run
 from bertjax.errors import UserError, choose
 from bertjax.examples import fit, readers
+from bertjax.field_types import MESH_AXES
 
 READ_WITH_A_STORE = ('store', 'vocab', 'heldout')  # the latter two are compared, or refused
 LASTS_HELP = 'how long the phase lasts, against the others'
@@ -123,7 +124,7 @@ def _check_one(config: Any) -> None:
   for name, axes in config.sharding_rules:
     choose(name, dict(SHARDING_RULES), 'config.sharding_rules, logical axes')
     for axis in (axes,) if isinstance(axes, str) else axes or ():
-      choose(axis, sharding.MESH_AXES, f'config.sharding_rules, mesh axes of {name!r}')
+      choose(axis, MESH_AXES, f'config.sharding_rules, mesh axes of {name!r}')
 
 
 def _check_read(data: Any) -> None:

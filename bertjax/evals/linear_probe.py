@@ -100,7 +100,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
 def _without_cls(
   found: Sequence[Any], options: Any, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """Encodes texts as T5 reads them, text [SEP]; it has no [CLS], whose place [SEP] holds first."""
+  """Encodes texts as T5 reads them, text [SEP]: it has no [CLS], so [SEP] is put in its place and
+  dropped."""
   special = {**vocabulary.special, 'cls': vocabulary.special['sep']}
   whole = dataclasses.replace(vocabulary, special=special)
   made = classify.encode(found, options, whole, length + 1)

@@ -75,9 +75,8 @@ def output(text: str | os.PathLike[str], marker: str) -> Iterator[pathlib.Path]:
   copy = Copy(os.fspath(text).rstrip('/'), 'copies')
   with copy.alone():
     there = copy.names()
-    if not there and (not marker or marker in copy._known):  # sent once, and no more there
-      shutil.rmtree(copy.here, ignore_errors=True)
-      copy._note.unlink(missing_ok=True)
+    if not there and (not marker or copy.had(marker)):  # sent once, and no more there
+      copy.forget()
     if not marker or marker in there:
       copy.drop(lambda name: True, copy.pull(lambda name: True, to_stderr))
     try:
@@ -147,6 +146,16 @@ class Copy:
     say(f'Copying {files}, {size / 1e6:,.1f} MB, of {self.url} to {self.here}')
     self._each(self._fetch, [(name, *seen) for name, seen in stale.items()])
     return there
+
+  def had(self, name: str) -> bool:
+    """Returns whether both had a file once."""
+    return name in self._known
+
+  def forget(self) -> None:
+    """Removes what is here, and what both had once."""
+    shutil.rmtree(self.here, ignore_errors=True)
+    self._note.unlink(missing_ok=True)
+    self._known.clear()
 
   def drop(self, wanted: Callable[[str], bool], there: Collection[str]) -> None:
     """Removes here what came from there and is no more; what was made here stays."""

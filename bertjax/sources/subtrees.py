@@ -54,10 +54,11 @@ def replaced(tree: Mapping, path: Sequence[str], value: Any) -> Any:
 def taken(
   source: Any, target: Any, layers: Sequence[int], where: str, rows: Rows | None
 ) -> Callable[[Any], Any]:
-  """Compares leaves of source with those of target, which may be shapes yet, and returns target ->
-  the former, placed like the latter. `layers` picks from the leading axis of leaves under 'layers',
-  () all; `where` names the source and its path, which tells words; `rows` are those of words that
-  move, None all. UserError: another structure or shape."""
+  """Compares leaves of source with those of target, of which shapes are enough, and returns a
+  function of target, which copies the leaves of source to where those of target are. `layers` picks
+  from the leading axis of leaves under 'layers', () all; `where` names the source and its path,
+  which tells words; `rows` are those of words that move, None all. UserError: another structure or
+  shape."""
   theirs, ours = _names(source), _names(target)
   if theirs != ours:
     raise UserError(

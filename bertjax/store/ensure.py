@@ -68,7 +68,8 @@ def ensure_store(data, seed: int, workdir: str) -> str:
 
 def clear_others(data, seed: int, workdir: str) -> None:
   """Removes a store and a vocabulary that a start with another text or vocabulary left here, and
-  that failed before its first step. UserError: they are those of a run that has begun."""
+  that failed before its first step. UserError: they are those of a run, or one of a sweep, that has
+  begun."""
   record, wanted = pathlib.Path(workdir, RECORD), _made_of(data, seed, workdir)
   if not record.exists():
     return
@@ -84,9 +85,9 @@ def clear_others(data, seed: int, workdir: str) -> None:
   apart = differing == ['heldout'] and before.get('heldout') and data.heldout
   gone = ('store/heldout',) if apart else ('store', 'store.partial', 'vocab', 'plans')
   said = f'{workdir}/{gone[0]} was made with other values of {", ".join(differing)} of config.data'
-  if pathlib.Path(workdir, 'config.json').exists():
+  if any(next(pathlib.Path(workdir).glob(of), None) for of in ('config.json', '*/config.json')):
     raise UserError(
-      f'{said} for the run that has begun here: give those of {record}, or, to go on with other '
+      f'{said} for a run that has begun here: give those of {record}, or, to go on with other '
       f'text, remove that file and {workdir}/{gone[0]}; to judge on other text, prepare it and '
       'give --config.evals.held_out.store'
     )

@@ -80,9 +80,9 @@ class Store:
     return read_vocabulary(own) if own.is_dir() else None
 
   def reads_as(self, vocabulary: Vocabulary | None, meta: Mapping[str, Any]) -> bool:
-    """Returns whether a text has the ids here that a vocabulary, whose `meta` a store may say
-    without it, gives it."""
-    ours = self.meta['vocabulary']  # older ones do not say the last
+    """Returns whether this store gives a text the ids that a vocabulary gives it. `meta` is what
+    is said of that vocabulary, by a store that may lie without it."""
+    ours = self.meta['vocabulary']  # stores of earlier versions do not say their accents
     keys = [key for key in ('sha256', 'lowercase', 'accents') if key in ours and key in meta]
     alike = all(ours[key] == meta[key] for key in keys)
     own = self.vocabulary

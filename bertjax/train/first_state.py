@@ -182,12 +182,12 @@ def check_last_batch(
     )
   judged = meta.get('judged', meta)  # checkpoints of earlier versions have held_out alone
   for key, sha256 in digests.texts_sha256(run).items():
-    before = judged.get(key, sha256)  # they do not say all, either
+    before = judged.get(key, sha256)  # earlier versions noted fewer texts
     if before not in (sha256, '') and key.removeprefix('config.') not in changed:
       what = f'{run.store.path}/heldout' if key == 'held_out' else f'the text of {key}'
       raise UserError(
         f'{what} is not the text that this run has read: expected sha256 {before[:12]}, got '
-        f'{sha256[:12] or "none"}. Put it back, give the other one a name of its own and '
+        f'{sha256[:12] or "none"}. Put it back, give the other one a name of its own with '
         '--override=KEY, or start in a new --workdir with config.init_from'
       )
   expected = meta['fed_sha256']  # of the rows that each host was fed

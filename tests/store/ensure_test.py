@@ -129,17 +129,22 @@ def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, 
 
 @mutation('before.get(key, wanted[key]) != ', 'before.get(key) != ')
 @mutation('return found if data.vocab else', 'return')
-@mutation("if pathlib.Path(workdir, 'config.json').exists():", 'if False:')
+@mutation('if any(next(pathlib.Path(workdir).glob(of), None) for of in (', 'if any(() and (')
+@mutation("'*/config.json')", "'x/config.json')", file='bertjax/store/ensure.py')
 def test_what_a_run_has_begun_on_stays(tmp_path):
   """Nor is it made again for a seed that draws nothing, or a key that there was not yet."""
   store, record = tmp_path / 'store/store.json', tmp_path / 'made_of.json'
   store.parent.mkdir()
   store.write_text('{}')
   record.write_text('{"input": "a.txt", "seed": 7}')
+  for begun in ('config.json', 'seed=0/config.json'):  # the latter of a sweep
+    (tmp_path / begun).parent.mkdir(exist_ok=True)
+    (tmp_path / begun).write_text('{}')
+    ensure(tmp_path, input='a.txt', vocab='v', errors='replace')
+    with pytest.raises(ValueError, match='of input of config.data for a run that has begun here'):
+      ensure(tmp_path, input='b.txt', vocab='v')
+    (tmp_path / begun).unlink()
   (tmp_path / 'config.json').write_text('{}')
-  ensure(tmp_path, input='a.txt', vocab='v', errors='replace')
-  with pytest.raises(ValueError, match='of input of config.data for the run that has begun here'):
-    ensure(tmp_path, input='b.txt', vocab='v')
   assert store.exists() and 'a.txt' in record.read_text()
   with pytest.raises(ValueError, match='of seed of config.data'):  # of a vocabulary trained here
     ensure(tmp_path, input='a.txt', **{'train_vocab.type': 'words'})

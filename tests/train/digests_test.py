@@ -80,7 +80,8 @@ def test_an_evaluation_of_two_checkpoints_is_refused(rich_store, tmp_path):
   assert 'process 1 differs from process 0 in the checkpoint: manifest is' in said[0], said
 
 
-@mutation(' for name, path in named.items() if path}', ' for name, path in ()}')
+@mutation('records.sha256(path) for path, key in files.items() if path', 'path for path, key in ()')
+@mutation('files.setdefault(given.get(name),', 'files.setdefault((key, given.get(name)) and None,')
 @mutation("key.removeprefix('config.') not in changed", 'True')
 def test_labelled_files_are_bound_to_the_run_by_what_is_in_them(tmp_path):
   """Also what its last batch did not see."""

@@ -173,7 +173,7 @@ def test_a_set_may_be_judged_on_another_text(store, tmp_path):
   assert set(batch['target_BP'][batch['weight_BP'] > 0]) <= {42, *SPECIAL.values()}
 
 
-@mutation("if key in sets and given.get('store'):", 'if False:')
+@mutation("stores.setdefault(given.get('store'),", 'stores.setdefault(None,')
 @mutation("key = f'{subject.key}.store'", "key = 'config.evals.store'")
 @mutation("if before not in (sha256, '') and", 'if False and')
 def test_another_text_is_bound_to_the_run_and_named_where_it_is_gone(store, tmp_path):

@@ -24,12 +24,12 @@ Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
 def unrolled(remat: str, noise: Noise | None) -> bool:
-  """Returns whether the compiler sees the layers of a scan one after the other: on a GPU, and where
-  a model is trained, that is with noise, on a TPU v6e and on a CPU, there if nothing is computed
-  again, which that compiler undoes without a loop. A loop copies what each layer keeps for the
-  backward pass into an array of all layers, and out of it: a fifth of the bytes of BERT's step on a
-  GPU (docs/gpu.md) and on a TPU, a seventh of its time on a CPU. A TPU's compiler takes three times
-  as long for it; of TPUs a v6e alone waits for its memory so much (docs/tpu.md)."""
+  """Returns whether the compiler sees the layers of a scan one after the other. A loop copies what
+  each layer keeps for the backward pass into an array of all layers, and out of it: a fifth of the
+  bytes of BERT's step on a GPU (docs/gpu.md) and on a TPU, a seventh of its time on a CPU. A model
+  is trained where it gets noise. A TPU's compiler takes three times as long without a loop, so only
+  a v6e goes without, which waits for its memory most (docs/tpu.md). A CPU's compiler would undo
+  what is computed again."""
   trains = noise is not None
   match target.platform():
     case 'gpu':

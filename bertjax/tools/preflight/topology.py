@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -104,7 +104,6 @@ class Slice(NamedTuple):
 
   kind: str  # as jax names it, a key of CHIPS
   chips: int  # how many
-  told: Mapping[str, str]  # variables by which the compiler, when it is loaded, knows of it
 
   @property
   def platform(self) -> str:
@@ -118,14 +117,15 @@ class Slice(NamedTuple):
 
 
 def select(name: str) -> Slice:
-  """Returns a slice such as v5e:4x4, or cards such as h100:8. Raises UserError: an unknown kind or
-  shape."""
+  """Returns a slice such as v5e:4x4, or cards such as h100:8; their compiler, when it is loaded, is
+  told of it by the environment. Raises UserError: an unknown kind or shape."""
   kind, _, count = name.partition(':')
   if kind in CARDS and count.isdecimal() and int(count):
+    # jax's plug-in, when it is loaded, would look for a driver.
+    os.environ.setdefault('JAX_SKIP_CUDA_CONSTRAINTS_CHECK', '1')
     if int(count) > 8:
       raise UserError(f'{name}: expected the cards of one host, 8 at most, got {count}')
-    # jax's plug-in, when it is loaded, would look for a driver.
-    return Slice(CARDS[kind].kind, int(count), dict(JAX_SKIP_CUDA_CONSTRAINTS_CHECK='1'))
+    return Slice(CARDS[kind].kind, int(count))
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
   if not found or found[1] not in _ACCELERATORS:
     raise UserError(
@@ -134,11 +134,12 @@ def select(name: str) -> Slice:
     )
   accelerator, counted, kind = _ACCELERATORS[found[1]]
   chips = math.prod(int(side) for side in found[2].split('x'))
-  told = dict(
-    TPU_ACCELERATOR_TYPE=f'{accelerator}-{chips * counted}', TPU_SKIP_MDS_QUERY='1',
-    TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1',
-  )  # fmt: skip
-  return Slice(kind, chips, told)
+  os.environ['TPU_ACCELERATOR_TYPE'] = f'{accelerator}-{chips * counted}'
+  for key, value in dict(
+    TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1'
+  ).items():
+    os.environ.setdefault(key, value)
+  return Slice(kind, chips)
 
 
 @contextlib.contextmanager
@@ -167,17 +168,12 @@ def devices(name: str) -> list[Any]:
     whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}
     options, platform = dict(topology_name=name, **whole), 'tpu'
     remedy = f'pip install libtpu, in the version that jax[tpu]=={jax.__version__} asks for'
-  before = dict(os.environ)
-  os.environ.update(where.told)
   try:
     found = topologies.get_topology_desc(platform=platform, **options)
   except RuntimeError as error:  # jax's of no compiler, and JaxRuntimeError of what it refuses
     raise UserError(
       f'no compiler for {name}: {error}; give a slice that exists, or {remedy}'
     ) from error
-  finally:
-    os.environ.clear()
-    os.environ.update(before)
   return list(found.devices)
 
 

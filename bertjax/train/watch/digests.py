@@ -128,14 +128,16 @@ def texts_sha256(run: Any) -> dict[str, str]:
   store is compared by its batches, since it may be divided into other files."""
   phases = {f'config.phases.{p.name}': p.config for p in run.parts if run.config.phases}
   found = dict(held_out=_store_sha256(run.store.path / verify.HELD_OUT))
+  files, stores = {}, {}  # path -> the first key that names it: phases have those of the run, too
   for place, config in {'config': run.config, **phases}.items():
     sets = {f'{place}.evals.{name}': given for name, given in config.evals.items()}
     for key, given in {f'{place}.data': config.data, **sets}.items():
-      named = {name: given.get(name) for name in ('train', 'dev', 'file')}
-      found |= {f'{key}.{name}': records.sha256(path) for name, path in named.items() if path}
-      if key in sets and given.get('store'):
-        found[f'{key}.store'] = _store_sha256(pathlib.Path(given.store))
-  return found
+      for name in ('train', 'dev', 'file'):
+        files.setdefault(given.get(name), f'{key}.{name}')
+      if key in sets:
+        stores.setdefault(given.get('store'), f'{key}.store')
+  found |= {key: records.sha256(path) for path, key in files.items() if path}
+  return found | {key: _store_sha256(pathlib.Path(path)) for path, key in stores.items() if path}
 
 
 def _store_sha256(path: pathlib.Path) -> str:

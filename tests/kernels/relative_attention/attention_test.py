@@ -42,6 +42,7 @@ mutation('jnp.abs(distance_TS) < mask.window', 'jnp.abs(distance_TS) <= mask.win
 mutation('found += [last] if last > 1 - self.q_BTNH.shape[1] else []', 'found += []')
 mutation('pltpu.roll(x, width - block + 1, 1, stride=1', 'pltpu.roll(x, width - block, 1, stride=1')
 mutation('y_scr[...] = y_scr[...] * fade + dot', 'y_scr[...] = y_scr[...] + dot')
+mutation('dk_ref[0] = dk_sum[...].astype', 'dk_ref[0] = 0 * dk_sum[...].astype')
 mutation('* shape.keys + s_bb', '* (shape.keys + 1) + s_bb')
 mutation('dot(by_distance, tile.r_2b, (1, 0))', '0 * dot(by_distance, tile.r_2b, (1, 0))')
 

@@ -36,19 +36,13 @@ def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeyp
 
 
 @mutation('RuntimeError as', 'NotImplementedError as', file='bertjax/tools/preflight/topology.py')
-@mutation('  finally:\n    os.environ.clear()\n    os.environ.update(before)\n', '')
-@mutation('  os.environ.update(where.told)\n', '')
-def test_without_libtpu_it_is_asked_for_and_the_environment_stays(monkeypatch):
-  before, told = dict(os.environ), []
-
+def test_without_libtpu_it_is_asked_for(monkeypatch):
   def absent(**names):
-    told.append(os.environ.get('TPU_ACCELERATOR_TYPE'))
     raise RuntimeError('JAX TPU support not installed')  # in jax's words
 
   monkeypatch.setattr(topologies, 'get_topology_desc', absent)
   with pytest.raises(UserError, match='no compiler for v5e:2x2: .*pip install libtpu'):
     topology.devices('v5e:2x2')
-  assert told == ['v5litepod-4'] and dict(os.environ) == before
 
 
 def test_what_a_program_would_need_is_read_from_the_compiler():

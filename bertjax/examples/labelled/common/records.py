@@ -74,7 +74,7 @@ def existing(path: str) -> pathlib.Path:
 
 
 def sha256(path: str) -> str:
-  """Returns that of a file's bytes; '' of one that is not there, or a data set by its name."""
+  """Returns the sha256 of a file; '' of one that is not there, or of a data set by its name."""
   file = None if by_name(path) else copies.local(path)
   return checksums.of_file(file) if file and file.is_file() else ''
 

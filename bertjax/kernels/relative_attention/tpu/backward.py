@@ -55,8 +55,8 @@ def backward(
 
   return Floats(
     dq,
-    dk,
-    dv,
+    dk.astype(floats.k_BSD.dtype),
+    dv.astype(floats.v_BSD.dtype),
     dvectors_B8D.sum(0),
     table(floats.r_ERD),
     table(floats.p_ERD),
@@ -66,8 +66,9 @@ def backward(
 
 def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
   ins, (dy_ref, y_ref, lse_ref), outs = refs[:INPUTS], refs[INPUTS:][:3], refs[INPUTS + 3 :]
-  dq_ref, dk_ref, dv_ref, *tables, dq_scr, dk_scr, dv_scr = outs
-  sums = dk_scr, dv_scr, *tables
+  dq_ref, dk_ref, dv_ref, dvectors_ref, dr_ref, dp_ref, dbias_ref, dq_scr, *beside = outs
+  dk_sum, dv_sum = beside or (dk_ref.at[0], dv_ref.at[0])
+  sums = dk_sum, dv_sum, dvectors_ref, dr_ref, dp_ref, dbias_ref
   where, visits = tile_lib.program(shape, count_ref, index_ref)
   i, j = pl.program_id(2), pl.program_id(3)
 
@@ -95,14 +96,16 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
       dq_ref.dtype
     )
 
-  @pl.when((i == shape.blocks[0] - 1) & (j == shape.blocks[1] - 1))
-  def _():
-    dk_ref[0] = dk_scr[...].astype(dk_ref.dtype)
-    dv_ref[0] = dv_scr[...].astype(dv_ref.dtype)
+  if shape.narrow:
+
+    @pl.when((i == shape.blocks[0] - 1) & (j == shape.blocks[1] - 1))
+    def _():
+      dk_ref[0] = dk_sum[...].astype(dk_ref.dtype)
+      dv_ref[0] = dv_sum[...].astype(dv_ref.dtype)
 
 
 def _tile_grads(
-  tile, head, dy_b, lse_b1, delta_b1, dk_scr, dv_scr, dvectors_ref, dr_ref, dp_ref, dbias_ref
+  tile, head, dy_b, lse_b1, delta_b1, dk_sum, dv_sum, dvectors_ref, dr_ref, dp_ref, dbias_ref
 ):
   """Adds the gradients of a tile to the sums, and returns that of the queries, float32 [b, H]."""
   shape, b = tile.shape, tile.shape.block
@@ -113,11 +116,11 @@ def _tile_grads(
   dropped_bb, kept_bb = power_bb, tile.kept()
   if kept_bb is not None:
     dropped_bb, dpower_bb = power_bb * kept_bb, dpower_bb * kept_bb
-  dv_scr[here] += dot(dropped_bb.astype(dy_b.dtype), dy_b, (0, 0))
+  dv_sum[here] += dot(dropped_bb.astype(dy_b.dtype), dy_b, (0, 0))
   dscore_bb = power_bb * (dpower_bb - delta_b1)
   scaled_bb = dscore_bb * shape.scale
   narrow_bb = scaled_bb.astype(narrow)
-  dk_scr[here] += dot(narrow_bb, tile.biased(layout.U).astype(narrow), (0, 0))
+  dk_sum[here] += dot(narrow_bb, tile.biased(layout.U).astype(narrow), (0, 0))
   parts = {layout.U: dot(narrow_bb, tile.k_b, (1, 0))}
   add = lambda name, x_1H: _add_row(dvectors_ref, name, tile.columns, x_1H)
   beside_bb = jnp.zeros_like(dscore_bb)
@@ -127,7 +130,7 @@ def _tile_grads(
   )
   if shape.by_keys:
     by_key = turned(jnp.transpose(scaled_bb)).astype(narrow)
-    dk_scr[here] += dot(by_key, tile.p_2b, (1, 0))
+    dk_sum[here] += dot(by_key, tile.p_2b, (1, 0))
     dp_ref[0, rows_of(True), tile.columns] += dot(by_key, tile.k_b, (0, 0))
   if shape.position or shape.bias:
     by_distance, rows = turned(dscore_bb), rows_of(False)
@@ -168,7 +171,8 @@ def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
     return whole, held((1, count, lanes), lambda batch, n, i, j, *_: (batch, 0, n))
 
   q, keys = floats.q_BTD, floats.k_BSD.shape[1]
-  sums = [rows(keys, floats.k_BSD.dtype), rows(keys, floats.v_BSD.dtype), rows(8)]
+  of_keys = rows(keys, floats.k_BSD.dtype if shape.narrow else jnp.float32)
+  sums = [of_keys, of_keys, rows(8)]
   sums += [rows(shape.width) if has else ([], []) for has in (shape.position, shape.by_keys)]
   by_head = jax.ShapeDtypeStruct((shape.rows, shape.groups * group, 1, shape.width), jnp.float32)
   of_head = held((1, group, 1, shape.width), lambda batch, n, i, j, *_: (batch, n, 0, 0))
@@ -183,7 +187,7 @@ def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
       out_specs=[per_query, *(spec for _, spec in sums)],
       scratch_shapes=[
         pltpu.VMEM((group, b, shape.wide), jnp.float32),
-        *2 * [pltpu.VMEM((keys, lanes), jnp.float32)],
+        *([pltpu.VMEM((keys, lanes), jnp.float32)] * 2 if shape.narrow else []),
       ],
     ),
     compiler_params=pltpu.CompilerParams(

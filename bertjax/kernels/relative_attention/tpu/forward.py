@@ -47,13 +47,15 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
   strided = kind not in _NO_STRIDED_ROTATION
   position = x.relative is not None and x.relative.r_RNH is not None
   block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, position))['both'].keys
-  _check_takes(x, block, kind)
+  narrow = _check_takes(x, block, kind)
   shape, floats, integers = layout.pack(x, block)
+  shape = shape._replace(narrow=narrow)
   y_BTD: Any = _core(shape, strided, interpret, floats, integers)
   return y_BTD.reshape(*x.q_BTNH.shape)
 
 
-def _check_takes(x: Operands, block: int, kind: str) -> None:
+def _check_takes(x: Operands, block: int, kind: str) -> bool:
+  """Returns `Shape.narrow`: whether the sums and their copies fit, where those would be smaller."""
   size, keys, dtype = x.q_BTNH.shape[-1], x.k_BSNH.shape[1], x.q_BTNH.dtype
   if size > 256:
     raise NotImplementedError(
@@ -66,9 +68,8 @@ def _check_takes(x: Operands, block: int, kind: str) -> None:
   wide, group = layout.columns(size)
   relative = x.relative or Relative()
   tables = 2 * sum(table is not None for table in (relative.r_RNH, relative.p_RNH))
-  # Sums are float32; those of keys and values have a copy in their dtype beside them.
-  of_place = (2 + tables) * 4 + 2 * dtype.itemsize
-  needed = of_place * (keys + 2 * block) * wide * group
+  places = (keys + 2 * block) * wide * group
+  needed = (2 + tables) * places * 4
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:
     raise NotImplementedError(
@@ -76,6 +77,7 @@ def _check_takes(x: Operands, block: int, kind: str) -> None:
       f'{needed / 2**20:.0f} MiB, and {limit / 2**20:.0f} MiB are for them on {kind}; '
       "impl='xla' takes any length"
     )
+  return dtype != jnp.float32 and needed + 2 * places * dtype.itemsize <= limit
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))

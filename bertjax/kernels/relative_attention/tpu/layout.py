@@ -46,6 +46,8 @@ class Shape(NamedTuple):
   bias: bool
   segment: bool
   rate: float  # rate of the dropout; 0: none
+  # The gradients of keys and values leave in the dtype of these, with the sums beside them.
+  narrow: bool = False
 
   @property
   def memory(self) -> int:
