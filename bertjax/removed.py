@@ -8,10 +8,16 @@ from typing import Any
 from bertjax import dotted
 from bertjax.errors import UserError
 
+_JUDGED_OUTSIDE = 'bertjax.convert --to=hf --sentence-transformers=mean writes what mteb judges'
 # Key, but for `phases.NAME.` and `teacher.` -> (the value that is as now; None: any; what to do in
 # its place). `KEY@NAME` is of what is chosen by this name, where others have such a key.
 REMOVED: dict[str, tuple[Any, str]] = {
+  'evals.similarity.file': ('', _JUDGED_OUTSIDE),
+  'evals.similarity*': (None, _JUDGED_OUTSIDE),
   'evals.*.rows_of': ('held_out', 'the rows are those of evals.held_out'),
+  'data.mask.favor_longer': (False, 'n-grams have P(n) ~ 1 / n; a masking of your own may differ'),
+  'data.mask.alpha': (0.0, 'each token has a coin of its own; DistilBERT masks rare words more'),
+  'data.mask.block@xlm': (None, 'each token has a coin of its own'),
   'data.mask.replacement': (True, 'positions are drawn with replacement, as in the original'),
   'data.mask.whole_word@xlnet_permutation': (False, 'spans are of pieces, as in the original'),
   'data.plan.rejoin': (True, 'a later sentence that fits joins the first segment, as by default'),
@@ -21,6 +27,9 @@ REMOVED: dict[str, tuple[Any, str]] = {
   'model.boundary_width': (200, "places in a span have the original's vectors of 200"),
   'model.mix_decay': (0.0, 'weighted layers have no penalty, as by default before'),
   'fresh_layers': (0, 'a list of subtrees in init_from leaves out those to make anew'),
+  'objective.disallow_correct': (False, 'the original word may be drawn, as by default before'),
+  'optimizer.trust': ('decayed', 'the ratio is of the tensors whose optimizer.decay is not 0'),
+  'optimizer.trust_rules': ([], 'the ratio is of the tensors whose optimizer.decay is not 0'),
 }
 
 

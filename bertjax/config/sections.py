@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax import cited, options, registry
+from bertjax import cited, options, registry, removed
 from bertjax.config import defaults
 from bertjax.config.keys import FIXED, Teacher
 from bertjax.errors import UserError
@@ -114,6 +114,7 @@ def sections(config: Any) -> Iterator[Described]:
     yield Described(f'config.{key}', at(key), options.fields_of(Teacher))
   yield from _of_optimizer(at('optimizer'))
   for name, given in at('evals').items():
+    removed.refuse(f'config.evals.{name}')
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
 
 

@@ -2,7 +2,7 @@
 
 from mutation import mutation
 
-from bertjax.checkpoint import manifest, reading
+from bertjax.checkpoint import manifest, reading, resume
 from bertjax.launch.resumable import finished
 from bertjax.machine import durable
 from configs import bert
@@ -16,7 +16,7 @@ def test_the_newest_checkpoint_of_a_url_is_found(tmp_path):
     for name in names:
       (tmp_path / f'checkpoints/{step}' / name).write_text('{}')
   config = bert.get_config('test').copy_and_resolve_references().to_dict()
-  durable.write_json(tmp_path / 'config.json', dict(format=10, config=config, given={}))
+  durable.write_json(tmp_path / 'config.json', dict(format=resume.FORMAT, config=config, facts={}))
   url = f'file://{tmp_path}'
   assert reading.newest_step(url) == 10 and reading.newest_step(f'{url}/none') is None
   assert finished(url, 10) and not finished(url, 12)

@@ -14,8 +14,13 @@ from configs import albert
 
 def test_a_removed_key_is_refused_wherever_it_is_given():
   c = albert.get_config('test')
-  c.data.mask.replacement = True
-  with pytest.raises(UserError, match='data.mask.replacement was removed in 0.2, remove it'):
+  c.data.mask.favor_longer = True
+  with pytest.raises(UserError, match='data.mask.favor_longer was removed in 0.2, remove it'):
+    schema.check(c)
+  c = albert.get_config('test')
+  with c.unlocked():
+    c.evals.similarity = dict(type='similarity', every=1, file='')
+  with pytest.raises(UserError, match='evals.similarity was removed in 0.2, .* what mteb judges'):
     schema.check(c)
 
 
@@ -25,17 +30,21 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   c = albert.get_config('test')
   sections.complete(c)
   older = json.loads(c.to_json_best_effort())
-  older['data']['mask']['replacement'] = True
-  older['evals']['held_out']['rows_of'] = 'held_out'
-  masks = dict(name='xlnet_permutation'), dict(name='rule', whole_word=False)  # which reads it
+  older['optimizer'] |= dict(trust='decayed')
+  older['data']['mask']['favor_longer'] = False
+  older['evals']['similarity'] = dict(type='similarity', every=5, file='', text=['a', 'b'])
+  masks = dict(name='xlm', rate=0.1), dict(name='ernie', block=8)  # whose blocks are read
   of_phases = [dict(data=dict(mask=mask), optimizer=dict(b1=0.5)) for mask in masks]
   c.phases = dict(zip(('one', 'two'), of_phases, strict=True))
   older['phases'] = json.loads(c.phases.to_json_best_effort())
-  older['phases']['one']['data']['mask'] |= dict(replacement=True, whole_word=False)
+  older['phases']['one']['optimizer']['trust'] = 'decayed'
+  older['phases']['one']['data']['mask'] |= dict(alpha=0.0, block=32)
   path = tmp_path / 'config.json'
   brought = dict(name='elmo', mix_decay=0.0)  # by a model, and by a teacher
   facts = dict(model=brought, teacher=dict(model=brought, sha256='0'))
-  write = lambda: path.write_text(json.dumps(dict(format=resume.FORMAT, config=older, facts=facts)))
+  write = lambda: path.write_text(
+    json.dumps(dict(format=resume.FORMAT, config=older, given={}, facts=facts))
+  )
   write()
   found = resume.stored(tmp_path)['facts']
   assert found == dict(model=dict(name='elmo'), teacher=dict(model=dict(name='elmo'), sha256='0'))
@@ -43,9 +52,9 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   assert resume.compare(tmp_path, resume.stored(tmp_path), c) == []
   as_json = lambda config: json.loads(config.to_json_best_effort())
   assert as_json(resume.stored_config(tmp_path)) == as_json(c)
-  older['model']['mix_decay'] = 0.3
+  older['evals']['similarity']['file'] = 'pairs.tsv'
   write()
-  with pytest.raises(UserError, match='has config.model.mix_decay=0.3, which was'):
+  with pytest.raises(UserError, match=r"has config.evals.similarity.file='pairs.tsv', which was"):
     resume.stored(tmp_path)
 
 
