@@ -63,7 +63,7 @@ def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_
   stopped = steps_logged(workdir)
   assert stopped < 40 and (workdir / 'checkpoints' / str(stopped)).exists()
   said = finish(rich_store, workdir)  # one process, one device
-  assert f'Resuming after step {stopped}' in said and 'over 2 starts' in said
+  assert f'Resuming after step {stopped}' in said
   np.testing.assert_allclose(losses(workdir), straight, rtol=2e-5)
   assert not list(ROOT.glob('pwned')) and not list(tmp_path.rglob('pwned'))
 
