@@ -31,7 +31,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import errno
-import hashlib
 import os
 import pathlib
 import sys
@@ -43,7 +42,7 @@ from bertjax import children, registry, text_flags
 from bertjax.config import command_line, timeline
 from bertjax.errors import UserError, amount, door, package
 from bertjax.examples import unread_text
-from bertjax.machine import copies, remote
+from bertjax.machine import checksums, copies, remote
 from bertjax.metrics.progress import Bar
 from bertjax.store import encode, room, shards, summary
 from bertjax.store.builder import Kind, Partial
@@ -238,11 +237,12 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
 
 
 def _units_fingerprint() -> list[dict]:
-  named = {str(p.resolve()): p for p in (find_files(_LEXICON.value) if _LEXICON.value else ())}
-  files = [(dict(lexicon=name), p) for name, p in named.items()]
+  paths = find_files(_LEXICON.value) if _LEXICON.value else []
+  found = [dict(lexicon=str(p.resolve()), sha256=checksums.of_file(p)) for p in paths]
   if code := registry.own_file(_SEGMENTER.value.partition(':')[0]):
-    files.append((dict(segmenter=_SEGMENTER.value), pathlib.Path(code)))
-  return [each | dict(sha256=hashlib.sha256(p.read_bytes()).hexdigest()) for each, p in files]
+    sha256 = checksums.of_file(pathlib.Path(code))
+    found.append(dict(segmenter=_SEGMENTER.value, sha256=sha256))
+  return found
 
 
 def _beam(words: list[str]) -> Any:

@@ -29,22 +29,22 @@ def initial_state(
   fresh optimizer state and carries. UserError, before anything is compiled: what it names, or the
   teacher, does not fit the run."""
   load, said = init_from.loader(run.config, run.vocabulary, run.abstract.variables, source)
-  taught = with_teacher(run, {})
   variables = load(_from_seed(run))
   for line in said:
     say(line)
-  return _before_training(run, variables | taught)
+  return _before_training(run, variables)
 
 
 def seeded_state(run: setup.Run) -> State:
   """`initial_state` from the seed alone, whatever `config.init_from` names."""
-  return _before_training(run, _from_seed(run) | with_teacher(run, {}))
+  return _before_training(run, _from_seed(run))
 
 
 def _from_seed(run: setup.Run) -> Any:
+  taught = with_teacher(run, {})  # before anything is compiled
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract.variables)
   make = lambda: run.phases[0].initial_variables(run.config.seed)
-  return _together('variables', make, shardings)
+  return _together('variables', make, shardings) | taught
 
 
 def _before_training(run: setup.Run, variables: Any) -> State:

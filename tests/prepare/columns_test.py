@@ -85,7 +85,7 @@ def test_workers_and_parts_change_no_token_and_no_unit_beside_it(tmp_path, vocab
   assert found == one.meta['stats']['found_units'] > 30
 
 
-@mutation('files.append((dict(segmenter', 'str((dict(segmenter')
+@mutation('found.append(dict(segmenter', 'str(dict(segmenter')
 def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
   draw = random.Random(0)
   documents = [

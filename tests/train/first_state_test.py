@@ -107,13 +107,15 @@ def test_a_peak_that_is_changed_on_purpose_moves_the_rate(tmp_path):
 
 
 @mutation('run.abstract.variables, source)', '_from_seed(run), source)', case='source')
-@mutation('  taught = with_teacher(run, {})\n', '  taught = _from_seed(run)\n', case='teacher')
+@mutation(
+  '  taught = with_teacher(run, {})', "  taught = _together('', dict, None)", case='teacher'
+)
 @pytest.mark.parametrize('which', ['source', 'teacher'])
 def test_what_does_not_fit_is_refused_before_anything_is_compiled(monkeypatch, which):
   def absent(*_):
     raise UserError('no such head')
 
-  monkeypatch.setattr(first_state, '_from_seed', lambda run: pytest.fail('compiles'))
+  monkeypatch.setattr(first_state, '_together', lambda *_: pytest.fail('compiles'))
   monkeypatch.setattr(first_state.teacher, 'read', absent)
   monkeypatch.setattr(init_from, '_read', lambda *_: dict(params=dict(w=np.zeros(3))))
   config = bert.get_config('test')

@@ -174,6 +174,7 @@ def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
   of_keys = rows(keys, floats.k_BSD.dtype if shape.narrow else jnp.float32)
   sums = [of_keys, of_keys, rows(8)]
   sums += [rows(shape.width) if has else ([], []) for has in (shape.position, shape.by_keys)]
+  beside = sums[:2] if shape.narrow else []  # as many places again, of float32
   by_head = jax.ShapeDtypeStruct((shape.rows, shape.groups * group, 1, shape.width), jnp.float32)
   of_head = held((1, group, 1, shape.width), lambda batch, n, i, j, *_: (batch, n, 0, 0))
   sums.append((by_head, of_head) if shape.bias else ([], []))
@@ -187,12 +188,12 @@ def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
       out_specs=[per_query, *(spec for _, spec in sums)],
       scratch_shapes=[
         pltpu.VMEM((group, b, shape.wide), jnp.float32),
-        *([pltpu.VMEM((keys, lanes), jnp.float32)] * 2 if shape.narrow else []),
+        *(pltpu.VMEM((keys, lanes), jnp.float32) for _ in beside),
       ],
     ),
     compiler_params=pltpu.CompilerParams(
       dimension_semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
-      vmem_limit_bytes=_TILE_BYTES + sum(_vmem_bytes(spec) for _, spec in [*sums, *sums[:2]]),
+      vmem_limit_bytes=_TILE_BYTES + sum(_vmem_bytes(spec) for _, spec in [*sums, *beside]),
     ),
     cost_estimate=tile_lib.cost(
       shape, scalars, arrays, [given, given[0]], [out for out, _ in sums],
