@@ -93,13 +93,12 @@ def choose(
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
   steps = steps_in(directory)
   if step == 'best':
-    found = best_step(directory, best)
-    if found is None:
+    step = best_step(directory, best)
+    if step is None:
       raise UserError(
         f'no checkpoint of {workdir} has a score {best.metric}: name a step of {steps or "none"}'
       )
-    return first_intact([directory / str(found)], fetch)
-  if int(step) not in steps:
+  elif int(step) not in steps:
     raise UserError(
       f'{workdir} has no checkpoint of step {step}: expected one of {steps or "none"}'
     )
@@ -137,17 +136,6 @@ def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
     found = reader.restore(directory / 'state', args=restore)['variables']
   finite.require(found, directory, ': take an earlier checkpoint (--step) or another model')
   return found
-
-
-def variables_on(directory: pathlib.Path, device: Any) -> Any:
-  """Reads the variables of an intact checkpoint whole on one device, whatever mesh saved them."""
-  place = jax.sharding.SingleDeviceSharding(device)
-  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-    stored = reader.metadata(directory / 'state').item_metadata.tree['variables']
-  abstract = jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), stored
-  )
-  return read_variables(directory, abstract)
 
 
 def is_step(name: str) -> bool:

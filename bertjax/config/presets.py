@@ -25,39 +25,41 @@ class Preset(NamedTuple):
   # fields of `config.model`, where the model has them: the dtype that it computes in (parameters
   # are float32), and what the backward pass keeps (models/layers/remat.py)
   model: dict[str, str]
-  libtpu: dict[str, str]  # flags for LIBTPU_INIT_ARGS, flag -> value
-  xla: dict[str, str]  # flags for XLA_FLAGS, flag -> value
+  # variable of the environment -> flags for it, flag -> value
+  flags: dict[str, dict[str, str]]
 
 
 PRESETS = dict(
   tpu=Preset(
     model=dict(dtype='bfloat16', remat='light'),
-    libtpu={
-      # Gathers of sharded parameters run while the tensor cores compute. Fusing them with products
-      # (xla_tpu_enable_async_collective_fusion) is for v5e alone, whose default it is.
-      'xla_tpu_overlap_compute_collective_tc': 'true',
-      'xla_enable_async_all_gather': 'true',
-      # The reductions of data parallelism, of leaves of any size, with the backward pass.
-      'xla_tpu_enable_data_parallel_all_reduce_opt': 'true',
-      'xla_tpu_data_parallel_opt_different_sized_ops': 'true',
-      'xla_tpu_enable_latency_hiding_scheduler': 'true',
-    },
-    xla={},
+    flags=dict(
+      LIBTPU_INIT_ARGS={
+        # Gathers of sharded parameters run while the tensor cores compute. Fusing them with
+        # products (xla_tpu_enable_async_collective_fusion) is for v5e alone, whose default it is.
+        'xla_tpu_overlap_compute_collective_tc': 'true',
+        'xla_enable_async_all_gather': 'true',
+        # The reductions of data parallelism, of leaves of any size, with the backward pass.
+        'xla_tpu_enable_data_parallel_all_reduce_opt': 'true',
+        'xla_tpu_data_parallel_opt_different_sized_ops': 'true',
+        'xla_tpu_enable_latency_hiding_scheduler': 'true',
+      }
+    ),
   ),
   gpu=Preset(
     # With all kept a step of BERT base took 53 ms on an H200, with light 59 (docs/gpu.md).
     model=dict(dtype='bfloat16', remat='none'),
-    libtpu={},
-    xla={
-      'xla_gpu_enable_latency_hiding_scheduler': 'true',
-      # Collectives beside the computations of the next turn, in loops: those over microbatches.
-      'xla_gpu_enable_pipelined_all_gather': 'true',
-      'xla_gpu_enable_pipelined_reduce_scatter': 'true',
-      'xla_gpu_enable_pipelined_all_reduce': 'true',
-      'xla_gpu_enable_highest_priority_async_stream': 'true',
-    },
+    flags=dict(
+      XLA_FLAGS={
+        'xla_gpu_enable_latency_hiding_scheduler': 'true',
+        # Collectives beside the computations of the next turn, in loops: those over microbatches.
+        'xla_gpu_enable_pipelined_all_gather': 'true',
+        'xla_gpu_enable_pipelined_reduce_scatter': 'true',
+        'xla_gpu_enable_pipelined_all_reduce': 'true',
+        'xla_gpu_enable_highest_priority_async_stream': 'true',
+      }
+    ),
   ),
-  cpu=Preset(model=dict(dtype='float32', remat='none'), libtpu={}, xla={}),
+  cpu=Preset(model=dict(dtype='float32', remat='none'), flags={}),
 )
 
 
@@ -112,7 +114,7 @@ def set_flags(name: str, environ: MutableMapping[str, str]) -> list[str]:
   if not name:
     return []
   preset, said = PRESETS[choose(name, PRESETS, 'config.preset')], []
-  for variable, flags in (('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)):
+  for variable, flags in preset.flags.items():
     present = environ.get(variable, '').split()
     known = {flag.lstrip('-').partition('=')[0] for flag in present}
     added = [f'--{name}={value}' for name, value in flags.items() if name not in known]
@@ -130,9 +132,8 @@ def warnings(name: str, dtype: str, platform: str, environ: Mapping[str, str]) -
   fit the devices, whose platform is 'cpu', 'gpu' or 'tpu'."""
   said = []
   if name:
-    preset = PRESETS[name]
-    flags = [('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)]
-    absent = [name for key, names in flags for name in names if name not in environ.get(key, '')]
+    flags = PRESETS[name].flags.items()
+    absent = [flag for key, own in flags for flag in own if flag not in environ.get(key, '')]
     if absent:
       said.append(
         f'this command has not applied config.preset={name}: the compiler was not given '

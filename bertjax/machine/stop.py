@@ -76,11 +76,6 @@ class Stop:
     os.write(self._writer, b'\0')
     self._thread.join(2.0)
 
-  def begin(self, done: int) -> None:
-    """From now on there are steps to save: so many were taken before."""
-    with self._lock:
-      self._done = done
-
   def at(self, done: int) -> bool:
     """Returns whether to save and leave after step `done`, the number of steps begun."""
     with self._lock:  # held while processes agree, which is what keeps them from going on

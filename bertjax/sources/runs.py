@@ -64,10 +64,9 @@ class Run(NamedTuple):
   def params(self) -> Any:
     """Returns the parameters of the model, as arrays of one device; of several processes each has
     them as NumPy arrays."""
-    if jax.process_count() > 1:
-      found = reading.read_variables(self.checkpoint)['params']
-    else:
-      found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
+    found = reading.read_variables(self.checkpoint)['params']
+    if jax.process_count() == 1:
+      found = jax.device_put(found, jax.devices()[0])
     found = {name: tree for name, tree in found.items() if name != FIT}
     return task_heads.of_task(found, self.task) if self.task else found
 

@@ -60,18 +60,12 @@ def recalled(
   return Facts(given, **kept | dict(model=model, vocabulary=vocabulary, steps=steps))
 
 
-class Found(NamedTuple):
-  """The findings of `look_up`: facts, lines for people, and the opened `config.init_from`."""
-
-  facts: Facts
-  said: tuple[str, ...]
-  source: init_from.Source | None
-
-
-def look_up(spec: Any, workdir: pathlib.Path | str, begun: bool) -> Found:
+def look_up(
+  config: Any, facts: Facts, workdir: pathlib.Path | str, begun: bool
+) -> tuple[Facts, list[str], init_from.Source | None]:
   """Looks up what a run needs before it has its store; one that has begun needs `config.init_from`
-  no more. UserError: a source or a teacher that is not there or does not fit."""
-  config, facts = spec.config, spec.facts
+  no more. Returns (facts, lines for people, the opened source). UserError: a source or a teacher
+  that is not there or does not fit."""
   said, opened, taught = [], None, None
   if 'teacher' in config.objective:
     found, taught, lines = teacher.brought(config, facts.teacher)
@@ -87,4 +81,4 @@ def look_up(spec: Any, workdir: pathlib.Path | str, begun: bool) -> Found:
       path, lines = init_from.keep_vocabulary(source, config.data, workdir)
       facts = facts._replace(vocabulary=path)
       said += lines
-  return Found(facts, tuple(said), opened)
+  return facts, said, opened

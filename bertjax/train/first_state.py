@@ -66,7 +66,7 @@ def _together(name: str, function: Callable, shardings: Any, *arguments: Any) ->
 
 def first_carries(run: setup.Run) -> dict[str, Any]:
   """phase name -> the carry before its first batch."""
-  return {phase.name: phase.first_carry() for phase in run.phases}
+  return {phase.name: phase.objective.carry(phase.template) for phase in run.phases}
 
 
 def saved(run: setup.Run, state: State) -> State:

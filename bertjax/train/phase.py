@@ -40,7 +40,6 @@ class Phase:
   _stream: Iterator | None = None
   _train: dict[Any, Any] = dataclasses.field(default_factory=dict)  # by `_shapes`
   _abstract: Any = None
-  _pass: Any = None
 
   @property
   def config(self) -> Any:
@@ -66,10 +65,6 @@ class Phase:
     """Returns the variables before the first step, unboxed; a pure function of the seed."""
     zeros = {k: np.zeros((1, *v.shape[1:]), v.dtype) for k, v in self.template.items()}
     return nn.meta.unbox(self.objective.init(jax.random.key(seed), zeros))
-
-  def first_carry(self) -> Any:
-    """Returns the carry before the first batch."""
-    return self.objective.carry(self.template)
 
   def takes(self, batch: Batch) -> bool:
     """Returns whether the step is compiled for the row lengths of this batch."""
@@ -136,9 +131,7 @@ class Phase:
   def leave_out(self, state: step_lib.State) -> step_lib.State:
     """Returns the state after a step whose batch is left out."""
     shardings = jax.tree.map(lambda x: x.sharding, state)
-    if self._pass is None:
-      self._pass = jax.jit(step_lib.passed_over, donate_argnums=0, out_shardings=shardings)
-    return self._pass(state)
+    return jax.jit(step_lib.passed_over, donate_argnums=0, out_shardings=shardings)(state)
 
   def enter(self, state: step_lib.State) -> step_lib.State:
     """Returns the state before the phase's first step."""

@@ -89,11 +89,11 @@ def begin(
   compares = overrides if record is None else overrides is not None
   moved = check_workdir(workdir, record, config, given, overrides or ()) if compares else ()
   spec = resolve(config, facts_lib.recalled(record, workdir, given, overrides or ()))
-  found = facts_lib.look_up(spec, workdir, record is not None)
-  if found.facts != spec.facts:
-    spec = resolve(config, found.facts)
+  facts, said, source = facts_lib.look_up(spec.config, spec.facts, workdir, record is not None)
+  if facts != spec.facts:
+    spec = resolve(config, facts)
   spec = counted(spec)
-  return spec._replace(said=(*moved, *spec.said, *found.said)), found.source
+  return spec._replace(said=(*moved, *spec.said, *said)), source
 
 
 def counted(spec: RunSpec) -> RunSpec:

@@ -50,7 +50,7 @@ def test_a_second_signal_stops_at_once():
   code = (
     'import time; from bertjax.machine.stop import Stop\n'
     'with Stop(print) as stop:\n'
-    "  stop.begin(0); print('ready', flush=True)\n"
+    "  stop.at(0); print('ready', flush=True)\n"
     '  while not stop.at(1): time.sleep(.01)\n'
     "  print('asked', flush=True); time.sleep(60)\n"
   )

@@ -36,7 +36,9 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
     row_B = np.arange(rows * number, rows * (number + 1), dtype=np.int32)
     batch = dict(loader.Batches(part.examples, rows).at(0)[0], row_B=row_B)
     variables = dict(state.variables, params=params)
-    terms = part.objective.loss(variables, part.first_carry(), batch, CTX).terms.values()
+    terms = part.objective.loss(
+      variables, part.objective.carry(part.template), batch, CTX
+    ).terms.values()
     return sum(t.scale * t.total / (t.weight + t.plus) for t in terms if t.scale)
 
   params, expected, losses = state.variables['params'], [], []
