@@ -143,7 +143,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
     else:
       partial = Partial(output, identity, _HOLDOUT.value, kind)
       rate = _make(corpus, vocabulary, str(vocab), split, partial, output, beam)
-      summary.show(open_store(output), vocabulary, split, rate)
+      summary.show(open_store(output), vocabulary, rate)
 
 
 def _check_use(vocabulary: Vocabulary) -> None:

@@ -55,10 +55,8 @@ def check(config: ConfigDict) -> timeline.Timeline:
       'it less (turns)'
     )
   for phase in line.parts:
-    try:
+    with timeline.named(phase):
       _check_one(phase.config)
-    except UserError as error:
-      raise UserError(f'in phase {phase.name!r}: {error}') from error
   return line
 
 

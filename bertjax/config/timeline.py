@@ -85,8 +85,7 @@ def combine(kind: str, config: Any, phases: Sequence[Any], weights: Sequence[flo
         f'config.phases.{phase.name}.data.vocab={phase.config.data.vocab}: the encoder that tasks '
         'share has one vocabulary; set config.data.vocab'
       )
-  temperature = convert(Positive, config.temperature, 'config.temperature')
-  draws = Draws(tuple(map(int, weights)), temperature, config.seed)
+  draws = Draws(tuple(map(int, weights)), config.temperature, config.seed)
   return Combined(tuple(phases), (1.0,) * len(phases), draws)
 
 

@@ -16,7 +16,7 @@ from bertjax import json_files
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, manifest, reading, resume
 from bertjax.config import sections, timeline
-from bertjax.errors import UserError, choose, writing
+from bertjax.errors import UserError, choose
 from bertjax.machine import mirror, remote
 from bertjax.models.layers import heads
 from bertjax.models.layers.concat_pool import STATISTICS
@@ -66,7 +66,7 @@ class Run(NamedTuple):
     them as NumPy arrays."""
     found = reading.read_variables(self.checkpoint)['params']
     if jax.process_count() == 1:
-      found = jax.device_put(found, jax.devices()[0])
+      found = jax.device_put(found, jax.devices()[0], may_alias=True)
     found = {name: tree for name, tree in found.items() if name != FIT}
     return task_heads.of_task(found, self.task) if self.task else found
 
@@ -175,7 +175,5 @@ def write_run(
     saver.save(0, state, dict(meta, vocabulary=sha256), wait=True)
   finally:
     saver.close()
-  if vocabulary:
-    with writing('the vocabulary of the run', output / resume.VOCAB):
-      vocabulary.save(output / resume.VOCAB)
+  resume.keep_vocabulary(output, vocabulary)
   resume.claim_workdir(output, config, {})

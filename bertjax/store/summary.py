@@ -14,8 +14,8 @@ _LINES_ARE = {
 }
 
 
-def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
-  """Prints the table; `split` says what a line of the text is, `rate` is in tokens per second."""
+def show(store: Store, vocabulary: Vocabulary, rate: float) -> None:
+  """Prints the table; `rate` is in tokens per second."""
   meta, stats = store.meta, store.meta['stats']
   held_out = open_store(store.path / 'heldout').meta if (store.path / 'heldout').exists() else None
   unk = vocabulary.special['unk']
@@ -41,7 +41,7 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
   if meta['languages']:
     table.add_row('languages', ', '.join(meta['languages']))
   table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
-  table.add_row('lines are', _LINES_ARE[split])
+  table.add_row('lines are', _LINES_ARE[meta['split']])
   table.add_row('lowercase', str(vocabulary.lowercase).lower())
   table.add_row('accents', 'kept' if vocabulary.accents else 'stripped')
   table.add_row('tokens/s', f'{rate:,.0f}')

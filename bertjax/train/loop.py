@@ -99,7 +99,7 @@ class Session:
     self.watchers: list[Watcher] = [
       self._spikes, self._verification, profile, self._record, self._patience, Digests(run),
     ]  # fmt: skip
-    self._last: Step | None = None  # of this start
+    self._last: Any = None  # the last Step of this start, if any
     stack.push(self._rescue)
 
   def train(self) -> None:
@@ -114,7 +114,7 @@ class Session:
       if done % config.log_steps == 0 or last:
         self._log(done)
       if done % config.checkpoint_steps == 0 or last or leaving:
-        self._save(done, wait=last or leaving)
+        self._save(wait=last or leaving)
       if leaving and not last:
         self._progress.note(
           f'Stopped by {self._stop.reason} after step {done}; the same command resumes'
@@ -160,7 +160,7 @@ class Session:
       for watcher in self.watchers:
         watcher.after(step)
       if done == self._start + 1:
-        self._claim(done)
+        self._claim(step)
     self._last = step
     self._progress.step(done, self._spikes.loss)
     if said := self._checkpoints.failure():
@@ -177,9 +177,9 @@ class Session:
       # Collectives of CPUs give up where one process begins 30 s after another.
       hosts.barrier(f'compiled/{name}/{lengths}', math.inf)
 
-  def _claim(self, done: int) -> None:
+  def _claim(self, step: Step) -> None:
     """Claims the workdir for this run, whose first step has worked."""
-    self._spikes.saved(done, first_state.saved(self._run, self._state))
+    self._spikes.saved(step, first_state.saved(self._run, self._state))
     facts = self._run.spec.facts.kept()
     changed = resume.claim_workdir(self._workdir, self._config, facts, self._start)
     self._record.changed(self._start, changed)
@@ -191,14 +191,14 @@ class Session:
       self._spikes.judge()
     self._record.log(done)
 
-  def _save(self, done: int, wait: bool) -> None:
+  def _save(self, wait: bool) -> None:
     """Saves the state after the last step; with `wait` it returns when the checkpoint is there."""
     self._spikes.judge()
     with self._record.time('checkpoint'):
-      held, meta = first_state.saved(self._run, self._state), {}
+      step, held, meta = self._last, first_state.saved(self._run, self._state), {}
       for watcher in self.watchers:
-        meta |= watcher.saved(done, held)
-      self._checkpoints.save(done, held, meta, wait=wait)
+        meta |= watcher.saved(step, held)
+      self._checkpoints.save(step.done, held, meta, wait=wait)
 
   def _scores(self, done: int, last: bool, before: dict[str, float] | None) -> dict[str, float]:
     variables = averaging.exchanged(self._state).variables
@@ -225,7 +225,7 @@ class Session:
     if early and done % self._config.log_steps:
       self._log(done)
     if self._patience.over and not self._checkpoints.has(done):
-      self._save(done, wait=True)
+      self._save(wait=True)
     if self._checkpoints.has(done):
       self._checkpoints.score(done, scores)
     self._record.scores(done, scores)
@@ -271,7 +271,7 @@ class Session:
     with contextlib.suppress(OSError):  # of a stdout that nobody reads, which may be the error
       self._progress.note(f'Saving step {last.done} on the way out of {type(error).__name__}')
     try:
-      self._save(last.done, wait=True)
+      self._save(wait=True)
     except Exception as second:
       self._progress.note(f'That failed too: {second}')
 

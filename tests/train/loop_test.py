@@ -148,8 +148,8 @@ def get_config(size=None):
 FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 
 
-@mutation('meta |= watcher.saved(done, held)', 'meta |= watcher.saved(done, {})')
-@mutation('_spikes.saved(done, first_state.saved(self._run, self._state))', '_spikes.judge()')
+@mutation('meta |= watcher.saved(step, held)', 'meta |= watcher.saved(step, {})')
+@mutation('_spikes.saved(step, first_state.saved(self._run, self._state))', '_spikes.judge()')
 def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(
   rich_store, one_update, tmp_path
 ):

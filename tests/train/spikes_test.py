@@ -147,7 +147,8 @@ def test_a_spoiled_state_is_not_saved_after_a_step_that_was_skipped(tmp_path, mo
   run = types.SimpleNamespace(config=config)
   watch = spikes.Spikes(tmp_path, cast('Any', run), None, lambda line: None, lambda: None)
   found = dict(loss=np.nan, grad_norm=np.nan, skipped=True)
-  watch.after(Step(5, cast('Any', None), 4, found, {}, {}))
-  assert watch.saved(5, dict(carry=jnp.zeros(2)))['spikes']['skipped'] == 1
+  step = Step(5, cast('Any', None), 4, found, {}, {})
+  watch.after(step)
+  assert watch.saved(step, dict(carry=jnp.zeros(2)))['spikes']['skipped'] == 1
   with pytest.raises(finite.NotFinite, match='the state after step 5 has NaN.* arrays, carry; 1 s'):
-    watch.saved(5, dict(carry=jnp.array([0.0, jnp.nan])))
+    watch.saved(step, dict(carry=jnp.array([0.0, jnp.nan])))

@@ -3,6 +3,7 @@
 import pathlib
 import shutil
 import types
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from bertjax.examples import examples as examples_lib
 from bertjax.machine import hosts
 from bertjax.store import cache
 from bertjax.store.reader import open_store
+from bertjax.train.watch import Step
 from bertjax.train.watch.verification import Damaged, Verification
 
 
@@ -25,7 +27,7 @@ def store(rich_store, tmp_path):
   return tmp_path / 'store'
 
 
-@mutation('    self._raise(done)\n    return {}', '    return {}')
+@mutation('    self._raise(step.done)\n    return {}', '    return {}')
 @mutation('isinstance(error, Damaged | finite.NotFinite)', 'isinstance(error, finite.NotFinite)')
 def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   flip(store / 'tokens-00000.npy')
@@ -44,6 +46,10 @@ def test_a_run_stops_at_damaged_held_out_rows(store, tmp_path):
   flip(store / 'heldout/tokens-00000.npy')
   done = run(store, workdir, **whole)
   assert done.returncode == 1 and 'heldout/tokens-00000.npy' in done.stderr
+
+
+def after(done):
+  return Step(done, cast('Any', None), 0, None, {}, {})
 
 
 @mutation('      for plan in self._plans:\n', '      for plan in ():\n')
@@ -65,7 +71,7 @@ def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
   said = 'length.npy: expected sha256 .* built again at the next start'
   with pytest.raises(Damaged, match=f'{said}$'):
     verified.before(4)  # the first step of this process has not read it
-  for ask in (lambda: verified.before(5), lambda: verified.saved(4, None), verified.finish):
+  for ask in (lambda: verified.before(5), lambda: verified.saved(after(4), None), verified.finish):
     with pytest.raises(Damaged, match=f'{said}.* since step 3: remove .* after step 3$'):
       ask()
   np.testing.assert_array_equal(make().column['length'], expected)
@@ -78,17 +84,17 @@ def test_a_file_that_became_shorter_after_it_was_read_is_found_at_the_next_save(
   given = types.SimpleNamespace(store=open_store(store), config=reader, parts=[])
   verified = Verification(given, 0, None, print)
   verified._thread.join()
-  verified.saved(1, None)
+  verified.saved(after(1), None)
   with open(store / 'tokens-00000.npy', 'r+b') as file:
     file.truncate(file.seek(0, 2) - 2)  # within a page: no signal, zeros are read
   monkeypatch.setattr(hosts, 'count', lambda: 2)
   monkeypatch.setattr(hosts, 'named', lambda process: f'process {process} on a')
   monkeypatch.setattr(hosts, 'gather', lambda name, value: ['', value])
   with pytest.raises(Damaged, match=f'^process 0 on a: damaged: {store}/tokens-.* bytes, got'):
-    verified.saved(2, None)
+    verified.saved(after(2), None)
   verified._found = ''
   shutil.move(store, store.with_name('away'))  # what is mapped stays
-  verified.saved(3, None)
+  verified.saved(after(3), None)
 
 
 @pytest.mark.full

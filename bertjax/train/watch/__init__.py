@@ -27,7 +27,7 @@ class Watcher:
   def after(self, step: Step) -> None:
     """Called when a step is on its way: who reads its metrics here waits for the device."""
 
-  def saved(self, done: int, state: Any) -> dict[str, Any]:
-    """Returns entries for the record of the checkpoint of a state, as JSON; all processes call it.
-    Raises UserError if the state must not be saved."""
+  def saved(self, step: Step, state: Any) -> dict[str, Any]:
+    """Returns entries for the record of the checkpoint of the state after a step, as JSON; all
+    processes call it. Raises UserError if the state must not be saved."""
     return {}

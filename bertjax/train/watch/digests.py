@@ -102,22 +102,16 @@ class Digests(Watcher):
 
   def __init__(self, run: Any):
     """Takes a `setup.Run`."""
-    self._run, self._last, self._texts = run, None, texts_sha256(run)
+    self._run, self._texts = run, texts_sha256(run)
 
-  def after(self, step: Step) -> None:
-    """Remembers the batch."""
-    self._last = step
-
-  def saved(self, done: int, state: Any) -> dict[str, Any]:
+  def saved(self, step: Step, state: Any) -> dict[str, Any]:
     """Name and sha256 of the last batch, the vocabulary's and those of `texts_sha256`, and that of
     the variables."""
-    assert self._last is not None
-    phase, index = self._last.phase, self._last.index
     return dict(
-      batch=phase.place(index)[:2],
-      fed_sha256=hosts.gather(f'fed/{done}', phase.sha256(index, self._last.batch)),
+      batch=step.phase.place(step.index)[:2],
+      fed_sha256=hosts.gather(f'fed/{step.done}', step.phase.sha256(step.index, step.batch)),
       judged=self._texts,
-      replicas_sha256=check_replicas(done, state.variables),
+      replicas_sha256=check_replicas(step.done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
     )
 

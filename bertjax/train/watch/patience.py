@@ -11,7 +11,7 @@ step; so a run that was killed stops after the same step as one that was not.
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.train.watch import Watcher
+from bertjax.train.watch import Step, Watcher
 
 
 class Patience(Watcher):
@@ -70,7 +70,7 @@ class Patience(Watcher):
       f'(config.best.patience={self._best.patience})'
     )
 
-  def saved(self, done: int, state: Any) -> dict[str, Any]:
+  def saved(self, step: Step, state: Any) -> dict[str, Any]:
     """Returns what was counted so far."""
     counted = dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)
     if self._lag:

@@ -49,11 +49,13 @@ class Record(Watcher):
           'how many tokens and rows a step has (config.length, config.batch_size)'
         )
 
-  def saved(self, done: int, state: Any) -> dict[str, Any]:
+  def saved(self, step: Step, state: Any) -> dict[str, Any]:
     """Returns the sums and counts since the last line, and the number and digest of the lines so
     far."""
     return dict(
-      interval=self._interval.state(), ledger=self._ledger.state(), metrics=self._writer.sync(done)
+      interval=self._interval.state(),
+      ledger=self._ledger.state(),
+      metrics=self._writer.sync(step.done),
     )
 
   def log(self, done: int) -> None:

@@ -123,15 +123,15 @@ class Spikes(Watcher):
     for name, value in figures.items():
       self._usual[name].add(value)
 
-  def saved(self, done: int, state: Any) -> dict[str, Any]:
+  def saved(self, step: Step, state: Any) -> dict[str, Any]:
     """Judges the last step, and the state that its update has made."""
     self.judge()
     try:
-      finite.require(state, f'the state after step {done}')
+      finite.require(state, f'the state after step {step.done}')
     except finite.NotFinite as error:
-      if self.last is None or self.last.found is None:
+      if step.found is None:
         raise
-      self._skip_or_stop(self.last, f'; {error}')
+      self._skip_or_stop(step, f'; {error}')
     usual = {name: figure.state() for name, figure in self._usual.items()}
     return dict(spikes=dict(skipped=self._skipped, usual=usual))
 

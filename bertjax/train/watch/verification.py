@@ -15,7 +15,7 @@ from bertjax.examples import readers
 from bertjax.machine import hosts
 from bertjax.machine.stop import Stop
 from bertjax.store import cache, verify
-from bertjax.train.watch import Watcher
+from bertjax.train.watch import Step, Watcher
 
 
 class Damaged(UserError):
@@ -49,13 +49,13 @@ class Verification(Watcher):
       self._asked = True
       self._stop.ask('damage')
 
-  def saved(self, done: int, state: Any) -> dict[str, Any]:
+  def saved(self, step: Step, state: Any) -> dict[str, Any]:
     """Refuses to save where any process has found damage, or a file has another size by now: raises
     as `before`, on all of them. A file that was moved or removed is read on as it was."""
     if self._path and not self._found and (said := next(verify.other_sizes(self._path), '')):
       self._damaged(said)
-    self._done = done
-    self._raise(done)
+    self._done = step.done
+    self._raise(step.done)
     return {}
 
   def finish(self) -> None:
