@@ -5,30 +5,33 @@ from typing import Any
 from bertjax.errors import UserError
 from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Field, Layout
-from bertjax.formats.tables import dense, layer
+from bertjax.formats.tables import Row, dense, layer
 
 
 def layout(model: Any) -> Layout:
-  """Returns the tables, their projection, the blocks of all groups, and the heads."""
-  ours = f'encoder/{"shared" if model.groups * model.inner_groups == 1 else "layers"}'
-  rows = (
-    *bert.embeddings('albert'),
-    *dense('embeddings/projection', 'albert.encoder.embedding_hidden_mapping_in', 'D', 'E'),
-    *layer(
-      ours,
-      'albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}.*',
-      'attention.query attention.key attention.value attention.dense attention.LayerNorm '
-      'ffn ffn_output full_layer_layer_norm',
-    ),
+  """Returns the encoder and the heads."""
+  rows = encoder(
+    model,
+    'albert',
+    'albert_layer_groups.{group}.albert_layers.{inner}.*',
+    'attention.query attention.key attention.value attention.dense attention.LayerNorm '
+    'ffn ffn_output full_layer_layer_norm',
   )
   words = bert.word_head('predictions.dense', 'predictions.LayerNorm', 'predictions.bias')
   names = {'order': 'sop_classifier.classifier', 'span': 'qa_outputs'}
-  tied = {
-    'predictions.decoder.weight': 'albert.embeddings.word_embeddings.weight',
-    'predictions.decoder.bias': 'predictions.bias',
-  }
   labels = bert.label_heads(model, 'albert.pooler', names)
-  return bert.whole(model, rows, words, tied, labels, (names['order'], 'albert.pooler'))
+  spare = names['order'], 'albert.pooler'
+  return bert.whole(model, rows, words, 'predictions.decoder', labels, spare)
+
+
+def encoder(model: Any, base: str, blocks: str, names: str) -> tuple[Row, ...]:
+  """Returns the tables, their projection where widths differ, and the blocks of all groups; `base`
+  begins their names, `blocks` and `names` are as `tables.layer` takes them."""
+  rows = bert.embeddings(base)
+  if model.embedding_width:
+    rows += dense('embeddings/projection', f'{base}.encoder.embedding_hidden_mapping_in', 'D', 'E')
+  ours = 'shared' if model.groups * model.inner_groups == 1 else 'layers'
+  return rows + layer(f'encoder/{ours}', f'{base}.encoder.{blocks}', names)
 
 
 def write(model: Any) -> dict[str, Any]:

@@ -32,12 +32,16 @@ def whole(
   model: Any,
   rows: tuple[Row, ...],
   words: tuple[Row, ...],
-  tied: dict[str, str],
+  decoder: str,
   labels: tuple[Row, ...] = (),
   spare: tuple[str, ...] = (),
 ) -> Layout:
-  """Returns the layout of an encoder with the words' head and the other heads, `labels`. A file may
-  have the words' head, its tied copies and the dense layers `spare` where the model lacks them."""
+  """Returns the layout of an encoder with the words' head and the other heads, `labels`. `decoder`
+  has copies of the word table, the first row, and of the last row of `words`; '': there is none. A
+  file may have the words' head, these copies and the dense layers `spare` where the model lacks
+  them."""
+  copies = {f'{decoder}.weight': rows[0].theirs, f'{decoder}.bias': words[-1].theirs}
+  tied = {copy: source for copy, source in copies.items() if decoder and copy != source}
   spare = (
     *(row.theirs for row in words),
     *(f'{name}.{leaf}' for name in spare for leaf in ('weight', 'bias')),
@@ -56,6 +60,12 @@ def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
       Row('mlm/bias', bias, 'V->V'),
     )
   )
+
+
+DECODER = 'cls.predictions.decoder'
+WORDS = word_head(
+  'cls.predictions.transform.dense', 'cls.predictions.transform.LayerNorm', 'cls.predictions.bias'
+)
 
 
 def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ...]:
@@ -80,18 +90,11 @@ def dense_heads(model: Any, pooler: str) -> tuple[Row, ...]:
 def layout_of(base: str):
   """`Family.layout` of classes with BERT's heads, whose encoder has this name."""
   names = {'next': 'cls.seq_relationship', 'span': 'qa_outputs'}
-  words = word_head(
-    'cls.predictions.transform.dense', 'cls.predictions.transform.LayerNorm', 'cls.predictions.bias'
-  )
-  tied = {
-    'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
-    'cls.predictions.decoder.bias': 'cls.predictions.bias',
-  }
   spare = f'{base}.pooler.dense', names['next']
 
   def layout(model: Any) -> Layout:
     labels = label_heads(model, f'{base}.pooler.dense', names)
-    return whole(model, encoder(base, bool(model.types)), words, tied, labels, spare)
+    return whole(model, encoder(base, bool(model.types)), WORDS, DECODER, labels, spare)
 
   return layout
 

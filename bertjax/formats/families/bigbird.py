@@ -13,13 +13,8 @@ from bertjax.formats.family import Derived, Family, Layout, named
 
 def layout(model: Any) -> Layout:
   """Returns the encoder and the heads; the classes have a pooler that nothing reads."""
-  head = 'cls.predictions'
-  words = bert.word_head(f'{head}.transform.dense', f'{head}.transform.LayerNorm', f'{head}.bias')
-  tied = {
-    f'{head}.decoder.weight': 'bert.embeddings.word_embeddings.weight',
-    f'{head}.decoder.bias': f'{head}.bias',
-  }
-  found = bert.whole(model, bert.encoder('bert'), words, tied, bert.label_heads(model, '', {}))
+  labels = bert.label_heads(model, '', {})
+  found = bert.whole(model, bert.encoder('bert'), bert.WORDS, bert.DECODER, labels)
   pooler = {
     'bert.pooler.weight': Derived((model.width, model.width)),
     'bert.pooler.bias': Derived((model.width,)),

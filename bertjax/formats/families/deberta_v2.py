@@ -36,7 +36,7 @@ def layout(model: Any) -> Layout:
   head = 'lm_predictions.lm_head'
   words = bert.word_head(f'{head}.dense', f'{head}.LayerNorm', f'{head}.bias')
   labels = bert.label_heads(model, 'pooler.dense', {'span': 'qa_outputs'})
-  found = bert.whole(model, rows, words, {}, labels, _JUDGE)
+  found = bert.whole(model, rows, words, '', labels, _JUDGE)
   positions = 'deberta.embeddings.position_embeddings.weight'  # of the decoder, in published files
   return found._replace(ignored=(*found.ignored, positions))
 

@@ -17,9 +17,8 @@ def layout(model: Any) -> Layout:
     'ffn.lin1 ffn.lin2 output_layer_norm',
   )
   words = bert.word_head('vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias')
-  tied = {'vocab_projector.weight': 'distilbert.embeddings.word_embeddings.weight'}
   labels = bert.label_heads(model, 'pre_classifier', {'span': 'qa_outputs'})
-  return bert.whole(model, rows, words, tied, labels)
+  return bert.whole(model, rows, words, 'vocab_projector', labels)
 
 
 FIELDS = named(

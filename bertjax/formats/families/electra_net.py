@@ -19,8 +19,8 @@ def layout(model: Any) -> Layout:
   words = bert.word_head(
     'generator_predictions.dense', 'generator_predictions.LayerNorm', 'generator_lm_head.bias'
   )
-  tied = {'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight'}
-  return bert.whole(model, rows, words, tied, bert.dense_heads(model, 'sequence_summary.summary'))
+  labels = bert.dense_heads(model, 'sequence_summary.summary')
+  return bert.whole(model, rows, words, 'generator_lm_head', labels)
 
 
 def write(model: Any) -> dict[str, Any]:

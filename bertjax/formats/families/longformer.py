@@ -54,7 +54,7 @@ def _takes(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
 # What LongformerConfig has by default is BERT's.
 FIELDS = (
   *bert.FIELDS,
-  Field('position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1),
+  roberta.OFFSET,
   Field('window', 'attention_window', 512, export=lambda n: 2 * n, import_=_one_side),
 )
 CLASSES = bert.masked_classes('Longformer', 'pooled')

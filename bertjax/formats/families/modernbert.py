@@ -36,9 +36,8 @@ def layout(model: Any) -> Layout:
     (dense(f'{ours}/dense', 'head.dense', 'O', 'D')[0], scale(f'{ours}/norm', 'head.norm'))
   )
   words = transform('mlm') + heads((Row('mlm/bias', 'decoder.bias', 'V->V'),))
-  tied = {'decoder.weight': 'model.embeddings.tok_embeddings.weight'}
   labels = bert.label_heads(model, '', {})
-  return bert.whole(model, rows, words, tied, transform('head') + labels if labels else ())
+  return bert.whole(model, rows, words, 'decoder', transform('head') + labels if labels else ())
 
 
 def scale(ours: str, theirs: str) -> Row:

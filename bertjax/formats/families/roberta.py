@@ -10,19 +10,14 @@ def layout(model: Any, base: str = 'roberta') -> Layout:
   """Returns the encoder, whose names begin with `base`, and the heads. A class for sequences has no
   pooler but a head of two layers, which does what our pooler and label do."""
   words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
-  tied = {
-    'lm_head.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
-    'lm_head.decoder.bias': 'lm_head.bias',
-  }
   pooler = f'{base}.pooler.dense'  # some published files hold one that was never trained
   labels = bert.dense_heads(model, pooler)
-  return bert.whole(model, bert.encoder(base), words, tied, labels, (pooler,))
+  return bert.whole(model, bert.encoder(base), words, 'lm_head.decoder', labels, (pooler,))
 
 
 # The vector of the pad token is zero and stays out of training there; positions begin behind it.
-FIELDS = (
-  *bert.with_defaults(vocab_size=50_265),
-  Field('position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1),
+OFFSET = Field(
+  'position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1
 )
 
 FAMILY = Family(
@@ -32,7 +27,7 @@ FAMILY = Family(
   base='roberta',
   classes=bert.masked_classes('Roberta', 'pooled'),
   layout=layout,
-  fields=FIELDS,
+  fields=(*bert.with_defaults(vocab_size=50_265), OFFSET),
   fixed=bert.plain('position_offset'),
   theirs=bert.THEIRS,
   write=lambda model: bert.require_gelu(model, 'RobertaForMaskedLM'),

@@ -29,11 +29,11 @@ def layout(model: Any) -> Layout:
     ),
   )
   words = heads((Row('mlm/bias', 'pred_layer.proj.bias', 'V->V'),))
-  tied = {'pred_layer.proj.weight': 'transformer.embeddings.weight'}
   names = {name: 'sequence_summary.summary' for name, _ in model.labels}
   names |= {'span': 'qa_outputs'} | ({'right': 'logits_proj'} if 'right' in names else {})
   labels = xlnet.answers(model.width, 'qa_outputs.') if model.answers != 'none' else ()
-  return bert.whole(model, rows, words, tied, labels + bert.label_heads(model, '', names))
+  labels += bert.label_heads(model, '', names)
+  return bert.whole(model, rows, words, 'pred_layer.proj', labels)
 
 
 def write(model: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """XLMRobertaForMaskedLM and the others: RoBERTa under another name."""
 
-from bertjax.formats.families import roberta
+from bertjax.formats.families import bert, roberta
 
 FAMILY = roberta.FAMILY._replace(
-  fields=tuple(f._replace(default=30_522) if f.ours == 'vocab_size' else f for f in roberta.FIELDS),
+  fields=(*bert.FIELDS, roberta.OFFSET),
   recipe='xlm_r',
   model_type='xlm-roberta',
   classes={

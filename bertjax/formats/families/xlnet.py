@@ -42,11 +42,10 @@ def layout(model: Any) -> Layout:
     Row('layers/segment', f'{attention}.seg_embed', 'S,N,H->SNH'),
   )
   words = heads((Row('head/bias', 'lm_loss.bias', 'V->V'),))
-  tied = {'lm_loss.weight': 'transformer.word_embedding.weight'}
   names = {'span': 'qa_outputs', **{name: 'logits_proj' for name, _ in model.labels}}
   labels = bert.label_heads(model, 'sequence_summary.summary', names)
   labels += answers(model.width) if model.answers != 'none' else ()
-  return bert.whole(model, rows, words, tied, labels)
+  return bert.whole(model, rows, words, 'lm_loss', labels)
 
 
 def answers(width: int, base: str = '') -> tuple[Row, ...]:

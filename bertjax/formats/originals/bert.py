@@ -6,7 +6,7 @@ from typing import Any
 from bertjax.formats.families import albert, bert
 from bertjax.formats.family import Family
 from bertjax.formats.originals.original import HEAD, Kind, activation, count, renamed, shape
-from bertjax.formats.tables import Row, dense, heads, layer
+from bertjax.formats.tables import Row, dense, heads
 
 # The function that modeling.py calls gelu is the tanh approximation.
 ACTIVATIONS = dict(gelu='gelu_tanh', gelu_new='gelu_tanh', relu='relu')
@@ -117,14 +117,11 @@ def rows(model: Any) -> tuple[Row, ...]:
 
 
 def albert_rows(model: Any) -> tuple[Row, ...]:
-  """Returns the tables, their projection where widths differ, the blocks of all groups, and the
-  heads."""
-  rows = bert.embeddings('bert')
-  if model.embedding_width:
-    rows += dense('embeddings/projection', 'bert.encoder.embedding_hidden_mapping_in', 'D', 'E')
-  rows += layer(
-    f'encoder/{"shared" if model.groups * model.inner_groups == 1 else "layers"}',
-    f'{GROUPS.replace("/", ".")}{{group}}.inner_group_{{inner}}.*',
+  """Returns the table of ALBERT."""
+  rows = albert.encoder(
+    model,
+    'bert',
+    'transformer.group_{group}.inner_group_{inner}.*',
     'attention_1.self.query attention_1.self.key attention_1.self.value attention_1.output.dense '
     'LayerNorm ffn_1.intermediate.dense ffn_1.intermediate.output.dense LayerNorm_1',
   )
