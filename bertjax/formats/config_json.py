@@ -78,13 +78,16 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   """Returns the family and the fields of `config.model` that a config.json means; where it names no
   class, the names of the tensors tell it. Raises UserError for a class that no family has and for
   an option that our model does not compute."""
-  given = _by_our_names(given)
-  kind, name = str(given.get('model_type', '')), _class_name(given, names)
+  kind = str(given.get('model_type', ''))
   for each in _all().values():
     if kind in each.unlike:
       raise family_lib.uncomputed(
         f'model_type={kind!r}: {each.unlike[kind]}', f'one with model_type={each.model_type!r}'
       )
+    if kind in each.alike:
+      ours = [str(its).replace(*each.alike[kind], 1) for its in given.get('architectures') or ()]
+      given = dict(given, model_type=each.model_type, architectures=ours)
+  kind, name = str(given.get('model_type', '')), _class_name(given, names)
   of_kind = {each: f for each, f in _all().items() if f.model_type == kind}
   twin = lambda f: given.get('attn_type', 'bi') in f.theirs.get('attn_type', ('bi',))
   found = [each for each, f in of_kind.items() if name in f.classes and twin(f)]
@@ -168,18 +171,6 @@ def _all() -> dict[str, Family]:
   """Returns the families that directories are read as."""
   found = {n: family_lib.find(n) for n in registry.names_in('bertjax.formats.families')}
   return {name: family for name, family in found.items() if not family.read_as}
-
-
-def _by_our_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
-  """Returns a config.json with the class of ours that computes what its own does."""
-  kind = str(given.get('model_type'))
-  for family in _all().values():
-    if kind in family.alike:
-      names = [
-        str(each).replace(*family.alike[kind], 1) for each in given.get('architectures') or ()
-      ]
-      return dict(given, model_type=family.model_type, architectures=names)
-  return given
 
 
 def _class_name(given: Mapping[str, Any], names: set[str]) -> str:

@@ -4,12 +4,11 @@ The name table gives both directions, the check that nothing is left over, and t
 (`python -m bertjax.convert --table=bert`).
 """
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bertjax import models, registry
+from bertjax import models, options, registry
 from bertjax.errors import UserError
 from bertjax.formats.tables import REMEDY, Row
 from bertjax.models.layers import heads
@@ -148,8 +147,7 @@ def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
     label = dict(text='label', token='tag')[kind] if label == ANY else label
     found.append(Head(kind, label, fixed.get(label, classes), label))  # pyright: ignore
   words = any(head.kind in ('word', 'replaced') for head in found)
-  options = registry.find('bertjax.models', family.model, 'config.model.name').MODEL.options
-  known = {field.name for field in dataclasses.fields(options)}
+  known = options.fields_of(models.factory(dict(name=family.model)).options)
   return {key: value for key, value in heads.fields(words, found).items() if key in known}
 
 

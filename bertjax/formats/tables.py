@@ -160,7 +160,7 @@ def to_theirs(
   a row."""
   sizes = sizes_of(model)
   whole, known = dotted.flat(params, mark='/'), {row.ours for row in rows}
-  found = {path for path in whole if not path.startswith(elsewhere or ('\0',))}
+  found = {path for path in whole if not path.startswith(elsewhere)}
   if known != found:
     raise UserError(
       f'the parameters do not fit the table of config.model.family={model.family!r}: no row for '

@@ -73,12 +73,7 @@ def open_source(name: str, key: str = KEY) -> Source:
   if not sources.is_source(name):
     if not remote.is_remote(name) and not pathlib.Path(name).is_dir():
       raise sources.nothing_at(name, key)
-    run = runs.open_run(name)
-    languages = runs.languages_of(run.workdir, run.config)
-    imported = run.imported_classes
-    classes = imported or head_classes.of(resume.stored_config(run.workdir))
-    model = dict(run.config.model)
-    return Source(name, model, run.vocabulary, run.params, languages, classes, bool(imported))
+    return _of_run(name, runs.open_run(name))
   opened = sources.open_source(name, key)
   recipe = runs.recipe_of(opened.recipe).model
   model = directory.whole_model(opened, recipe)
@@ -97,6 +92,14 @@ def open_source(name: str, key: str = KEY) -> Source:
   )
 
 
+def _of_run(name: str, run: runs.Run) -> Source:
+  languages = runs.languages_of(run.workdir, run.config)
+  imported = run.imported_classes
+  classes = imported or head_classes.of(resume.stored_config(run.workdir))
+  model = dict(run.config.model)
+  return Source(name, model, run.vocabulary, run.params, languages, classes, bool(imported))
+
+
 class Brought(NamedTuple):
   """The parts of a run that `config.init_from` brings."""
 
@@ -113,7 +116,8 @@ def brought(config: Any) -> Brought:
   if not name:
     origins = {entry[0]: _origin(entry[0]) for entry in config.init_from}
     notes = _heads_of_parts(origins, config)
-    fields, said = model_fields.of_parts(config.init_from, lambda name: origins[name].model)
+    models_of = {name: source.model for name, source in origins.items()}
+    fields, said = model_fields.of_parts(config.init_from, models_of)
     return Brought(fields, said=[*notes, *said])
   source = _for_run(name, config)
   theirs, ours = source.model['name'], config.model.name
@@ -129,7 +133,7 @@ def brought(config: Any) -> Brought:
 
 
 def _origin(name: str) -> Source:
-  """Opens what subtrees are taken from, without parameters; its model is {} where none is said."""
+  """Opens what subtrees are taken from; its model is {} where none is said."""
   if sources.is_source(name):
     return open_source(name)
   checkpoint = reading.newest(*mirror.opened(name))
@@ -137,10 +141,8 @@ def _origin(name: str) -> Source:
   found = json_files.read(path) if path.is_file() else {}
   if found.get('format') == resume.FORMAT and checkpoint.name.isdecimal():
     config = resume.stored_config(path.parent)
-    imported = runs.Run(path.parent, checkpoint, config, None).imported_classes
-    model = dict(runs.model_at(config, int(checkpoint.name)))
-    classes = imported or head_classes.of(config)
-    return Source(name, model, None, dict, classes=classes, foreign=bool(imported))
+    config.model = runs.model_at(config, int(checkpoint.name))
+    return _of_run(name, runs.Run(path.parent, checkpoint, config, None))
   return Source(name, found.get('config', {}).get('model', {}), None, dict)  # of an older format
 
 

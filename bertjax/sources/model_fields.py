@@ -1,6 +1,6 @@
 """Fields of `config.model` that a run takes from the model it begins with, and those it keeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -56,13 +56,12 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
 
 
 def of_parts(
-  init_from: Any, fields: Callable[[str], Mapping[str, Any]]
+  init_from: Any, models: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the SHAPELESS fields by which the subtrees of `config.init_from` are read, and lines
-  about sources that do not say theirs; `fields` returns a source's `config.model`. UserError:
-  subtrees are read by different values of a field."""
+  about sources that do not say theirs; `models` are `config.model` by source. UserError: subtrees
+  are read by different values of a field."""
   found: dict[str, Any] = {}
-  models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in init_from)}
   for name, path, *_ in init_from:
     here = ''.join(f'{part}/' for part in path.split('/') if part not in NETS)
     for key, value in models[name].items():

@@ -49,7 +49,8 @@ def brought(
       f'{head_classes.of(config)[head]!r}: expected the classes that the teacher learned, '
       'config.data.task.classes'
     )
-  said = f'The teacher {source.name} has {parameters(params):,} parameters'
+  count = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+  said = f'The teacher {source.name} has {count:,} parameters'
   return found, source, [said, *init_from.other_names(source, config)]
 
 
@@ -91,11 +92,6 @@ def digest(params: Any) -> str:
     whole.update(f'{name} {array.dtype} {array.shape}'.encode())
     whole.update(array.data)
   return whole.hexdigest()
-
-
-def parameters(params: Any) -> int:
-  """Returns the number of parameters."""
-  return sum(np.size(leaf) for leaf in jax.tree.leaves(params))
 
 
 def _source(config: Any) -> init_from.Source:

@@ -110,7 +110,6 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
 
 @mutation('{head.removeprefix(path)}', '{head}')
 @mutation('notes = _heads_of_parts(origins, config)', 'notes = []')
-@mutation('config, None).imported_classes', 'config, None).imported_classes and {}')
 @mutation('imported = run.imported_classes', 'imported = {}')
 @mutation('or next(iter(run.imported_classes.values()), ())', 'or ()')
 def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):

@@ -299,7 +299,7 @@ def test_an_encoder_brings_how_it_knows_distances():
   given = modernbert.get_config('test')
   given.model.distances = 'alibi'  # has no parameters either
   given.init_from = parts_of(('any', 'encoder'))
-  fields, _ = model_fields.of_parts(given.init_from, lambda name: dict(distances='rotary'))
+  fields, _ = model_fields.of_parts(given.init_from, dict(any=dict(distances='rotary')))
   (said,) = model_fields.set_fields(given.model, fields)
   assert given.model.distances == 'rotary' and said == "distances 'alibi' -> 'rotary'"
 
