@@ -146,7 +146,7 @@ def export(
       said, folder = receipts[part.folder], partial / part.folder
       compared = onnx_model.compared if form.onnx else receipt.compared
       said['outputs'] = compared(folder, part.model, *said['outputs'])
-      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary)
+      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary, part.model)
     said = receipts.pop('')
     said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
     said['parts'] = receipts

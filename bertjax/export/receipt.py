@@ -56,15 +56,18 @@ def compared(
   )  # fmt: skip
 
 
-def compared_ids(directory: pathlib.Path, vocabulary: Vocabulary | None) -> dict[str, Any]:
+def compared_ids(
+  directory: pathlib.Path, vocabulary: Vocabulary | None, model: Any
+) -> dict[str, Any]:
   """Returns the tokenizer block: our ids beside those of the tokenizer that a directory holds."""
   if vocabulary is None:
     return dict(skipped='there is no tokenizer: ids were not compared')
   if vocabulary.type == 'openai_bpe':
     said = 'cuts words as BERT does and GPT (here, too) as spaCy: their ids differ on many texts'
     return dict(skipped=f"transformers' OpenAIGPTTokenizer {said}")
+  family = tokenizer.layouts.of_model(model)
   try:
-    return dict(differences=tokenizer.differences(vocabulary, directory))
+    return dict(differences=tokenizer.differences(vocabulary, directory, family))
   except ImportError as error:
     return dict(skipped=f'{error.name} is not installed: ids were not compared')
 

@@ -128,10 +128,7 @@ def write(
 
   with writing('the model', directory):
     if vocabulary:
-      family = model.family
-      if models.build(model).frame == 'end':
-        family = tokenizer.layouts.with_labels(family)
-      tokenizer.write(vocabulary, directory, family, max_length(model))
+      tokenizer.write(vocabulary, directory, tokenizer.layouts.of_model(model), max_length(model))
     digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
     if side := huggingface.side_tensors(params, model):
       weights.save(directory / SIDE, side)

@@ -289,20 +289,19 @@ PLANTED = dict(
 
 
 @mutation('found = _of_texts(vocabulary, theirs) + found', 'pass')
-@mutation(' + _around(vocabulary, theirs, family) if family else found', '', case='template')
+@mutation(' + _around(vocabulary, theirs, family)', '', case='template')
 @pytest.mark.parametrize('name', PLANTED)
 def test_planted_faults_are_reported(shared, tmp_path, name):
   vocabulary = load(shared, 'bert-base-cased')
   write(vocabulary, tmp_path, 'bert', 64)
-  change(tmp_path / 'config.json', model_type='bert')
-  assert differences(vocabulary, tmp_path) == []
+  assert differences(vocabulary, tmp_path, 'bert') == []
   spec = json.loads((tmp_path / 'tokenizer.json').read_text(encoding='utf-8'))
   plant, seen = PLANTED[name]
   plant(spec)
   (tmp_path / 'tokenizer.json').write_text(json.dumps(spec), encoding='utf-8')
   if name == 'mask':  # a token that no text gives
     change(tmp_path / 'tokenizer_config.json', added_tokens_decoder={}, mask_token='[UNK]')
-  found = differences(vocabulary, tmp_path)
+  found = differences(vocabulary, tmp_path, 'bert')
   assert any(seen in line for line in found), found
 
 

@@ -92,7 +92,7 @@ def test_an_export_says_that_transformers_has_other_words(toy, tmp_path):
     PIECES.index('the</w>')
   ]
   assert theirs("don't")['input_ids'] != vocabulary.encode_batch(["don't"])[0].tolist()
-  assert 'cuts words as BERT does' in receipt.compared_ids(out, vocabulary)['skipped']
+  assert 'cuts words as BERT does' in receipt.compared_ids(out, vocabulary, None)['skipped']
   assert load_vocabulary(out).meta == vocabulary.meta
   for name in ('out', 'alone'):
     theirs.save_pretrained(tmp_path / name)  # tokenizer.json

@@ -38,10 +38,13 @@ DUMPED = (
 
 
 def open_checkpoint(path: pathlib.Path) -> Opening:
-  """Reads a file of HDF5, or a directory that `tensors` made, with the options beside it."""
+  """Reads a file of HDF5, or a directory that `tensors` made, with options.json, or the one file
+  *options.json, beside it."""
   with original.naming(path):
     found = weights.read(path) if path.is_dir() else _hdf5(path)
-    given = special.json_beside(path / OPTIONS if path.is_dir() else path, _options(path))
+    folder = path if path.is_dir() else path.parent
+    names = [file.name for file in folder.glob(f'*{OPTIONS}')]
+    given = special.json_beside(folder / OPTIONS, names[0] if len(names) == 1 else OPTIONS)
     state = _named(found)
     fields, assumed = fields_of(state, given)
     vocabulary = words(path if path.is_dir() else None, fields['vocab_size'])
@@ -194,14 +197,6 @@ def _named(state: Mapping[str, Any]) -> View:
   leaves = ('kernel', 'bias', 'projection/kernel')
   back = {dumped(cell + leaf): cell + leaf for cell in cells for leaf in leaves}
   return View(state, {back.get(name, f'{SCOPE}{name}'): name for name in state})
-
-
-def _options(path: pathlib.Path) -> str:
-  """Returns the name of the options: options.json, or the one *options.json there."""
-  if path.is_dir() or (path.parent / OPTIONS).is_file():
-    return OPTIONS
-  found = sorted(file.name for file in path.parent.glob(f'*{OPTIONS}'))
-  return found[0] if len(found) == 1 else OPTIONS
 
 
 def _hdf5(path: pathlib.Path) -> dict[str, np.ndarray]:

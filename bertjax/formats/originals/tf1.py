@@ -43,7 +43,8 @@ def open_checkpoint(path: pathlib.Path) -> Opening:
     kind = kind_of(state)
     given = json_beside(prefix, kind.config) if kind.config else {}
     fields, assumed = kind.fields(state, given)
-    words = (kind.vocabulary or vocabulary)(prefix.parent, fields['vocab_size'])
+    own_form = kind.vocabulary
+    words = own_form(prefix.parent, fields['vocab_size']) if own_form else vocabulary(prefix.parent)
 
   def take_all(model: Any) -> Taken:
     with naming(prefix):
@@ -138,10 +139,9 @@ def kind_of(state: Mapping[str, Any]) -> Kind:
   )
 
 
-def vocabulary(directory: pathlib.Path, size: int) -> Vocabulary | None:
+def vocabulary(directory: pathlib.Path) -> Vocabulary | None:
   """Returns the vocabulary in a directory: vocab.txt, spiece.model, or the one .model that is
   there."""
-  del size  # compared with the word table by who opens the model
   named = [directory / name for name in VOCABULARIES if (directory / name).is_file()]
   models = sorted(directory.glob('*.model'))
   if not named and len(models) != 1:

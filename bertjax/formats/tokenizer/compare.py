@@ -1,6 +1,5 @@
 """Compares the tokenizer of a directory of transformers with ours, by ids."""
 
-import json
 import pathlib
 from typing import Any
 
@@ -39,12 +38,10 @@ FIXED_TEXTS = (
 )
 
 
-def differences(
-  vocabulary: Vocabulary, directory: pathlib.Path, family: str | None = None
-) -> list[str]:
+def differences(vocabulary: Vocabulary, directory: pathlib.Path, family: str) -> list[str]:
   """Returns a line for each difference between our ids and those that AutoTokenizer gives for a
-  directory: of FIXED_TEXTS, the special tokens, a spelled mask, and the tokens around a text and a
-  pair, unless the family (by default of config.json) is not known."""
+  directory: of FIXED_TEXTS, the special tokens, a spelled mask, and the tokens that the family has
+  around a text and a pair."""
   import transformers
 
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
@@ -55,19 +52,7 @@ def differences(
     found = _of_texts(vocabulary, theirs) + found
   if len(theirs) > vocabulary.size:
     found.append(f'size: transformers has {len(theirs)} ids, we have {vocabulary.size}')
-  family = _family(directory) if family is None else layouts.known(family)
-  return found + _around(vocabulary, theirs, family) if family else found
-
-
-def _family(directory: pathlib.Path) -> str | None:
-  file = directory / 'config.json'
-  config = json.loads(file.read_text(encoding='utf-8')) if file.is_file() else {}
-  name = str(config.get('model_type')).replace('-', '_')
-  if name == 'xlnet' and config.get('attn_type') == 'uni':
-    return 'transformer_xl'
-  if not str(config.get('architectures', '')).endswith("LMHeadModel']"):
-    name = layouts.with_labels(name)
-  return name if name in layouts.LAYOUTS else None
+  return found + _around(vocabulary, theirs, family)
 
 
 def _of_texts(vocabulary: Vocabulary, theirs: Any) -> list[str]:

@@ -2,8 +2,9 @@
 
 import json
 import pathlib
+from typing import Any
 
-from bertjax import json_files
+from bertjax import json_files, models
 from bertjax.errors import UserError
 from bertjax.vocab import whole_words
 from bertjax.vocab.vocabulary import Vocabulary
@@ -43,6 +44,12 @@ def known(family: str) -> str:
       f'{", ".join(sorted(LAYOUTS))}'
     )
   return name
+
+
+def of_model(model: Any) -> str:
+  """Returns the name in LAYOUTS of the family of a `config.model`."""
+  family = known(model.family)
+  return with_labels(family) if models.build(model).frame == 'end' else family
 
 
 def with_labels(family: str) -> str:
