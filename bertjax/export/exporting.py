@@ -154,8 +154,7 @@ def export(
     if form.sentence_transformers:
       length = directory.max_length(parts[0].model)
       sentence_modules.write(partial, parts[0].model, form.sentence_transformers, length)
-    said['resources'] = receipt.resources(started, size)
-    receipt.write(partial / receipt.NAME, said)
+    receipt.write(partial, said, started, size)
     wrong = receipt.faults(said)
     if wrong:
       kept = target.with_name(target.name + '.failed')

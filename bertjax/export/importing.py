@@ -67,8 +67,7 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
     if wrong:
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
     said['sha256']['ours'] = receipt.files(directory)
-    said['resources'] = receipt.resources(started, size)
-    receipt.write(directory / receipt.NAME, said)
+    receipt.write(directory, said, started, size)
   return said
 
 

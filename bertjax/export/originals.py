@@ -65,6 +65,5 @@ def export(
     )  # fmt: skip
     card.write(partial, run, model, said, name)
     said['sha256'] = dict(theirs=receipt.files(partial))
-    said['resources'] = receipt.resources(started, sum(x.nbytes for _, x in found.values()))
-    receipt.write(partial / receipt.NAME, said)
+    receipt.write(partial, said, started, sum(x.nbytes for _, x in found.values()))
   return said

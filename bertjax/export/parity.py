@@ -97,7 +97,6 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
 
 
 def _batch(module: Any, inputs: Inputs) -> dict[str, np.ndarray]:
-  """Returns the inputs as our model reads them."""
   rows, length = inputs.token_BT.shape
   place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   second_BU = np.pad(inputs.token_BT[:, :-1], ((0, 0), (1, 0)))  # the first, a token later

@@ -91,19 +91,19 @@ def faults(receipt: dict[str, Any]) -> list[str]:
   return found
 
 
-def write(path: pathlib.Path, receipt: dict[str, Any]) -> None:
-  """Writes parity.json."""
-  with writing('the receipt', path):
-    path.write_text(json.dumps(receipt, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
-
-
-def resources(started: float, bytes_of_model: int) -> dict[str, float]:
-  """Seconds, and the peak of this process's memory beside the size of the model."""
+def write(
+  directory: pathlib.Path, receipt: dict[str, Any], started: float, bytes_of_model: int
+) -> None:
+  """Writes parity.json, and adds to the receipt the seconds since `started` and the peak of this
+  process's memory beside the size of the model."""
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-  return dict(
+  receipt['resources'] = dict(
     seconds=round(time.perf_counter() - started, 2),
     peak_bytes=peak, model_bytes=bytes_of_model, peak_by_model=round(peak / bytes_of_model, 2),
   )  # fmt: skip
+  path = directory / NAME
+  with writing('the receipt', path):
+    path.write_text(json.dumps(receipt, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
 
 
 def table(receipt: dict[str, Any]) -> Table:

@@ -54,7 +54,6 @@ def write(
   family = family_lib.find(model.family)
   ids = {key: special.get(role) for key, role in SPECIAL.items() if special.get(role) is not None}
   found: dict[str, Any] = dict(architectures=[name], model_type=family.model_type, dtype=dtype)
-  found |= ids
   found |= {key: values[0] for key, values in family.theirs.items() if values[0] is not None}
   found |= {field.theirs: _to_theirs(field, model) for field in family.fields}
   written = family.write(model)

@@ -24,8 +24,6 @@ SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
 # table of its decoder, which no class has.
 GENERATOR, APART = 'pytorch_model.generator.bin', 'generator'
 PLACES = 'deberta.embeddings.position_embeddings.weight'
-
-
 _KINDS = dict(
   architectures=list, model_type=str, problem_type=str, id2label=dict, label2id=dict, lang2id=dict,
   id2lang=dict, num_labels=int,
@@ -67,7 +65,6 @@ def generator_beside(path: pathlib.Path, recipe: Any) -> dict[str, Any]:
 
 
 def _opened(path: pathlib.Path, given: dict[str, Any], state: Mapping[str, Any]) -> Opening:
-  """Returns the model of a config.json and of tensors."""
   family, model = config_json.read(given, set(state))
   _check_sizes(path, model, state)
   left_out = config_json.left_out(given, family, model)

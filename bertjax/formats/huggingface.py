@@ -59,8 +59,7 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any) -> Taken:
   state = _renamed(state_dict, family.base, layout)
   rows = layout.rows + layout.side
   known = {*layout.tied, *layout.spare, *layout.derived}
-  told = known, layout.ignored, model, layout.remedy
-  made, left_out = tables.check_names(state, rows, *told)
+  made, left_out = tables.check_names(state, rows, known, layout.ignored, model, layout.remedy)
   tables.check_tied(state, layout.tied, layout.remedy)
   _check_derived(state, layout)
   left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]

@@ -209,7 +209,7 @@ def check_names(
       f'the tensors do not fit the model: {len(missing)} missing {_some(missing)}, '
       f'{len(unexpected)} unexpected {_some(unexpected)}; {remedy}'
     )
-  left_out = sorted(state.keys() & (known - names.keys())) + [n for n in extra if n not in names]
+  left_out = sorted(state.keys() & (known - names.keys())) + extra
   return sorted({names[name].ours for name in absent}), left_out
 
 

@@ -137,7 +137,6 @@ def of_torch(files: Sequence[pathlib.Path]) -> Mapping[str, np.ndarray]:
 
 
 def _shards(index: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the files that an index names."""
   require_file(index, 'names of files of tensors')
   found = json_files.read(index)
   json_files.check(index, found, dict(weight_map=dict))

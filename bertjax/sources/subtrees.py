@@ -100,7 +100,6 @@ def taken(
 
 
 def _names(tree: Any) -> set[str]:
-  """Returns the paths of all leaves."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
   return {jax.tree_util.keystr(path, simple=True, separator='/') for path, _ in leaves}
 

@@ -339,7 +339,7 @@ def test_a_full_disk_names_the_model(saved, tmp_path):
   with pytest.raises(OSError, match=f"while writing the model: '{tmp_path}"), no_room():
     directory.write(tmp_path, taken.params, model, None, 'float32', 10**9)
   with pytest.raises(OSError, match="while writing the receipt: '.*parity.json"), no_room():
-    receipt.write(tmp_path / receipt.NAME, dict(outputs={}))
+    receipt.write(tmp_path, dict(outputs={}), started=0.0, bytes_of_model=1)
   said = "while writing the modules of sentence-transformers: '.*modules.json"
   with pytest.raises(OSError, match=said), no_room():
     sentence_modules.write(tmp_path, model, 'mean', 8)

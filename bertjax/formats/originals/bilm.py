@@ -200,7 +200,6 @@ def _named(state: Mapping[str, Any]) -> View:
 
 
 def _hdf5(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """Reads all arrays of a file."""
   h5py = package('h5py', 'HDF5')
   require_file(path, 'ELMo weights in HDF5, or a directory of safetensors')
   found: dict[str, np.ndarray] = {}
