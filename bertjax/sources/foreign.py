@@ -5,7 +5,7 @@ import importlib
 import pathlib
 import re
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 from bertjax.formats import directory
 from bertjax.formats.originals.original import Opening
 
@@ -36,9 +36,10 @@ def nothing_at(path: str, where: str) -> UserError:
 
 
 def open_source(text: str, where: str) -> Opening:
-  """Opens 'FORMAT:PATH', one of FORMATS, which `where`, a key or flag, names. UserError: nothing
-  is there, or nothing that we compute."""
+  """Opens 'FORMAT:PATH', which `where`, a key or flag, names. UserError: no such format, nothing
+  there, or nothing that we compute."""
   name, _, path = text.partition(':')
+  choose(name, FORMATS, f'the format of {where}')
   if name == 'hf':
     if not pathlib.Path(path).exists():
       raise nothing_at(path, where)

@@ -289,7 +289,7 @@ PLANTED = dict(
 
 
 @mutation('found = _of_texts(vocabulary, theirs) + found', 'pass')
-@mutation(' + _around(vocabulary, theirs, family)', '', case='template')
+@mutation(' + _around(vocabulary, theirs, layouts.known(family))', '', case='template')
 @pytest.mark.parametrize('name', PLANTED)
 def test_planted_faults_are_reported(shared, tmp_path, name):
   vocabulary = load(shared, 'bert-base-cased')

@@ -52,7 +52,7 @@ def differences(vocabulary: Vocabulary, directory: pathlib.Path, family: str) ->
     found = _of_texts(vocabulary, theirs) + found
   if len(theirs) > vocabulary.size:
     found.append(f'size: transformers has {len(theirs)} ids, we have {vocabulary.size}')
-  return found + _around(vocabulary, theirs, family)
+  return found + _around(vocabulary, theirs, layouts.known(family))
 
 
 def _of_texts(vocabulary: Vocabulary, theirs: Any) -> list[str]:

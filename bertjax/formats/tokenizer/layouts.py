@@ -48,8 +48,7 @@ def known(family: str) -> str:
 
 def of_model(model: Any) -> str:
   """Returns the name in LAYOUTS of the family of a `config.model`."""
-  family = known(model.family)
-  return with_labels(family) if models.build(model).frame == 'end' else family
+  return with_labels(model.family) if models.build(model).frame == 'end' else model.family
 
 
 def with_labels(family: str) -> str:
