@@ -72,17 +72,12 @@ def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[st
     return [id_n[encoding.ids].tolist() for encoding in batch]
 
   plain = functools.partial(decode, pieces)
-  return dict(pieces=pieces, _encode=encode, _decode=plain, check_language=check_language)
+  return dict(pieces=pieces, _encode=encode, _decode=plain, check_language=_moses)
 
 
 def decode(pieces: Sequence[str], ids: Sequence[int]) -> str:
   """Returns the words of these ids, with spaces between them."""
   return ''.join(pieces[i] for i in ids).replace(_END, ' ').strip()
-
-
-def check_language(language: str) -> None:
-  """Raises UserError where the package that cuts the words of a language is not installed."""
-  _moses(language)
 
 
 def merger(

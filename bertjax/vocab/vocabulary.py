@@ -48,7 +48,7 @@ class Vocabulary:
   _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
   # raises UserError where words of a language cannot be cut; None where text is encoded whatever
   # its language
-  check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
+  check_language: Callable[[str], object] | None = dataclasses.field(repr=False, default=None)
   language: str = 'en'  # of texts that come without one, where it matters; see `of_language`
   # the Rust tokenizer behind it, where there is one
   tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
