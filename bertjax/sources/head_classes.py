@@ -44,13 +44,25 @@ def moved(theirs: Classes, path: str, to: str) -> dict[str, tuple[str, ...]]:
   }
 
 
-def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
-  """Returns the heads whose classes are not ours: they have other names, or another order. Foreign
-  ones may have names of their own for the same classes (NEGATIVE for 0): then only our names in
-  another order are other classes."""
+def different(source: Any, config: Any) -> set[str]:
+  """Returns the heads of an `init_from.Source` whose classes are not those of a run's head of that
+  name: they have other names, or another order. Foreign ones may have names of their own for the
+  same classes (NEGATIVE for 0): then only our names in another order are other classes."""
+  theirs, ours = source.classes, of(config)
   both = theirs.keys() & ours.keys()
-  if not foreign:
+  if not source.foreign:
     return {head for head in both if theirs[head] != ours[head]}
   fold = lambda names: [name.casefold() for name in names]
   pairs = {head: (fold(theirs[head]), fold(ours[head])) for head in both}
   return {head for head, (found, own) in pairs.items() if found != own and set(found) == set(own)}
+
+
+def notes(source: Any, config: Any) -> list[str]:
+  """Returns a note for each head whose classes are taken by number although their names differ."""
+  ours, others = of(config), different(source, config)
+  return [
+    f'{source.name} calls the classes of {head!r} {", ".join(names)}; they are taken, in this '
+    f'order, for {", ".join(ours[head])}'
+    for head, names in source.classes.items()
+    if head in ours.keys() - others and len(names) == len(ours[head]) and names != ours[head]
+  ]

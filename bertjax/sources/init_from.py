@@ -129,7 +129,7 @@ def brought(config: Any) -> Brought:
   if config.data.vocab and not config.remap_vocab:  # as `loader`, and before the text is read
     vocabulary = read_vocabulary(config.data.vocab, config.data.lowercase)
     subtrees.moved(name, source.vocabulary, vocabulary, False, KEY)
-  return Brought(dict(source.model), source.languages, other_names(source, config), source)
+  return Brought(dict(source.model), source.languages, head_classes.notes(source, config), source)
 
 
 def _origin(name: str) -> Source:
@@ -147,16 +147,16 @@ def _origin(name: str) -> Source:
 
 
 def _heads_of_parts(origins: Mapping[str, Source], config: Any) -> list[str]:
-  """Returns the notes of `other_names` on heads in subtrees. UserError: heads of other classes."""
+  """Returns `head_classes.notes` on heads in subtrees. UserError: heads of other classes."""
   notes = []
   for name, path, to, *_ in config.init_from:
     part = origins[name]._replace(classes=head_classes.moved(origins[name].classes, path, to))
-    for head in other_classes(part, config):
+    for head in head_classes.different(part, config):
       theirs, ours = part.classes[head], head_classes.of(config)[head]
       raise UserError(
         f'{KEY}: {name}:{path} has classes {theirs} of {head!r}, the run {ours}: leave the head out'
       )
-    notes += other_names(part, config)
+    notes += head_classes.notes(part, config)
   return notes
 
 
@@ -191,22 +191,6 @@ def encoder_of(source: Source) -> Source:
       'XLNet or GPT'
     )
   return found
-
-
-def other_classes(source: Source, config: Any) -> set[str]:
-  """Returns the heads of a model whose classes are not those of a run's head of that name."""
-  return head_classes.different(source.classes, head_classes.of(config), source.foreign)
-
-
-def other_names(source: Source, config: Any) -> list[str]:
-  """Returns a note for each head whose classes are taken by number although their names differ."""
-  ours, others = head_classes.of(config), other_classes(source, config)
-  return [
-    f'{source.name} calls the classes of {head!r} {", ".join(names)}; they are taken, in this '
-    f'order, for {", ".join(ours[head])}'
-    for head, names in source.classes.items()
-    if head in ours.keys() - others and len(names) == len(ours[head]) and names != ours[head]
-  ]
 
 
 def keep_vocabulary(
@@ -255,7 +239,7 @@ def _whole_loader(
   config: Any, vocabulary: Vocabulary | None, variables: Any, source: Source
 ) -> tuple[Callable[[Any], Any], list[str]]:
   """`loader` of a whole model. A head of labels with another number of classes there is none of
-  ours (RTE after MNLI), nor is one of `other_classes`."""
+  ours (RTE after MNLI), nor is one of other classes."""
   name = source.name
   if source.vocabulary is None:
     check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={name},')
@@ -267,7 +251,7 @@ def _whole_loader(
     )
   params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
   heads = {*models.head_paths(config.model), *(mine.keys() - variables['params'].keys())}
-  classes = other_classes(source, config)
+  classes = head_classes.different(source, config)
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
   differs = lambda key: key in classes or shapes(params[key]) != shapes(mine.get(key))
   other = {key for key in params.keys() & heads if differs(key)}

@@ -43,7 +43,7 @@ def brought(
       f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
       'expected a teacher that was fine-tuned on one, as its student is'
     )
-  for head in init_from.other_classes(source, config):
+  for head in head_classes.different(source, config):
     raise UserError(
       f'{KEY}={source.name} tells {source.classes[head]!r} apart, in this order, the student '
       f'{head_classes.of(config)[head]!r}: expected the classes that the teacher learned, '
@@ -51,7 +51,7 @@ def brought(
     )
   count = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
   said = f'The teacher {source.name} has {count:,} parameters'
-  return found, source, [said, *init_from.other_names(source, config)]
+  return found, source, [said, *head_classes.notes(source, config)]
 
 
 def without(variables: Any) -> Any:
