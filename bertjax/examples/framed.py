@@ -10,7 +10,7 @@ import numpy as np
 
 from bertjax.data_contracts import Stream
 from bertjax.examples import targets
-from bertjax.examples.layout import Rows, shifted, starts
+from bertjax.examples.layout import Rows, in_turn, shifted, starts
 
 
 def raw(options: Any, length: int) -> int:
@@ -31,13 +31,12 @@ def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stre
   examples, first_E = np.arange(len(rows.length_E)), starts(rows.length_E)
   last_E = first_E + rows.length_E - 1
   example_m = rows.example_n[source_m]
-  two = lambda a_E, b_E: np.stack([a_E, b_E], 1).ravel()
-  at_n = two(*(np.searchsorted(example_m, examples, side) for side in ('left', 'right')))
+  at_n = in_turn(*(np.searchsorted(example_m, examples, side) for side in ('left', 'right')))
   ends_n = np.tile([store.special['cls'], store.special['sep']], len(examples))
   # `insert` keeps the order of what it puts to one place: the [SEP] of an example, then the [CLS]
   # of the next.
   id_n = np.insert(id_m, at_n, ends_n).astype(np.int32)
-  return Stream(id_n, np.insert(source_m, at_n, two(first_E, last_E)))
+  return Stream(id_n, np.insert(source_m, at_n, in_turn(first_E, last_E)))
 
 
 def target(rows: Rows, store: Any) -> Stream:

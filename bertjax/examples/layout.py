@@ -12,6 +12,8 @@ import numpy as np
 
 from bertjax.data_contracts import PREFIX, Ranges, Stream
 
+TEXT = -1  # a part of an example that is text, see `joined`
+
 
 class Rows(NamedTuple):
   """A batch before padding."""
@@ -69,6 +71,27 @@ def windows(documents: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
 def starts(length_n: np.ndarray) -> np.ndarray:
   """Returns where each of these ranges begins when they are laid end to end, int64 [n]."""
   return np.cumsum(length_n) - length_n
+
+
+def joined(*parts: tuple[Any, Any]) -> dict[str, np.ndarray]:
+  """Returns special_s, id_s and length_E of `Ranges` whose examples all have these parts in turn:
+  (id of a special token, 1; 0 where there is none), or (TEXT, tokens); numbers or arrays [E]."""
+  every = np.broadcast_arrays(*(id for id, _ in parts), *(size for _, size in parts))
+  id_x, size_x = in_turn(*every[: len(parts)]), in_turn(*every[len(parts) :])
+  special_x = (id_x != TEXT) & (size_x > 0)
+  length_E = size_x.reshape(-1, len(parts)).sum(1)
+  return dict(special_s=starts(size_x)[special_x], id_s=id_x[special_x], length_E=length_E)
+
+
+def in_turn(*value_E: np.ndarray) -> np.ndarray:
+  """Returns the first value of each array, then the second of each, and so on."""
+  return np.stack(value_E, 1).ravel()
+
+
+def segments(*size_E: np.ndarray) -> np.ndarray:
+  """Returns `Ranges.type_n` of examples of so many tokens of segment 0, of 1, and so on."""
+  number_S = np.tile(np.arange(len(size_E), dtype=np.int32), len(size_E[0]))
+  return np.repeat(number_S, in_turn(*size_E))
 
 
 def truncated(a_n: np.ndarray, b_n: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking, Stream
 from bertjax.errors import UserError
-from bertjax.examples.layout import Rows, ragged, ranks, shifted, starts
+from bertjax.examples.layout import Rows, in_turn, ragged, ranks, shifted, starts
 
 START = 0  # T5's padding; models/t5.py begins to write with it in any vocabulary
 
@@ -102,7 +102,7 @@ def span_mask(rows: Rows, rate: float, mean: float, sites: tuple[int, int]) -> n
   runs_E = np.minimum(spans(hidden_E, mean), length_E - hidden_E)
   clean_s = cut(rows.key_E, sites[0], length_E - hidden_E, runs_E)
   hidden_s = cut(rows.key_E, sites[1], hidden_E, runs_E)
-  sizes_s = np.stack([clean_s, hidden_s], 1).reshape(-1)
+  sizes_s = in_turn(clean_s, hidden_s)
   mask_n = np.repeat(np.arange(len(sizes_s)) % 2 == 1, sizes_s)
   example_n, place_n = ragged(length_E)
   return mask_n[place_n < rows.length_E[example_n]]

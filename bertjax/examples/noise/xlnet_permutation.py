@@ -33,7 +33,7 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.errors import UserError
 from bertjax.examples import targets
-from bertjax.examples.layout import Rows, place, ragged, starts
+from bertjax.examples.layout import Rows, in_turn, place, ragged, starts
 from bertjax.examples.noise.albert_ngrams import pmf
 from bertjax.field_types import Count, Natural
 
@@ -128,7 +128,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 def _parts(rows, options) -> _Parts:
   length_E = rows.length_E
   first_E = np.minimum(options.reuse_len, length_E)
-  size_p = np.stack([first_E, length_E - first_E], 1).ravel()
+  size_p = in_turn(first_E, length_E - first_E)
   start_p = starts(size_p)
   part_n, offset_n = ragged(size_p)
   backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)

@@ -59,7 +59,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some examples' turns; role_BT is the role of each turn."""
   column = chosen.column
-  turns_E, length_E = column['turns'].astype(np.int64), column['length'].astype(np.int64)
+  turns_E = column['turns'].astype(np.int64)
   slots = sum(name.startswith('start_') for name in column)
   stacked = lambda name: np.stack([column[f'{name}_{k}'] for k in range(slots)], 1).astype(np.int64)
   used_EK = np.arange(slots) < turns_E[:, None]
@@ -68,18 +68,14 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   # [CLS] goes with the first turn, each [SEP] with its own.
   first_n = np.zeros(len(size_n), np.int64)
   first_n[layout.starts(turns_E)] = 1
-  whole_n = first_n + size_n + 1
-  sep_n = np.cumsum(whole_n) - 1
-  special_n = np.concatenate([layout.starts(length_E), sep_n])
-  ids = np.repeat([store.special['cls'], store.special['sep']], [len(length_E), len(sep_n)])
+  cls, sep = store.special['cls'], store.special['sep']
+  turns = layout.joined((cls, first_n), (layout.TEXT, size_n), (sep, 1))
   return Ranges(
     start_r=start_n,
     length_r=size_n,
-    special_s=special_n,
-    id_s=ids,
-    length_E=length_E,
     label=dict(fake=column['fake'].astype(np.int32)),
-    table=dict(role=np.repeat(role_n, whole_n).astype(np.int32)),
+    table=dict(role=np.repeat(role_n, turns['length_E']).astype(np.int32)),
+    **turns | dict(length_E=column['length'].astype(np.int64)),
   )
 
 

@@ -56,7 +56,8 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some examples: [CLS] first [SEP] second [SEP]."""
   column = chosen.column
   length_E, a_E = column['length'].astype(np.int64), column['a_length'].astype(np.int64)
-  b_E, start_E = np.maximum(length_E - a_E - 3, 0), layout.starts(length_E)
+  b_E = np.maximum(length_E - a_E - 3, 0)
+  two_E = b_E > 0
   example_n, number_n = layout.ragged(column['sentences'])
   sentence_n = column['sentence'][example_n] + number_n
   begin_n = store.sentences[sentence_n]
@@ -65,18 +66,12 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
     size_n, column['sentences'], column['first_target'], column['coin']
   )
   order_n = np.argsort(segment_n, kind='stable')
-  limit_S = np.stack([a_E, b_E], 1).ravel()
-  two_E = b_E > 0
-  special = np.concatenate([start_E, start_E + a_E + 1, (start_E + length_E - 1)[two_E]])
   cls, sep = store.special['cls'], store.special['sep']
-  spans_S = np.stack([a_E + 2, b_E + two_E], 1).ravel()
   return Ranges(
     start_r=begin_n[order_n],
-    length_r=_cut(size_n[order_n], segment_n[order_n], limit_S),
-    special_s=special,
-    id_s=np.repeat([cls, sep], [len(a_E), len(special) - len(a_E)]),
-    length_E=length_E,
-    type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), spans_S),
+    length_r=_cut(size_n[order_n], segment_n[order_n], layout.in_turn(a_E, b_E)),
+    type_n=layout.segments(a_E + 2, b_E + two_E),
+    **layout.joined((cls, 1), (layout.TEXT, a_E), (sep, 1), (layout.TEXT, b_E), (sep, two_E)),
   )
 
 

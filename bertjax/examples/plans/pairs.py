@@ -116,19 +116,15 @@ def ranges(store, spec: Spec, chosen: Chosen, label: str = 'next') -> Ranges:
   """Returns the `Ranges` of some examples, [CLS] A [SEP] B [SEP], from columns that `pieces` yields
   for the task of this label."""
   column = chosen.column
-  a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
-  b_E, start_E = length_E - a_E - 3, layout.starts(length_E)
-  two = lambda a, b: np.stack([a, b], 1).ravel()
-  special = np.stack([start_E, start_E + a_E + 1, start_E + length_E - 1], 1).ravel()
+  a_E = column['a_length'].astype(np.int64)
+  b_E = column['length'] - a_E - 3
   cls, sep = store.special['cls'], store.special['sep']
   return Ranges(
-    start_r=two(column['a_start'], column['b_start']),
-    length_r=two(a_E, b_E),
-    special_s=special,
-    id_s=np.tile([cls, sep, sep], len(a_E)),
-    type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), two(a_E + 2, b_E + 1)),
-    length_E=length_E,
+    start_r=layout.in_turn(column['a_start'], column['b_start']),
+    length_r=layout.in_turn(a_E, b_E),
+    type_n=layout.segments(a_E + 2, b_E + 1),
     label={label: column[label].astype(np.int32)},
+    **layout.joined((cls, 1), (layout.TEXT, a_E), (sep, 1), (layout.TEXT, b_E), (sep, 1)),
   )
 
 

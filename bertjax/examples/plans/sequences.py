@@ -59,15 +59,10 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of some sequences: [CLS] tokens [SEP]."""
-  length_E = chosen.column['length'].astype(np.int64)
-  start_E = layout.starts(length_E)
-  return Ranges(
-    start_r=chosen.column['start'],
-    length_r=length_E - 2,
-    special_s=np.concatenate([start_E, start_E + length_E - 1]),
-    id_s=np.repeat([store.special['cls'], store.special['sep']], len(length_E)),
-    length_E=length_E,
-  )
+  text_E = chosen.column['length'].astype(np.int64) - 2
+  cls, sep = store.special['cls'], store.special['sep']
+  ends = layout.joined((cls, 1), (layout.TEXT, text_E), (sep, 1))
+  return Ranges(start_r=chosen.column['start'], length_r=text_E, **ends)
 
 
 def keep(store, options: Options, token_n: np.ndarray, length_E: np.ndarray) -> Kept:

@@ -67,28 +67,21 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Returns the `Ranges` of both sides of some examples; language_BT is that of each side."""
   column = chosen.column
-  a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
-  single_E = column['single'].astype(np.int64)
-  b_E, start_E = length_E - a_E - 4 + single_E, layout.starts(length_E)
-  two = lambda a, b: np.stack([a, b], 1).ravel()
-  sentence_n = two(column['source'], column['target'])
-  middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
-  # A single middle has its place named twice.
-  special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
-  id_n = np.repeat(store.special['sep'], len(special_n))
-  id_n[::4] = column['lead']
-  side_n = two(a_E + 2 - single_E, b_E + 2)
-  restart_n = two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))
-  language_n = np.repeat(two(*np.divmod(column['group'], _BASE)), side_n)
-  _, place_n = layout.ragged(length_E)
+  a_E, two_E = column['a_length'].astype(np.int64), 1 - column['single'].astype(np.int64)
+  b_E, sep = column['length'] - a_E - 3 - two_E, store.special['sep']
+  ends = layout.joined(
+    (column['lead'], 1), (layout.TEXT, a_E), (sep, two_E), (sep, 1), (layout.TEXT, b_E), (sep, 1)
+  )
+  side_n = layout.in_turn(a_E + 1 + two_E, b_E + 2)
+  restart_n = layout.in_turn(np.zeros_like(a_E), (a_E + 2) * two_E)
+  language_n = np.repeat(layout.in_turn(*np.divmod(column['group'], _BASE)), side_n)
+  _, place_n = layout.ragged(ends['length_E'])
   return Ranges(
-    start_r=store.sentences[sentence_n],
-    length_r=two(a_E, b_E),
-    special_s=special_n,
-    id_s=id_n,
-    length_E=length_E,
+    start_r=store.sentences[layout.in_turn(column['source'], column['target'])],
+    length_r=layout.in_turn(a_E, b_E),
     table=dict(language=language_n.astype(np.int32)),
     position_n=(place_n - np.repeat(restart_n, side_n)).astype(np.int32),
+    **ends,
   )
 
 

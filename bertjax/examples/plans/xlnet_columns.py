@@ -74,24 +74,21 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   after_E, room = start_E + reuse, spec.length - reuse - 3
   a_E, b_from_E, b_E, label_E = _segments(column, after_E, room, counter_rng.fold(root, index_E))
   reuse_E = np.full(len(index_E), reuse)
-  begin_r = np.stack([start_E, after_E, b_from_E], 1).ravel()
-  size_r = np.stack([reuse_E, a_E, b_E], 1).ravel()
-  head_E = np.arange(len(index_E)) * spec.length
-  last_E = head_E + spec.length - 1
-  mark_s = np.stack([head_E + reuse + a_E, last_E - 1, last_E], 1).ravel()
-  types_E4 = np.stack([reuse_E + a_E + 1, b_E + 1, np.ones_like(b_E)], 1)
-
+  cls, sep = store.special['cls'], store.special['sep']
+  text = layout.TEXT
+  marks = layout.joined((text, reuse_E + a_E), (sep, 1), (text, b_E), (sep, 1), (cls, 1))
   owner_r = np.repeat(np.arange(len(index_E)), 3)
-  start_r, length_r, order_n, end_n = column.ranges(owner_r, begin_r, size_r)
-  body_n = np.delete(np.arange(len(index_E) * spec.length), mark_s)
-  special = [stream.store.special[name] for name in ('sep', 'sep', 'cls')]
+  start_r, length_r, order_n, end_n = column.ranges(
+    owner_r, layout.in_turn(start_E, after_E, b_from_E), layout.in_turn(reuse_E, a_E, b_E)
+  )
+  body_n = np.delete(np.arange(len(index_E) * spec.length), marks['special_s'])
   return Ranges(
     start_r=start_r,
     length_r=length_r,
-    special_s=np.concatenate([mark_s, body_n[end_n]]),
-    id_s=np.concatenate([np.tile(special, len(index_E)), np.full(len(end_n), stream.ends)]),
-    length_E=np.full(len(index_E), spec.length),
-    type_n=np.repeat(np.tile(np.array([0, 1, 2], np.int32), len(index_E)), types_E4.ravel()),
+    special_s=np.append(marks['special_s'], body_n[end_n]),
+    id_s=np.append(marks['id_s'], np.full(len(end_n), stream.ends)),
+    length_E=marks['length_E'],
+    type_n=layout.segments(reuse_E + a_E + 1, b_E + 1, np.ones_like(b_E)),
     label=dict(follows=label_E),
     row=dict(start=step_E == 0, direction=np.where(backward_E, -1, 1)),
     order_n=order_n,

@@ -37,8 +37,8 @@ ONE_SEPARATOR = dict(orders='given', reset_positions=False)
 @pytest.mark.parametrize(
   'changes', [{}, ONE_SEPARATOR, ONE_SEPARATOR | dict(lead='cls')], ids=['xlm', 'one', 'cls']
 )
-@mutation('two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))', 'two(np.zeros_like(a_E), 0 * a_E)')
-@mutation('two(a_E + 2 - single_E, b_E + 2)', 'two(a_E + 2, b_E + 2 - single_E)')
+@mutation('(np.zeros_like(a_E), (a_E + 2) * two_E)', '(np.zeros_like(a_E), 0 * a_E)')
+@mutation('(a_E + 1 + two_E, b_E + 2)', '(a_E + 2, b_E + 1 + two_E)')
 @mutation('both_n[:, ::-1].ravel()', 'both_n[:, [1, 1]].ravel()', case='xlm')
 @mutation("orders='both'", "orders='given'", file='bertjax/examples/recipes.py', case='xlm')
 def test_the_layout_of_a_pair(changes):
