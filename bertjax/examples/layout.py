@@ -58,6 +58,11 @@ def ranks(draw_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
   return rank_n
 
 
+def begins(index_n: np.ndarray, group_n: np.ndarray) -> np.ndarray:
+  """Returns bool [n]: the index, ascending, does not follow the one before it in its group."""
+  return (np.diff(index_n, prepend=-2) != 1) | (np.diff(group_n, prepend=-1) != 0)
+
+
 def windows(documents: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
   """Yields ranges (first, last) of documents with about this many sentences, or one document."""
   first = 0

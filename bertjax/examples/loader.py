@@ -14,7 +14,6 @@ import grain
 import numpy as np
 
 from bertjax.data_contracts import PREFIX, HeldOutRows, RowSource
-from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches; Grain wants a length
@@ -39,13 +38,8 @@ class Batches:
     return Place('', index, self.batch_size)
 
   def at(self, index: int, hosts: tuple[int, int] = (0, 1)) -> tuple[Batch, dict[str, int]]:
-    """Returns a host's share of batch `index` and its counts; arguments and errors as `stream`."""
+    """Returns a host's share of batch `index` and its counts; arguments as `stream`."""
     size, (host, count) = self.batch_size, hosts
-    if size % count:
-      raise UserError(
-        f'each of {count} hosts builds an equal share of a batch: expected a batch_size divisible '
-        f'by {count}, got {size}'
-      )
     row_n = index * size + np.arange(size * host // count, size * (host + 1) // count)
     return _counted(self.examples.batch(row_n, shuffle=True))
 
@@ -82,19 +76,6 @@ class Together:
     return batch, dict(counts)
 
 
-class _Shares:
-  """Random access to a host's share of every batch, as Grain has it."""
-
-  def __init__(self, batches: Batches | Together, hosts: tuple[int, int]):
-    self._batches, self._hosts = batches, hosts
-
-  def __len__(self) -> int:
-    return ENDLESS // self._batches.batch_size
-
-  def __getitem__(self, index: Any) -> tuple[int, Batch, dict[str, int]]:
-    return int(index), *self._batches.at(int(index), self._hosts)
-
-
 def stream(
   batches: Batches | Together,
   start_index: int = 0,
@@ -106,9 +87,10 @@ def stream(
   targets dropped for lack of slots. `hosts` is (this host, number of hosts): a host gets contiguous
   rows of the global batch. So many threads build 2 batches each ahead; 0 builds them when asked,
   which `StreamedRows` need."""
-  source = grain.MapDataset.source(_Shares(batches, hosts))
+  numbers = grain.MapDataset.range(start_index, ENDLESS // batches.batch_size)
+  made = numbers.map(lambda index: (index, *batches.at(index, hosts)))
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
-  return iter(source[start_index:].to_iter_dataset(options))
+  return iter(made.to_iter_dataset(options))
 
 
 def eval_batches(

@@ -18,6 +18,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking, Stream
 from bertjax.errors import UserError
+from bertjax.examples import targets
 from bertjax.examples.layout import Rows, in_turn, ragged, ranks, shifted, starts
 
 START = 0  # T5's padding; models/t5.py begins to write with it in any vocabulary
@@ -115,8 +116,7 @@ def collapsed(
   that one. Returns ids of the text, and the token of `rows` that each stands for."""
   follows_n = np.append(False, mask_n[:-1]) & (rows.position_n > 0)  # runs end with their example
   first_n = mask_n & ~follows_n
-  number_n = np.cumsum(first_n)
-  number_n = number_n - (number_n - first_n)[starts(rows.length_E)][rows.example_n] - 1
+  number_n = targets.running(first_n, rows.example_n, len(rows.length_E)) - 1
   number_n = np.minimum(number_n, len(sentinel_k) - 1)
   id_n = np.where(first_n, sentinel_k[np.maximum(number_n, 0)], rows.token_n)
   (kept_m,) = np.nonzero(first_n | ~mask_n)

@@ -22,7 +22,7 @@ import numpy as np
 
 from bertjax import counter_rng
 from bertjax.errors import UserError
-from bertjax.examples.layout import Rows, number_within, place, ragged, starts
+from bertjax.examples.layout import Rows, number_within, place, ragged, ranks, starts
 from bertjax.field_types import Natural, PositiveShare, Share
 
 Special = Literal['pad', 'unk', 'cls', 'sep', 'mask']
@@ -224,9 +224,7 @@ def lowest(value_n: np.ndarray, group_n: np.ndarray, room_g: np.ndarray) -> np.n
   size_g = np.bincount(group_n, minlength=len(room_g))
   if (size_g <= room_g).all():
     return np.arange(len(value_n))
-  order_n = np.lexsort((value_n, group_n))
-  rank_n = np.arange(len(value_n)) - (np.cumsum(size_g) - size_g)[group_n]
-  return np.sort(order_n[rank_n < room_g[group_n]])
+  return np.flatnonzero(ranks(value_n, group_n) < room_g[group_n])
 
 
 def within(

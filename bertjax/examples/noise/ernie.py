@@ -60,9 +60,8 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   lead_c = np.arange(len(candidate_c))
   if by_unit_B.any():
     begins_c = layout.units(rows, store)[candidate_c] > 0
-    begins_c[:1] = True
-    begins_c[1:] |= np.diff(candidate_c) > 1  # behind a special token
-    begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0  # of a row that begins inside a unit
+    # Behind a special token, and in a row that begins inside a unit.
+    begins_c |= layout.begins(candidate_c, rows.example_n[candidate_c])
     begins_c |= ~by_unit_B[rows.row_E][rows.example_n[candidate_c]]
     lead_c = np.maximum.accumulate(np.where(begins_c, lead_c, 0))
 

@@ -29,7 +29,7 @@ from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.errors import UserError
 from bertjax.examples import targets
-from bertjax.examples.layout import Rows, number_within, ragged, starts, units
+from bertjax.examples.layout import Rows, begins, number_within, ragged, starts, units
 from bertjax.field_types import Count, Fraction, OpenShare
 
 _TURNS = 8  # drawn at once
@@ -117,9 +117,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   at_n = np.flatnonzero(chosen_c)
   index_n, text_n = texts.candidate_c[at_n], texts.text_c[at_n]
 
-  begins_n = np.ones(len(at_n), bool)
-  begins_n[1:] = (np.diff(at_n) > 1) | (text_n[1:] != text_n[:-1])
-  begin_m = np.flatnonzero(begins_n)
+  begin_m = np.flatnonzero(begins(at_n, text_n))
   size_m = np.diff(np.append(begin_m, len(at_n)))
   span_n, offset_n = ragged(size_m)
   first_n, last_n = at_n[begin_m][span_n], (at_n[begin_m] + size_m - 1)[span_n]
@@ -146,8 +144,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 def _texts(rows, store) -> _Texts:
   candidate_c = targets.not_special(rows, store)
   example_c = rows.example_n[candidate_c]
-  begins_c = np.ones(len(candidate_c), bool)
-  begins_c[1:] = (np.diff(candidate_c) > 1) | (example_c[1:] != example_c[:-1])
+  begins_c = begins(candidate_c, example_c)
   first_S = np.flatnonzero(begins_c)
   size_S = np.diff(np.append(first_S, len(candidate_c)))
   return _Texts(candidate_c, first_S, size_S, example_c[first_S], np.cumsum(begins_c) - 1)

@@ -17,8 +17,8 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Masking
 from bertjax.examples import sentinels
-from bertjax.examples.layout import Rows, starts
-from bertjax.examples.targets import FREE, Special, at_tokens, uniform_ids
+from bertjax.examples.layout import Rows
+from bertjax.examples.targets import FREE, Special, at_tokens, running, uniform_ids
 from bertjax.field_types import PositiveShare
 
 DEVIATIONS = 5  # of a binomial count above its mean for which rows have columns
@@ -65,8 +65,7 @@ def mask(rows: Rows, options: Options) -> np.ndarray:
   """Returns which tokens are hidden, bool [n]; of an example as many as rows have columns for."""
   draw_n = counter_rng.uniform(at_tokens(rows, FREE, np.arange(len(rows.token_n))))
   mask_n = draw_n < options.rate
-  until_n = np.cumsum(mask_n)
-  until_n = until_n - (until_n - mask_n)[starts(rows.length_E)][rows.example_n]
+  until_n = running(mask_n, rows.example_n, len(rows.length_E))
   return mask_n & (until_n <= _most(rows.length_E, options.rate)[rows.example_n])
 
 

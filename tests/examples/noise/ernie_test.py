@@ -79,7 +79,7 @@ def test_units_are_masked_whole(ernie_store):
   np.testing.assert_allclose(both.mean(), 0.64, atol=4 * np.sqrt(0.23 / lead.sum()))
 
 
-@mutation('diff(candidate_c) > 1', 'diff(candidate_c) > 2', file='bertjax/examples/noise/ernie.py')
+@mutation('diff(index_n, prepend=-2) != 1', 'diff(index_n, prepend=-2) > 2')
 def test_units_end_at_the_separator(tmp_path):
   """Pairs of one unit each, most cut at the front: A is chosen without regard to B."""
   draw = np.random.default_rng(0)
