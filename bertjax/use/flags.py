@@ -87,16 +87,16 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
 
 def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   """Yields the sentences of a file of words, so many at a time; it needs no tags."""
-  where = tagged.Where((task['words'],), task['columns'][:1], task['separator'])
-  for first, some in _batches(tagged.read(_file(), where), size):
+  found = tagged.read(_file(), (task['words'],), task['columns'][:1], task['separator'])
+  for first, some in _batches(found, size):
     words = [sentence.words for sentence in some]
     yield Part([' '.join(each) for each in words], first, None, words=words)
 
 
 def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   """Yields the questions of a file, so many at a time; it needs no right answers."""
-  where = questions.Where(task['context'], task['question'], task['choices'], '')
-  for first, some in _batches(questions.read(_file(), task['form'], where), size):
+  columns = (task['context'], task['question'], task['choices'])
+  for first, some in _batches(questions.read(_file(), task['form'], *columns), size):
     yield Part([each.context for each in some], first, None, asked=some)
 
 

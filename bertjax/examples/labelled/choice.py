@@ -16,7 +16,7 @@ import numpy as np
 from bertjax.data_contracts import Labelled, Task
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import questions, texts
-from bertjax.examples.labelled.common.questions import LETTERS, Answer, Form, Question, Where
+from bertjax.examples.labelled.common.questions import LETTERS, Answer, Form, Question
 from bertjax.field_types import Count
 from bertjax.vocab.vocabulary import Vocabulary
 
@@ -55,8 +55,8 @@ def check(options: Options) -> None:
 
 def read(path: str, options: Options) -> Iterator[Question]:
   """Returns the questions of a file; errors as `questions.read`."""
-  where = Where(options.context, options.question, options.choices, options.label or 'label')
-  return questions.read(path, options.form, where)
+  columns = (options.context, options.question, options.choices, options.label or 'label')
+  return questions.read(path, options.form, *columns)
 
 
 def encode(

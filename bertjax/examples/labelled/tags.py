@@ -60,7 +60,7 @@ def check(options: Options) -> None:
 def read(path: str, options: Options) -> Iterator[Sentence]:
   """Returns the sentences of a file; errors as `tagged.read`."""
   names = options.words, options.tags
-  return tagged.read(path, tagged.Where(names, options.columns, options.separator))
+  return tagged.read(path, names, options.columns, options.separator)
 
 
 def classes(options: Options) -> dict[str, int]:

@@ -49,7 +49,7 @@ class Separated:
   """A store whose documents are followed by an empty sentence, all but the last one."""
 
   def __init__(self, store):
-    self.special, self.columns = store.special, store.columns
+    self.special = store.special
     self._store, self.sentences = store, self
     self._documents = store.documents + np.arange(len(store.documents))
 
@@ -58,29 +58,8 @@ class Separated:
 
   def __getitem__(self, at) -> np.ndarray:
     """Returns the first token of these sentences."""
-    return self._store.sentences[self._numbers(at)]
-
-  def column(self, name: str) -> '_Column':
-    """Returns a column of the store; an empty sentence has what the one before it has."""
-    return _Column(self, self._store.column(name))
-
-  def _numbers(self, at, empty: int = 0) -> np.ndarray:
-    """Returns the store's numbers of sentences, of empty ones that of the next plus `empty`."""
     at_n = np.arange(at.start, at.stop) if isinstance(at, slice) else np.asarray(at)
-    document_n = np.searchsorted(self._documents, at_n, 'right') - 1
-    is_empty_n = at_n + 1 == self._documents[np.minimum(document_n + 1, len(self._documents) - 1)]
-    return at_n - document_n + empty * is_empty_n
-
-
-@dataclasses.dataclass(frozen=True)
-class _Column:
-  """A column of `Separated`."""
-
-  of: Separated
-  value_S: np.ndarray
-
-  def __getitem__(self, at) -> np.ndarray:
-    return self.value_S[self.of._numbers(at, empty=-1)]
+    return self._store.sentences[at_n - (np.searchsorted(self._documents, at_n, 'right') - 1)]
 
 
 _separated = functools.lru_cache(maxsize=4)(Separated)  # it numbers all documents
@@ -106,8 +85,9 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   if mode == 'none':
     return cut_anywhere(stream, (0, len(stream.sentences) - 1), block, window)
   kind_S = languages.kinds(store)
-  if kind_S is not None and isinstance(stream, Separated):
-    kind_S = _Column(stream, kind_S)
+  if kind_S is not None and stream is not store:  # an empty sentence is of the kind before it
+    first_n = store.documents[1:-1]
+    kind_S = np.insert(kind_S, first_n, kind_S[first_n - 1])
   return _blocks(stream, kind_S, block, mode == 'complete_doc', max(window, spec.length))
 
 

@@ -205,8 +205,8 @@ def _chunk(store, peers, lanes: _Lanes, local, usable, task: Task):
   b_n = b_end_n - b_start_n
   if task.swap:
     swap_n = changed_n & ~random_n
-    a_start_n, b_start_n = _exchange(a_start_n, b_start_n, swap_n)
-    a_n, b_n = _exchange(a_n, b_n, swap_n)
+    a_start_n, b_start_n = np.where(swap_n, [b_start_n, a_start_n], [a_start_n, b_start_n])
+    a_n, b_n = np.where(swap_n, [b_n, a_n], [a_n, b_n])
   a_lost_n, b_lost_n = layout.truncated(a_n, b_n, usable)
   a_front_n = counter_rng.coin_flips(counter_rng.fold(key_n, _FRONT_A), a_lost_n)
   b_front_n = counter_rng.coin_flips(counter_rng.fold(key_n, _FRONT_B), b_lost_n)
@@ -224,10 +224,6 @@ def _chunk(store, peers, lanes: _Lanes, local, usable, task: Task):
   if peers.language_D is not None:
     columns['group'] = peers.language_D[lanes.document_n].astype(np.int32)
   return columns, np.where(random_n, a_stop_n, stop_n)
-
-
-def _exchange(left_n, right_n, where_n):
-  return np.where(where_n, right_n, left_n), np.where(where_n, left_n, right_n)
 
 
 def _random_segment(store, peers, key_n, document_n, wanted_n):

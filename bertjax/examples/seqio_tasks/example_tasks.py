@@ -166,20 +166,21 @@ def example_task(
   path = vocab if callable(vocab) else lambda: vocab
   options = dict(seed=seed, window=window)
   source = ExampleSource(text, path, ConfigDict(recipe), length, options)
-  passed = seqio.PassThroughVocabulary(size=0)
-  features = {
-    feature_name(key): seqio.Feature(
-      passed, add_eos=False, dtype=tf.as_dtype(value.dtype), rank=value.ndim - 1
-    )
-    for key, value in source.row.items()
-  }
   return seqio.Task(
     name,
     source,
-    output_features=features,
+    output_features=features(source.row),
     preprocessors=[source.examples],
     shuffle_buffer_size=None,
   )
+
+
+def features(row: Mapping[str, np.ndarray]) -> dict[str, seqio.Feature]:
+  """Returns the features of a Task of rows like this batch of one."""
+  feature = functools.partial(seqio.Feature, seqio.PassThroughVocabulary(size=0), add_eos=False)
+  return {
+    feature_name(k): feature(dtype=tf.as_dtype(x.dtype), rank=x.ndim - 1) for k, x in row.items()
+  }
 
 
 def add_examples(name: str, *args: Any, **options: Any) -> None:

@@ -18,6 +18,7 @@ from ml_collections import ConfigDict
 from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config, rows
+from bertjax.examples.seqio_tasks.example_tasks import features
 from bertjax.examples.seqio_tasks.loaded import seqio, tf
 from bertjax.examples.seqio_tasks.windows import feature_name
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -66,13 +67,8 @@ def labelled_task(
 
     return tf.data.Dataset.from_generator(read, output_signature=spec)
 
-  passed = seqio.PassThroughVocabulary(size=0)
-  features = {
-    key: seqio.Feature(passed, add_eos=False, dtype=given.dtype, rank=len(given.shape))
-    for key, given in spec.items()
-  }
   source = seqio.FunctionDataSource(dataset, splits=tuple(files))
-  return seqio.Task(name, source, output_features=features, preprocessors=[])
+  return seqio.Task(name, source, output_features=features(first), preprocessors=[])
 
 
 def add_labelled(name: str, *args: Any, **options: Any) -> None:

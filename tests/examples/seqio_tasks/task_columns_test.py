@@ -65,9 +65,7 @@ def test_columns_are_those_of_a_table(name, tmp_path):
 
 
 def test_lists_are_words():
-  found = tagged.read(
-    'seqio:tasks_of_mine:reviews:train', tagged.Where(('text', 'tags'), (1, 2), ' ')
-  )
+  found = tagged.read('seqio:tasks_of_mine:reviews:train', ('text', 'tags'), (1, 2), ' ')
   assert [(s.words, s.tags) for s in found] == [
     (text.split(), tags)
     for (text, *_), tags in zip(LINES, ([*'OOOB'], [*'OOO'], ['B']), strict=True)

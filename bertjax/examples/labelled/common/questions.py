@@ -34,20 +34,16 @@ class Question(NamedTuple):
   blank: str = ''
 
 
-class Where(NamedTuple):
-  """Columns of a file of the form 'columns'."""
-
-  # context, question: of these; question may be '', where there is none
-  context: str
-  question: str
-  choices: Sequence[str]  # one of a list, or several
-  label: str  # of the right one; '': it is not asked for
-
-
-def read(path: str, form: Form, where: Where) -> Iterator[Question]:
-  """Yields the questions of a file, .jsonl, .json, .csv or .tsv, perhaps compressed. Forms other
-  than 'columns' have columns of their own, and read `where.label` for whether it is asked for."""
-  found = dict(columns=_columns, race=_race, dream=_dream)[form](path, where)
+def read(
+  path: str, form: Form, context: str, question: str, choices: Sequence[str], label: str = ''
+) -> Iterator[Question]:
+  """Yields the questions of a file, .jsonl, .json, .csv or .tsv, perhaps compressed. In the form
+  'columns' they stand in these columns: question may be '', where there is none, choices is one of
+  a list, or several. The others have columns of their own. The right one is read with a label."""
+  if form == 'columns':
+    found = _columns(path, context, question, choices, label)
+  else:
+    found = dict(race=_race, dream=_dream)[form](path, bool(label))
   for each in found:
     texts = [each.context, each.question, *each.choices]
     if len(each.choices) < 2 or not all(isinstance(text, str) for text in texts):
@@ -69,19 +65,21 @@ def _asked(asked: Question, choice: str) -> str:
   return f'{asked.question} {choice}' if asked.question else choice
 
 
-def _columns(path: str, where: Where) -> Iterator[Question]:
-  names = [where.context, where.question, *where.choices, where.label]
+def _columns(
+  path: str, context: str, question: str, choices: Sequence[str], label: str
+) -> Iterator[Question]:
+  names = [context, question, *choices, label]
   for record in records.read(path, [name for name in names if name]):
     value = lambda name, record=record: record.values[name]
-    choices = [value(name) for name in where.choices]
-    if len(choices) == 1:
-      choices = _list(record, where.choices[0])
-    question, right = (value(name) if name else '' for name in (where.question, where.label))
-    yield Question(record.place, value(where.context), question, choices, right)
+    found = [value(name) for name in choices]
+    if len(found) == 1:
+      found = _list(record, choices[0])
+    asked, right = (value(name) if name else '' for name in (question, label))
+    yield Question(record.place, value(context), asked, found, right)
 
 
-def _race(path: str, where: Where) -> Iterator[Question]:
-  names = RACE if where.label else RACE[:-1]
+def _race(path: str, labelled: bool) -> Iterator[Question]:
+  names = RACE if labelled else RACE[:-1]
   for record in records.read(path, names):
     questions, options, *rest = (_list(record, name) for name in names[1:])
     answers = rest[0] if rest else [None] * len(questions)
@@ -96,7 +94,7 @@ def _race(path: str, where: Where) -> Iterator[Question]:
       yield Question(place, context, question, _listed(place, choices), right, blank='_')
 
 
-def _dream(path: str, where: Where) -> Iterator[Question]:
+def _dream(path: str, labelled: bool) -> Iterator[Question]:
   file = records.existing(path)
   kinds.check(file)
   try:
@@ -105,7 +103,7 @@ def _dream(path: str, where: Where) -> Iterator[Question]:
       context = ' '.join(_listed(f'{file}, dialogue {number}', turns))
       for count, said in enumerate(questions, 1):
         place = f'{file}, dialogue {number}, question {count}'
-        right = said['answer'] if where.label else None
+        right = said['answer'] if labelled else None
         yield Question(place, context, said['question'], _listed(place, said['choice']), right)
   except (ValueError, TypeError, KeyError, RecursionError) as error:
     if isinstance(error, UserError):

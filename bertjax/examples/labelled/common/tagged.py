@@ -34,35 +34,30 @@ class Sentence(NamedTuple):
     return f'{self.place}, {f"line {self.lines[number]}" if self.lines else f"word {number + 1}"}'
 
 
-class Where(NamedTuple):
-  """The columns that hold the words and the tags."""
-
-  # column names in tables and JSON lines; only that of the words if no tags are needed
-  names: Sequence[str]
-  columns: Sequence[int]  # column numbers in other files, from 1, or from the end with -1; likewise
-  separator: str  # string between the words in a field of a table
-
-
-def read(path: str, where: Where) -> Iterator[Sentence]:
+def read(
+  path: str, names: Sequence[str], columns: Sequence[int], separator: str
+) -> Iterator[Sentence]:
   """Yields the sentences of a file: .tsv, .csv, .json, .jsonl and tfds:NAME:SPLIT are tables, any
-  other name is one of columns; perhaps .gz, .xz, .bz2 or .zst."""
+  other name is one of columns; perhaps .gz, .xz, .bz2 or .zst. Words and tags stand in the columns
+  of these `names` of a table, with `separator` between those of a field, and in `columns` of other
+  files, from 1, or from the end with -1; without a second name and column no tags are read."""
   if not records.by_name(path):
     file = records.existing(path)
     if kinds.kind_of(file) not in records.TABLES:
       kinds.check(file, lines=True)
-      yield from _columns(file, where.columns)
+      yield from _columns(file, columns)
       return
-  for record in records.read(path, where.names):
-    words, *rest = (_list(record, name, where.separator) for name in where.names)
+  for record in records.read(path, names):
+    words, *rest = (_list(record, name, separator) for name in names)
     tags = rest[0] if rest else []
     if not words:
       raise UserError(
-        f'{record.place}: expected words in {where.names[0]!r}, got none: leave the line out'
+        f'{record.place}: expected words in {names[0]!r}, got none: leave the line out'
       )
     if len(tags) != len(rest) * len(words):
       raise UserError(
         f'{record.place}: expected words and as many tags, got {len(words)} in '
-        f'{where.names[0]!r} and {len(tags)} in {where.names[-1]!r}'
+        f'{names[0]!r} and {len(tags)} in {names[-1]!r}'
       )
     yield Sentence(record.place, words, tags)
 

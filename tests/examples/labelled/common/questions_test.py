@@ -7,17 +7,17 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import questions
-from bertjax.examples.labelled.common.questions import Question, Where
+from bertjax.examples.labelled.common.questions import Question
 
-ONE = Where('text', 'ask', ('list',), 'right')
+ONE = ('text', 'ask', ('list',), 'right')
 
 
 def read(path, text, form='columns', where=ONE):
   path.write_text(text, encoding='utf-8')
-  return list(questions.read(str(path), form, where))
+  return list(questions.read(str(path), form, *where))
 
 
-@mutation('[value(name) for name in where.choices]', '[value(name) for name in where.choices[:1]]')
+@mutation('[value(name) for name in choices]', '[value(name) for name in choices[:1]]')
 def test_columns(tmp_path):
   record = dict(text='t', ask='q', list=['a', 'b'], right=1)
   place = f'{tmp_path}/a.jsonl, line 1'
@@ -25,10 +25,10 @@ def test_columns(tmp_path):
     Question(place, 't', 'q', ['a', 'b'], 1)
   ]
   table = 'sent1,end0,end1,label\n"x, y",b,c,0\n'
-  where = Where('sent1', '', ('end0', 'end1'), 'label')
+  where = ('sent1', '', ('end0', 'end1'), 'label')
   (found,) = read(tmp_path / 'a.csv', table, where=where)
   assert found[1:] == ('x, y', '', ['b', 'c'], '0', '')
-  (found,) = read(tmp_path / 'b.csv', 'sent1,end0,end1\nx,b,c\n', where=where._replace(label=''))
+  (found,) = read(tmp_path / 'b.csv', 'sent1,end0,end1\nx,b,c\n', where=where[:3])
   assert found.choices == ['b', 'c']
 
 

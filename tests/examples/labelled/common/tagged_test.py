@@ -8,14 +8,13 @@ from mutation import mutation
 
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import tagged
-from bertjax.examples.labelled.common.tagged import Where
 
-WHERE = Where(('tokens', 'tags'), (1, -1), ' ')
+WHERE = (('tokens', 'tags'), (1, -1), ' ')
 
 
 def read(path, text, where=WHERE):
   path.write_bytes(text.encode())
-  return [(s.words, s.tags) for s in tagged.read(str(path), where)]
+  return [(s.words, s.tags) for s in tagged.read(str(path), *where)]
 
 
 @mutation(
@@ -36,9 +35,9 @@ def test_columns(tmp_path):
   assert read(tmp_path / 'b.txt', 'U.N.  NNP   I-ORG\na DT O \n') == [
     (['U.N.', 'a'], ['I-ORG', 'O'])
   ]
-  middle = Where(WHERE.names, (1, 2), ' ')
+  middle = (WHERE[0], (1, 2), ' ')
   assert read(tmp_path / 'c.txt', 'a DT O\n', middle) == [(['a'], ['DT'])]
-  words = Where(('tokens',), (1,), ' ')
+  words = (('tokens',), (1,), ' ')
   assert read(tmp_path / 'd.conll', 'a\nb\n\nc\n', words) == [(['a', 'b'], []), (['c'], [])]
 
 
@@ -51,7 +50,7 @@ def test_columns(tmp_path):
 @pytest.mark.parametrize('name', ['a.conll', 'a.txt', 'a.conllu'])
 def test_a_document_ends_a_sentence(tmp_path, document, end, name):
   a, b, c = ('1\ta\tO', '1\tb\tO'), ('1\tc\tO',), ('1\td\tO',)
-  where, lines = Where(WHERE.names, (2, 3), ' '), [document, *a, document, *b, document, '', *c]
+  where, lines = (WHERE[0], (2, 3), ' '), [document, *a, document, *b, document, '', *c]
   want = [(['a', 'b'], ['O', 'O']), (['c'], ['O']), (['d'], ['O'])]
   for each in (lines, [*lines, document], ['\ufeff' + lines[0], *lines[1:], '', document, '']):
     assert read(tmp_path / name, end.join(each), where) == want
@@ -64,11 +63,11 @@ def test_conllu(tmp_path):
     '# text = vámonos al mar\n1-2\tvámonos\t_\t_\n1\tvamos\tir\tVERB\n2\tnos\tnosotros\tPRON\n'
     '2.1\tomitted\tomitted\tVERB\n3-4\tal\t_\t_\n3\ta\ta\tADP\n4\tel\tel\tDET\n5\tmar\tmar\tNOUN\n\n'
   )
-  where = Where(WHERE.names, (2, 4), ' ')
+  where = (WHERE[0], (2, 4), ' ')
   want = [(['vamos', 'nos', 'a', 'el', 'mar'], ['VERB', 'PRON', 'ADP', 'DET', 'NOUN'])]
   assert read(tmp_path / 'a.conllu', text, where) == want
   (tmp_path / 'b.conllu.gz').write_bytes(gzip.compress(text.encode()))
-  found = list(tagged.read(str(tmp_path / 'b.conllu.gz'), where))
+  found = list(tagged.read(str(tmp_path / 'b.conllu.gz'), *where))
   assert [(s.words, s.tags) for s in found] == want and found[0].at(2).endswith('line 7')
 
 
@@ -77,7 +76,7 @@ def test_tables_and_json_lines(tmp_path):
   record = dict(tokens=['a', 'b c'], tags=['O', 'B-X'])
   want = [(['a', 'b c'], ['O', 'B-X'])]
   assert read(tmp_path / 'a.jsonl', json.dumps(record)) == want
-  where = Where(('text', 'label'), (1, -1), '\x02')
+  where = (('text', 'label'), (1, -1), '\x02')
   assert read(tmp_path / 'a.tsv', 'text\tlabel\na\x02b c\tO\x02B-X\n', where) == want
 
 
