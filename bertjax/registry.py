@@ -51,6 +51,11 @@ def find(package: str, name: str, key: str) -> ModuleType:
   return importlib.import_module(f'{package}.{choose(name, names_in(package), key)}')
 
 
+def chosen(package: str, name: str, key: str) -> Any:
+  """Returns what that module exports; arguments and errors as of `find`."""
+  return getattr(find(package, name, key), EXPORTS[package])
+
+
 def load(name: str, key: str) -> ModuleType:
   """Imports a module that a config or a flag names. UserError: as `check`, or it is not found."""
   place = check(name, key)

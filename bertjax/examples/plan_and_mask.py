@@ -12,7 +12,9 @@ from bertjax.field_types import Count, NonNegative
 OF_ROWS = ('pack', 'language_alpha', 'language_block')  # keys of `config.data` besides these two
 
 # Key of `config.data` -> where the modules are whose names it has.
-FOLDERS = dict(plan='bertjax.examples.plans', mask='bertjax.examples.noise')
+FOLDERS = dict(
+  plan='bertjax.examples.plans', mask='bertjax.examples.noise', task='bertjax.examples.labelled'
+)
 
 
 class Recipe(NamedTuple):
@@ -73,9 +75,8 @@ def check_length(recipe: Recipe, length: int) -> None:
 
 
 def named(key: str, name: str) -> Any:
-  """Returns the plan or mask, which `key` says, of this name. UserError: there is none."""
-  module = registry.find(FOLDERS[key], name, f'config.data.{key}.name')
-  return module.PLAN if key == 'plan' else module.MASKING
+  """Returns the plan, mask or task, which `key` says, of this name. UserError: there is none."""
+  return registry.chosen(FOLDERS[key], name, f'config.data.{key}.name')
 
 
 def _chosen(given: Mapping[str, Any], key: str) -> tuple[str, Any, Any]:

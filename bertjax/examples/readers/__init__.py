@@ -12,4 +12,4 @@ from bertjax.data_contracts import Reader
 def of(data: Any) -> Reader:
   """Returns the one that a `config.data` names. Raises UserError if there is none of this name; the
   nearest is named."""
-  return registry.find('bertjax.examples.readers', data.reader, 'config.data.reader').READER
+  return registry.chosen('bertjax.examples.readers', data.reader, 'config.data.reader')

@@ -10,7 +10,7 @@ import numpy as np
 from bertjax import registry
 from bertjax.data_contracts import Task
 from bertjax.errors import UserError
-from bertjax.examples import spelling
+from bertjax.examples import plan_and_mask, spelling
 from bertjax.examples.labelled.common import extra_ids, rows
 from bertjax.options import read
 from bertjax.store.reader import Store
@@ -115,14 +115,14 @@ def examples_of(task: Task, options: Any, path: str, key: str, limit: int) -> It
 
 def task_of(given: Any) -> tuple[Task, Any]:
   """Returns the task that `config.data.task` names, and its options, checked."""
-  module = registry.find('bertjax.examples.labelled', given['name'], 'config.data.task.name')
+  task: Task = plan_and_mask.named('task', given['name'])
   fields = {name: value for name, value in given.items() if name != 'name'}
-  options = read(module.TASK.options, fields, 'config.data.task')
-  if not module.TASK.infers(options):
-    module.TASK.check(options)
-  elif module.TASK.named is None:
+  options = read(task.options, fields, 'config.data.task')
+  if not task.infers(options):
+    task.check(options)
+  elif task.named is None:
     raise UserError(f'config.data.task.classes: {given["name"]} infers none, expected their names')
-  return module.TASK, options
+  return task, options
 
 
 def has_labels(given: Any) -> bool:
@@ -141,8 +141,8 @@ def fill_labels(model: Any, given: Any) -> dict[str, Any]:
       'config.data.task.classes=infer is for a run, which reads its examples: expected their names'
     )
   known = task.classes(options)
-  module = registry.find('bertjax.models', model.name, 'config.model.name')
-  found = dict(module.MODEL.of_task(model, given))
+  chosen = registry.chosen('bertjax.models', model.name, 'config.model.name')
+  found = dict(chosen.of_task(model, given))
   for key in {'labels', 'token_labels'} & set(model):
     labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
     for name, classes in labels:
