@@ -112,7 +112,6 @@ class Examples:
     return {name: value[at_n * block + row_n % block] for name, value in batch.items()}
 
   def _by_epoch(self, row_n, shuffle) -> dict[str, np.ndarray]:
-    """Builds rows of an ordered plan epoch by epoch."""
     epoch_n, index_n = np.divmod(row_n, self.rows)
     parts, at_n = [], np.argsort(epoch_n, kind='stable')
     for epoch in np.unique(epoch_n).tolist():

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bertjax.data_contracts import Stream
-from bertjax.examples import targets
 from bertjax.examples.layout import Rows, in_turn, shifted, starts
 
 
@@ -21,9 +20,6 @@ def raw(options: Any, length: int) -> int:
 def sizes(options: Any, tokens: Any) -> dict[str, Any]:
   """Returns the columns of both texts if either has all tokens."""
   return dict(T=tokens + 2, U=tokens + 2)
-
-
-check = targets.check_length
 
 
 def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, store: Any) -> Stream:

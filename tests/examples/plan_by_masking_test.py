@@ -72,7 +72,7 @@ def test_every_plan_and_every_masking_is_walked():
   'begins(candidate_c, rows.example_n[candidate_c])', 'begins(candidate_c, 0 * candidate_c)'
 )
 @mutation('corrupt, slots', 'corrupt, targets.slots', file='bertjax/examples/noise/electra.py')
-@mutation('  return options.block\n', '  return 1\n')
+@mutation('block=lambda options: options.block', 'block=lambda options: 1')
 def test_a_plan_goes_with_a_masking_or_is_refused(any_text, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
   if plan in plans.split():

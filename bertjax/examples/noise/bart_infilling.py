@@ -152,7 +152,7 @@ def _with_added(rows: Rows, options: Options, store, id_m, source_m, added_E):
 MASKING = Masking(
   Options,
   ('cls', 'sep', 'mask'),
-  framed.check,
+  targets.check_length,
   corrupt,
   raw=framed.raw,
   sizes=framed.sizes,

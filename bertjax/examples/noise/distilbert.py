@@ -40,11 +40,6 @@ class Options(targets.MaskOptions):
   block: Count = 5
 
 
-def block(options: Options) -> int:
-  """Returns how many rows are corrupted together: a batch holds whole blocks."""
-  return options.block
-
-
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch; see `Masking.corrupt`."""
   special = targets.ids_of(tuple(store.special), store)
@@ -62,4 +57,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   return targets.decided(rows, options, limit, store, index_n[kept_n], dropped_E)
 
 
-MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, slots, block)
+MASKING = Masking(
+  Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, slots,
+  block=lambda options: options.block,  # a batch holds whole ones
+)  # fmt: skip

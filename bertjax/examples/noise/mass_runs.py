@@ -97,7 +97,7 @@ def _shown(rows: Rows, options: Options, store, true_h, example_h, column_h) -> 
 
 
 def _check(options: Options, store, length: int) -> None:
-  framed.check(options, store, length)
+  targets.check_length(options, store, length)
   if options.mask_share + options.random_share > 1 or options.edges > 0.5:
     raise UserError(
       'config.data.mask: expected mask_share + random_share <= 1 and edges <= 0.5, got '

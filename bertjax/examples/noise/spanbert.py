@@ -65,23 +65,6 @@ class _Texts(NamedTuple):
   text_c: np.ndarray
 
 
-class _Words(NamedTuple):
-  """The words w of the texts."""
-
-  of_c: np.ndarray
-  first_w: np.ndarray  # candidate; one more than there are words
-  stop_S: np.ndarray  # the word after the text's last one
-
-
-class _Entities(NamedTuple):
-  """The phrases and entities e of the texts."""
-
-  begin_e: np.ndarray  # candidate
-  size_e: np.ndarray
-  first_S: np.ndarray
-  count_S: np.ndarray
-
-
 def _check(options: Options, store, length: int) -> None:
   targets.check(options, store, length)
   if options.never_drawn:
@@ -150,12 +133,14 @@ def _texts(rows, store) -> _Texts:
   return _Texts(candidate_c, first_S, size_S, example_c[first_S], np.cumsum(begins_c) - 1)
 
 
-def _words(rows, store, texts) -> _Words:
+def _words(rows, store, texts):
+  """Returns the word of each candidate, the first candidate of each word w and one more, and the
+  word after the last one of each text."""
   begins_c = store.word_starts[rows.token_n[texts.candidate_c]]
   begins_c[texts.first_S] = True
   until_c = np.cumsum(begins_c)
   first_w = np.append(np.flatnonzero(begins_c), len(begins_c))
-  return _Words(until_c - 1, first_w, until_c[texts.first_S + texts.size_S - 1])
+  return until_c - 1, first_w, until_c[texts.first_S + texts.size_S - 1]
 
 
 def _choose_tokens(rows, texts, room_S):
@@ -169,15 +154,16 @@ def _choose_tokens(rows, texts, room_S):
   return chosen_c
 
 
-def _entities(rows, store, texts) -> _Entities:
+def _entities(rows, store, texts):
+  """Returns the first candidate and the size of each phrase and entity e, and their number in each
+  text."""
   unit_c = units(rows, store)[texts.candidate_c]
   ends_c = unit_c > 0
   ends_c[texts.first_S] = True
   stop_c = np.append(np.flatnonzero(ends_c), len(unit_c))
   begin_e = np.flatnonzero(unit_c == 2)
   size_e = stop_c[np.searchsorted(stop_c, begin_e, 'right')] - begin_e
-  count_S = targets.count(texts.text_c[begin_e], 1, len(texts.first_S))
-  return _Entities(begin_e, size_e, starts(count_S), count_S)
+  return begin_e, size_e, targets.count(texts.text_c[begin_e], 1, len(texts.first_S))
 
 
 def _choose_spans(rows, options, store, texts, room_S):
@@ -198,8 +184,10 @@ def _choose_spans(rows, options, store, texts, room_S):
 def _proposals(rows, options, store, texts):
   """Returns (open_S, turn_J1) -> anchor_JS, begin_JS, size_JS: the spans drawn in these turns. The
   anchor is the candidate that must not be masked yet, or -1 for an entity."""
-  words = _words(rows, store, texts)
-  entities = _entities(rows, store, texts) if options.entity_prob else None
+  of_c, first_w, stop_S = _words(rows, store, texts)
+  if options.entity_prob:
+    begin_e, size_e, count_S = _entities(rows, store, texts)
+    first_S = starts(count_S)
   until = np.cumsum(pmf(options.max_words, options.geometric_p))[:-1]
   position_S = rows.position_n[texts.candidate_c[texts.first_S]]
   sites = (_LENGTH, _ANCHOR, _COIN, _ENTITY)
@@ -208,20 +196,19 @@ def _proposals(rows, options, store, texts):
   def propose(open_S, turn_J1):
     bits_JS = lambda site: counter_rng.fold(key_S[site][open_S], turn_J1)
     anchor_JS = texts.first_S[open_S] + counter_rng.below(bits_JS(_ANCHOR), texts.size_S[open_S])
-    word_JS = words.of_c[anchor_JS]
-    begin_JS = words.first_w[word_JS]
+    word_JS = of_c[anchor_JS]
+    begin_JS = first_w[word_JS]
     last_JS = word_JS + 1
     if options.max_words > 1:
       last_JS += np.searchsorted(until, counter_rng.uniform(bits_JS(_LENGTH)), 'right')
-    size_JS = words.first_w[np.minimum(last_JS, words.stop_S[open_S])] - begin_JS
-    if entities:
-      count_S = entities.count_S[open_S]
-      entity_JS = (counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob) & (count_S > 0)
-      pick_JS = entities.first_S[open_S] + counter_rng.below(
-        bits_JS(_ENTITY), np.maximum(count_S, 1)
-      )
+    size_JS = first_w[np.minimum(last_JS, stop_S[open_S])] - begin_JS
+    if options.entity_prob:
+      known_S = count_S[open_S]
+      entity_JS = (counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob) & (known_S > 0)
+      drawn_JS = counter_rng.below(bits_JS(_ENTITY), np.maximum(known_S, 1))
+      pick_JS = first_S[open_S] + drawn_JS
       pick_n = pick_JS[entity_JS]
-      begin_JS[entity_JS], size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]
+      begin_JS[entity_JS], size_JS[entity_JS] = begin_e[pick_n], size_e[pick_n]
       anchor_JS[entity_JS] = -1
     return anchor_JS, begin_JS, size_JS
 

@@ -98,7 +98,6 @@ def _columns(spec: Spec) -> int:
 
 
 def _streams(store, spec: Spec) -> tuple[ColumnStream, ColumnStream]:
-  """Returns the streams that are read forwards and backwards."""
   view, end = _sentences(store), end_of(store, spec.options.ends)
   return (
     ColumnStream(view, spec.rows, end, spec.seed, 'forwards'),

@@ -102,9 +102,7 @@ def _stream(store, spec: Spec) -> ColumnStream:
   return ColumnStream(store, spec.rows, end_of(store, spec.options.ends), spec.seed)
 
 
-def unit(options: Options) -> int:
-  """Returns what the rows of a batch are a multiple of; see `Plan.unit`."""
-  return UNIT if options.drawn else 0
-
-
-PLAN = Plan(Options, (), build, ranges, ordered=True, row=('start',), unit=unit)
+PLAN = Plan(
+  Options, (), build, ranges, ordered=True, row=('start',),
+  unit=lambda options: UNIT if options.drawn else 0,
+)  # fmt: skip

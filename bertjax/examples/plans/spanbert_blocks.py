@@ -27,7 +27,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def _blocks(store, low, high, block):
-  """Makes the blocks of the documents from `low` until `high`."""
   bound = np.asarray(store.documents[low : high + 1])
   place = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
   bound = bound - bound[0]

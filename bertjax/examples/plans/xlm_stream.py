@@ -66,7 +66,6 @@ def _spans(store) -> list[tuple[int, int]]:
 
 
 def _rows(store, span, length, window):
-  """Yields the rows of one stream."""
   for column, count in blocks.cut_anywhere(store, span, length, window, lead=0):
     if 'language' in store.columns:
       language = store.column('language')[span[0]]

@@ -114,7 +114,7 @@ def word_start_share(store, units, starts, row, real):
   return (units[1:][lead] == 2).mean()
 
 
-@mutation('entities.begin_e[pick_n], entities.size_e[pick_n]', 'entities.begin_e[pick_n], 1')
+@mutation('begin_e[pick_n], size_e[pick_n]', 'begin_e[pick_n], 1')
 def test_a_large_budget_covers_whole_entities():
   config = spans(mask__max_words=1, mask__entity_prob=0.9, mask__rate=0.3)
   store = with_units(random_store(600))
