@@ -78,7 +78,7 @@ def starts(length_n: np.ndarray) -> np.ndarray:
   return np.cumsum(length_n) - length_n
 
 
-def joined(*parts: tuple[Any, Any]) -> dict[str, np.ndarray]:
+def joined(*parts: tuple[Any, Any]) -> dict[str, Any]:
   """Returns special_s, id_s and length_E of `Ranges` whose examples all have these parts in turn:
   (id of a special token, 1; 0 where there is none), or (TEXT, tokens); numbers or arrays [E]."""
   every = np.broadcast_arrays(*(id for id, _ in parts), *(size for _, size in parts))

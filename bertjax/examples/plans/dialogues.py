@@ -70,13 +70,14 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   first_n[layout.starts(turns_E)] = 1
   cls, sep = store.special['cls'], store.special['sep']
   turns = layout.joined((cls, first_n), (layout.TEXT, size_n), (sep, 1))
-  return Ranges(
+  found = Ranges(
     start_r=start_n,
     length_r=size_n,
     label=dict(fake=column['fake'].astype(np.int32)),
     table=dict(role=np.repeat(role_n, turns['length_E']).astype(np.int32)),
-    **turns | dict(length_E=column['length'].astype(np.int64)),
+    **turns,
   )
+  return found._replace(length_E=column['length'].astype(np.int64))  # of turns together
 
 
 def _window(store, spec, between):

@@ -175,7 +175,7 @@ def example_task(
   )
 
 
-def features(row: Mapping[str, np.ndarray]) -> dict[str, seqio.Feature]:
+def features(row: Mapping[str, np.ndarray]) -> dict[str, Any]:
   """Returns the features of a Task of rows like this batch of one."""
   feature = functools.partial(seqio.Feature, seqio.PassThroughVocabulary(size=0), add_eos=False)
   return {
