@@ -176,7 +176,6 @@ def _ordered(ranges: Ranges, body_n: np.ndarray) -> np.ndarray:
 
 
 def _shown(ranges: Ranges, value_n: np.ndarray) -> np.ndarray:
-  """Without what was read ahead."""
   return np.delete(value_n, np.cumsum(ranges.length_E + 1) - 1) if ranges.ahead else value_n
 
 
@@ -295,7 +294,6 @@ def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
 
 
 def _numbers(rows: Rows, letter: str) -> dict[str, np.ndarray]:
-  """Returns the examples and positions of a text."""
   return {
     f'{PREFIX[letter]}example_B{letter}': place(rows, (rows.slot_E + 1)[rows.example_n]),
     f'{PREFIX[letter]}position_B{letter}': place(rows, rows.position_n),
