@@ -71,10 +71,11 @@ def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_
 @pytest.mark.full
 @mutation('_say(signal.SIGABRT, lambda info: said)', 'pass')
 def test_a_process_that_stood_still_for_long_says_so(rich_store, tmp_path):
-  """gRPC drops who does not answer for 60 s, and jax ends a process that was dropped."""
+  """gRPC drops who leaves a ping unanswered for 60 s, and pings who has just spoken, as at a save;
+  jax ends a process that was dropped."""
   workdir = tmp_path / 'run'
   launcher = launch(rich_store, workdir, '--config.total_steps=20000', size='2x2')
-  wait_for(lambda: steps_logged(workdir) >= 3, launcher)
+  wait_for(lambda: (workdir / 'checkpoints' / '6').exists(), launcher)
   pids = children(launcher)
   os.kill(pids[1], signal.SIGSTOP)
   time.sleep(80)
