@@ -121,12 +121,18 @@ def package(name: str, what: str, install: str = '') -> Any:
     raise UserError(f'{what} needs {name}, which cannot be imported: {error}') from error
 
 
+def warn(line: str, *values: Any) -> None:
+  """Logs a warning, `line % values`. `logging.warning` would also give a root logger without a
+  handler one, and in somebody's own program `logging.basicConfig` would do nothing any more."""
+  import logging  # slow for a door
+
+  logging.getLogger(__name__).warning(line, *values)
+
+
 @functools.cache
 def warn_once(line: str) -> None:
   """Logs a warning; a text is read more than once, and several plans meet the same obstacle."""
-  import logging  # slow for a door
-
-  logging.getLogger(__name__).warning('%s', line)
+  warn('%s', line)
 
 
 @contextlib.contextmanager

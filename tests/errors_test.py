@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import os
 import pathlib
 import re
@@ -296,3 +297,10 @@ def test_what_is_no_file_is_said(name, said, tmp_path, monkeypatch):
       found[once] = str(error)
   assert re.fullmatch(said, found[False])
   assert found[True] == ('' if name == 'pipe' else found[False])
+
+
+@mutation('logging.getLogger(__name__).warning(line, *values)', 'logging.warning(line, *values)')
+def test_a_warning_leaves_the_root_logger_as_it_is(monkeypatch, capfd):
+  monkeypatch.setattr(logging.root, 'handlers', [])  # as in a program that has set none
+  errors.warn('%d of %s', 2, 'three')
+  assert not logging.root.handlers and capfd.readouterr().err == '2 of three\n'

@@ -14,7 +14,6 @@ plan, or is refused by `plan_and_mask.open_recipe`.
 
 import dataclasses
 import functools
-import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 
 from bertjax import counter_rng, registry
 from bertjax.data_contracts import Chosen, Plan, Spec
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.examples import layout, packing
 from bertjax.examples import shuffle as shuffle_lib
 from bertjax.examples.plan_and_mask import Recipe, check_length, check_special, open_recipe
@@ -219,7 +218,7 @@ def make_examples(
   try:
     directory, count = cache.directory(roots, identity, build)
   except cache.NoRoom as error:
-    logging.warning('the plan is kept in memory, and made again at each start: %s', error)
+    warn('the plan is kept in memory, and made again at each start: %s', error)
     return examples_in_memory(store, data, length, seed, rows, tables)
   load = lambda path: np.asarray(np.load(path, mmap_mode='r'))
   column = {path.stem: load(path) for path in sorted(directory.glob('*.npy'))}

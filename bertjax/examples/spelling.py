@@ -5,13 +5,12 @@ Whatever language a word is of, its bytes are ids below 256. Longer words are cu
 
 import dataclasses
 import functools
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.vocab import whole_words
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -93,7 +92,7 @@ class Speller:
     spell = lambda numbers, marks: characters([self._pieces[i] for i in numbers], self._most, marks)
     (known, cut), (new, more) = spell(word_n[:own], self._marks), spell(word_n[own:], {})
     if cut + more and not self._said:
-      logging.getLogger(__name__).warning(_CUT, cut + more, len(word_n), self._most - 2)
+      warn(_CUT, cut + more, len(word_n), self._most - 2)
       self._said = True
     return np.concatenate([known, new])[at_BT.reshape(token_BT.shape)]
 
@@ -121,5 +120,5 @@ def table(store, most: int) -> np.ndarray:
     pieces = read_vocabulary(folder if folder.exists() else store.path.parent / 'vocab').pieces
   found, cut = characters(pieces, most, marks_of(pieces, store.special))
   if cut:
-    logging.getLogger(__name__).warning(_CUT, cut, len(found), most - 2)
+    warn(_CUT, cut, len(found), most - 2)
   return found

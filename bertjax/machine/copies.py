@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from bertjax.errors import UserError, amount, writing
+from bertjax.errors import UserError, amount, warn_once, writing
 from bertjax.machine import remote
 
 CACHE = 'BERTJAX_CACHE'  # environment: where `cache` is
@@ -53,15 +53,31 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   with remote.explained(url):
     folder, _, file = url.rpartition('/') if found.isfile(there) else (url, '', '')
   wanted = lambda name: not file or name == file or beside and '/' not in name
-  copy = Copy(folder, 'copies')
+  copy = Copy(folder, 'copies', 1 if file else None)
   with copy.alone():
     names = {*copy.pull(wanted, say, file)}
-    names.update(copy.pull(wanted, say) if file and beside else ())
+    names.update(_beside(copy, file, wanted, say) if file and beside else ())
     copy.drop(wanted, names)
   here = copy.here / file
   if not names or not here.exists():
     raise UserError(f'there is nothing at {url}: expected a file, or files below it')
   return here
+
+
+def _beside(copy: 'Copy', file: str, wanted: Callable[[str], bool], say: Say) -> Collection[str]:
+  """Fetches what lies beside a file; a web server may keep the list of its files to itself."""
+  try:
+    names = copy.pull(wanted, say)
+  except UserError:
+    if not copy.url.startswith(('http://', 'https://')):
+      raise
+    names = ()
+  if file not in names:
+    warn_once(
+      f'{copy.url} does not list its files, so {file} is read alone: if others belong to it, such '
+      'as tokenizer_config.json or merges.txt, copy them all to a folder here'
+    )
+  return names
 
 
 @contextlib.contextmanager
@@ -92,10 +108,12 @@ class Copy:
   """A directory `here` and its like elsewhere, at `url`. What both had when they were last equal is
   noted beside the one here, a line a file, so that only what has changed on one side is moved."""
 
-  def __init__(self, url: str, kind: str):
-    """Names a directory elsewhere; the one here is in a folder of the cache, of this `kind`."""
+  def __init__(self, url: str, kind: str, depth: int | None = None):
+    """Names a directory elsewhere; the one here is in a folder of the cache, of this `kind`. Only
+    so many levels of it are looked at."""
     self.url = url
     self._file_system, self._there = remote.at(url)
+    self._depth = depth
     self.here = cache() / kind / url.replace('://', '/', 1)
     self._note = self.here.with_name(f'.{self.here.name}.copied')
     self._known = _read_note(self._note)
@@ -121,7 +139,7 @@ class Copy:
     with remote.explained(self.url):
       self._file_system.invalidate_cache()
       skip = len(self._there.rstrip('/')) + 1
-      listed = self._file_system.find(self._at(below), detail=True).items()
+      listed = self._file_system.find(self._at(below), self._depth, detail=True).items()
       found = {path: info for path, info in listed if path[skip:] and wanted(path[skip:])}
       for path, info in found.items():
         if info.get('size') is None:  # a web server lists names alone

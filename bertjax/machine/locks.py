@@ -8,7 +8,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import logging
 import os
 import pathlib
 import socket
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from bertjax import json_files
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 
 POLL_S = 0.2  # between two looks at a lock that another process holds
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # of file systems that know none
@@ -98,7 +97,7 @@ def _take(path: pathlib.Path) -> tuple[IO[str] | None, str]:
       if error.errno not in _NO_LOCKS:
         file.close()
         raise
-      logging.warning(
+      warn(
         '%s: this file system has no locks (%s); see that no other process is at work there',
         path, error.strerror,
       )  # fmt: skip
@@ -107,7 +106,7 @@ def _take(path: pathlib.Path) -> tuple[IO[str] | None, str]:
       file.close()
       continue
     if before := _read(file):
-      logging.warning('%s was left by %s, which has ended: taken over', path, _named(before))
+      warn('%s was left by %s, which has ended: taken over', path, _named(before))
     # Who holds it is for messages alone: on a full disk the lock holds without them.
     with contextlib.suppress(OSError):
       file.truncate(0)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError, is_foreign
+from bertjax.errors import UserError, is_foreign, warn
 
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
@@ -210,9 +210,7 @@ class _Watch:
     while not self._over.wait(SAY_S):
       waited = time.monotonic() - self._since
       if waited >= SAY_S:
-        logging.getLogger(__name__).warning(
-          'Waiting for %s, which has not answered for %d s', self._url, waited
-        )
+        warn('Waiting for %s, which has not answered for %d s', self._url, waited)
       with self._lock:
         if waited >= GIVE_UP_S and not self._over.is_set():
           error = ctypes.py_object(_NoAnswer)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bertjax import json_files
-from bertjax.errors import warn_once
+from bertjax.errors import warn, warn_once
 from bertjax.machine import checksums, durable, locks
 
 # Written last: what it was built from, its figures, size and sha256 of each file, and a sha256 of
@@ -115,12 +115,12 @@ def _built(root, name, identity, build) -> dict[str, int]:
   the root cannot be written; nothing is left behind there."""
   path = root / name
   root.mkdir(parents=True, exist_ok=True)
-  wait = lambda holder: logging.warning('waiting for %s, which builds %s', holder, path)
+  wait = lambda holder: warn('waiting for %s, which builds %s', holder, path)
   with locks.in_turn(root / f'{name}.lock', wait) as alone:
     if (figures := _found(path, identity)) is not None:
       return figures
     _sweep(root, name if alone else '')
-    logging.info('building %s', path)
+    logging.getLogger(__name__).info('building %s', path)
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f'{_BUILDING}{name}-', dir=root))
     try:
       figures = build(temporary)

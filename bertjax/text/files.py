@@ -9,14 +9,13 @@ import contextlib
 import dataclasses
 import functools
 import glob
-import logging
 import os
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError, amount, require_file, warn_once
+from bertjax.errors import UserError, amount, require_file, warn, warn_once
 from bertjax.machine import remote
 from bertjax.text import compressed, kinds
 from bertjax.text import documents as documents_lib
@@ -143,7 +142,7 @@ def _known(folder: Any, paths: Sequence[Any]) -> list[Any]:
   paths = [p for p in paths if not any(n[0] in '._' for n in p.relative_to(folder).parts)]
   others = [path for path in paths if kinds.kind_of(path) is None]
   if others:
-    logging.warning(
+    warn(
       '%s: %s left out, for want of a name that ends with %s; the first is %s',
       folder, amount(len(others), 'files'), kinds.NAMES, others[0],
     )  # fmt: skip

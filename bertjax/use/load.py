@@ -1,6 +1,5 @@
 """A trained model from a run's workdir, or from a directory of transformers."""
 
-import logging
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 
 from bertjax import json_files, sharding
 from bertjax.checkpoint import finite, reading
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, choose, warn
 from bertjax.formats import config_json
 from bertjax.formats import directory as directory_lib
 from bertjax.formats.originals.original import Opening
@@ -142,9 +141,7 @@ def in_language(
   if vocabulary.check_language is None:
     return vocabulary
   if language is None:
-    logging.getLogger(__name__).warning(
-      'words are cut as in English: language (--language) names another'
-    )
+    warn('words are cut as in English: language (--language) names another')
     return vocabulary
   if isinstance(language, int | np.integer):
     if not languages:

@@ -1,10 +1,9 @@
 """Texts as the rows that a model takes."""
 
-import logging
 import pathlib
 from collections.abc import Iterable, Sequence
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.formats.sentence_modules import ANY
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import Frame, Sentence
@@ -102,9 +101,7 @@ class Texts:
           '(--cut, cut=True)'
         )
       if not self._said:
-        logging.getLogger(__name__).warning(
-          '%s: it is cut to %d, and so is all that is longer', said, room
-        )
+        warn('%s: it is cut to %d, and so is all that is longer', said, room)
         self._said = True
 
   def _fitting(

@@ -10,7 +10,6 @@ OUT.jsonl         {"text": .., "embedding": [..]}, of tokens {"text": .., "token
 import contextlib
 import functools
 import json
-import logging
 import os
 import pathlib
 import struct
@@ -19,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, warn, writing
 from bertjax.formats.sentence_modules import MEAN, Sentences
 
 ENDINGS = ('.npy', '.safetensors', '.jsonl')
@@ -112,9 +111,7 @@ def chosen(declared: Sentences, pool: str | None, source: pathlib.Path) -> Sente
     return declared
   if declared != MEAN:
     said = ', '.join(f'{k}={x!r}' for k, x in declared._asdict().items() if x != getattr(MEAN, k))
-    logging.getLogger(__name__).warning(
-      'modules.json of %s declares %s: pool=%r sets it aside', source, said, pool
-    )
+    warn('modules.json of %s declares %s: pool=%r sets it aside', source, said, pool)
   return Sentences(pool or '')
 
 

@@ -96,6 +96,40 @@ def test_text_of_a_web_server_is_text(tmp_path, monkeypatch):
   assert said == [stat.st_size, int(stat.st_mtime) * 10**9]
 
 
+class _Unlisted(_Web):
+  """Gives files, and no lists of them."""
+
+  def list_directory(self, path):
+    self.send_error(403)
+
+
+@mutation(
+  "    if not copy.url.startswith(('http://', 'https://')):\n", '    if True:\n', case='False'
+)
+@mutation('1 if file else None', 'None', case='True')
+@pytest.mark.parametrize('lists', [True, False])
+def test_a_web_server_may_keep_its_list_of_files(lists, tmp_path, monkeypatch, caplog):
+  monkeypatch.setenv('BERTJAX_CACHE', f'{tmp_path}.cache')
+  (tmp_path / 'folder').mkdir()
+  (tmp_path / 'folder' / 'c').write_text('c')
+  for name in ('a', 'b'):
+    (tmp_path / name).write_text(name)
+  asked = []
+
+  class Web(_Web if lists else _Unlisted):
+    def do_GET(self):
+      asked.append(self.path)
+      super().do_GET()
+
+  with serving(functools.partial(Web, directory=str(tmp_path))) as url:
+    copied = copies.local(f'{url}/a', beside=True)
+  assert sorted(file.name for file in copied.parent.glob('[ab]')) == ['a', 'b'][: 1 + lists]
+  assert [f'{url} does not list its files' in said for said in caplog.messages] == [True] * (
+    not lists
+  )
+  assert not any('folder/' in path for path in asked)
+
+
 class _Refuses(http.server.BaseHTTPRequestHandler):
   """Answers with the number that begins the path."""
 

@@ -11,9 +11,9 @@ import contextlib
 import contextvars
 import functools
 import importlib
-import logging
 from collections.abc import Iterator
 
+from bertjax.errors import warn
 from bertjax.kernels import target
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, check
 from bertjax.kernels.relative_attention.sharded import sharded
@@ -80,7 +80,7 @@ def relative_attention(
 @functools.cache
 def _say_fallback(impl: str, reason: str) -> None:
   """Says it once: a step calls the operation in every layer, and is traced more than once."""
-  logging.getLogger(__name__).warning('%s. So attention runs as %r, which is slower', reason, impl)
+  warn('%s. So attention runs as %r, which is slower', reason, impl)
 
 
 def _attend(impl: str):

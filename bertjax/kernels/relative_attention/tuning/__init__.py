@@ -8,13 +8,14 @@ import contextlib
 import contextvars
 import functools
 import json
-import logging
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
+
+from bertjax.errors import warn
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -97,7 +98,7 @@ def load(impl: str, kind: str) -> Table:
   own = path(kind)
   file = own if own.exists() else FOLDER / f'{impl}.json'
   if file != own:
-    logging.getLogger(__name__).warning(
+    warn(
       'attention: no tiles were timed on %r, so its kernel takes those of %s; '
       '`python -m bertjax.bench kernel --mode=tune` on it times some and writes %s',
       kind, file.name, own.name,
