@@ -46,7 +46,7 @@ class Ranges(NamedTuple):
   # start_r, length_r: int64, first token and tokens (>= 0) of each range of the store
   start_r: np.ndarray
   length_r: np.ndarray
-  special_s: np.ndarray  # int64, places of the special tokens; one may be named twice
+  special_s: np.ndarray  # int64, places of the special tokens
   id_s: np.ndarray  # int32, their ids
   length_E: np.ndarray  # int64, tokens of each example, special ones included
   type_n: np.ndarray | None = None  # int32 segment, 0, 1 or 2; None: all 0

@@ -126,7 +126,7 @@ def warn(line: str, *values: Any) -> None:
   handler one, and in somebody's own program `logging.basicConfig` would do nothing any more."""
   import logging  # slow for a door
 
-  logging.getLogger(__name__).warning(line, *values)
+  logging.getLogger(__name__).warning(line, *values, stacklevel=2)
 
 
 @functools.cache

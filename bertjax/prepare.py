@@ -237,8 +237,8 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
 
 
 def _units_fingerprint() -> list[dict]:
-  paths = find_files(_LEXICON.value) if _LEXICON.value else []
-  found = [dict(lexicon=str(p.resolve()), sha256=checksums.of_file(p)) for p in paths]
+  named = {str(p.resolve()): p for p in (find_files(_LEXICON.value) if _LEXICON.value else ())}
+  found = [dict(lexicon=name, sha256=checksums.of_file(p)) for name, p in named.items()]
   if code := registry.own_file(_SEGMENTER.value.partition(':')[0]):
     sha256 = checksums.of_file(pathlib.Path(code))
     found.append(dict(segmenter=_SEGMENTER.value, sha256=sha256))

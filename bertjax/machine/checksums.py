@@ -14,7 +14,7 @@ def digest(value: Any) -> str:
 
 def of_file(path: pathlib.Path) -> str:
   """sha256 of a file's bytes."""
-  with open(path, 'rb') as file:
+  with path.open('rb') as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()
 
 

@@ -56,7 +56,7 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   copy = Copy(folder, 'copies', 1 if file else None)
   with copy.alone():
     names = {*copy.pull(wanted, say, file)}
-    names.update(_beside(copy, file, wanted, say) if file and beside else ())
+    names.update(copy.pull(wanted, say) if file and beside and _is_listed(copy.url, file) else ())
     copy.drop(wanted, names)
   here = copy.here / file
   if not names or not here.exists():
@@ -64,20 +64,20 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   return here
 
 
-def _beside(copy: 'Copy', file: str, wanted: Callable[[str], bool], say: Say) -> Collection[str]:
-  """Fetches what lies beside a file; a web server may keep the list of its files to itself."""
+def _is_listed(url: str, file: str) -> bool:
+  """Returns whether a folder lists a file of it; a web server may keep that to itself."""
   try:
-    names = copy.pull(wanted, say)
-  except UserError:
-    if not copy.url.startswith(('http://', 'https://')):
+    listed = file in remote.names(url)
+  except UserError as error:
+    if getattr(error.__cause__, 'status', None) != 403:
       raise
-    names = ()
-  if file not in names:
+    listed = False
+  if not listed:
     warn_once(
-      f'{copy.url} does not list its files, so {file} is read alone: if others belong to it, such '
-      'as tokenizer_config.json or merges.txt, copy them all to a folder here'
+      f'{url} does not list its files, so {file} is read alone: if others belong to it, such as '
+      'tokenizer_config.json or merges.txt, copy them all to a folder here'
     )
-  return names
+  return listed
 
 
 @contextlib.contextmanager
@@ -139,7 +139,7 @@ class Copy:
     with remote.explained(self.url):
       self._file_system.invalidate_cache()
       skip = len(self._there.rstrip('/')) + 1
-      listed = self._file_system.find(self._at(below), self._depth, detail=True).items()
+      listed = self._file_system.find(self._at(below), maxdepth=self._depth, detail=True).items()
       found = {path: info for path, info in listed if path[skip:] and wanted(path[skip:])}
       for path, info in found.items():
         if info.get('size') is None:  # a web server lists names alone

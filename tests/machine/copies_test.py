@@ -50,7 +50,7 @@ def test_what_is_no_longer_there_is_not_in_the_copy(there):
 @pytest.mark.parametrize('name', ['../evil', 'a/../../evil', '/evil'])
 def test_a_name_that_leads_out_of_the_copy_is_refused(there, monkeypatch, name):
   found = {f'/b/store/{name}': dict(type='file', size=4)}
-  monkeypatch.setattr(type(there), 'find', lambda self, *path, detail: found)
+  monkeypatch.setattr(type(there), 'find', lambda self, path, **how: found)
   with pytest.raises(UserError, match='would lie outside'):
     copies.local('memory://b/store', silent)
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gzip
+import hashlib
 import http.server
 import socket
 import sys
@@ -14,7 +15,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.errors import UserError
-from bertjax.machine import copies, mirror, remote
+from bertjax.machine import checksums, copies, mirror, remote
 from bertjax.text import corpus
 
 
@@ -37,6 +38,12 @@ def test_a_scheme_without_its_package_is_refused_with_the_remedy(monkeypatch, tm
   with pytest.raises(UserError, match='cannot be read'):
     remote.path('gsx://bucket/run')
   assert not list(tmp_path.iterdir())
+
+
+@mutation("with path.open('rb') as file:", "with open(path, 'rb') as file:")
+def test_a_file_elsewhere_has_the_digest_of_its_bytes(there):
+  there.pipe_file('/b/a', b'1')
+  assert checksums.of_file(remote.path('memory://b/a')) == hashlib.sha256(b'1').hexdigest()
 
 
 @pytest.mark.parametrize('kind', [ValueError, type('HttpError', (Exception,), {})])
@@ -103,9 +110,7 @@ class _Unlisted(_Web):
     self.send_error(403)
 
 
-@mutation(
-  "    if not copy.url.startswith(('http://', 'https://')):\n", '    if True:\n', case='False'
-)
+@mutation("if getattr(error.__cause__, 'status', None) != 403:", 'if True:', case='False')
 @mutation('1 if file else None', 'None', case='True')
 @pytest.mark.parametrize('lists', [True, False])
 def test_a_web_server_may_keep_its_list_of_files(lists, tmp_path, monkeypatch, caplog):
