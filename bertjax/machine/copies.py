@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from bertjax.errors import UserError, amount, warn_once, writing
+from bertjax.errors import UserError, amount, writing
 from bertjax.machine import remote
 
 CACHE = 'BERTJAX_CACHE'  # environment: where `cache` is
@@ -55,29 +55,13 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   wanted = lambda name: not file or name == file or beside and '/' not in name
   copy = Copy(folder, 'copies', 1 if file else None)
   with copy.alone():
-    names = {*copy.pull(wanted, say, file)}
-    names.update(copy.pull(wanted, say) if file and beside and _is_listed(copy.url, file) else ())
+    together = not file or beside and remote.lists(folder, file)
+    names = copy.pull(wanted, say, '' if together else file)
     copy.drop(wanted, names)
   here = copy.here / file
   if not names or not here.exists():
     raise UserError(f'there is nothing at {url}: expected a file, or files below it')
   return here
-
-
-def _is_listed(url: str, file: str) -> bool:
-  """Returns whether a folder lists a file of it; a web server may keep that to itself."""
-  try:
-    listed = file in remote.names(url)
-  except UserError as error:
-    if getattr(error.__cause__, 'status', None) != 403:
-      raise
-    listed = False
-  if not listed:
-    warn_once(
-      f'{url} does not list its files, so {file} is read alone: if others belong to it, such as '
-      'tokenizer_config.json or merges.txt, copy them all to a folder here'
-    )
-  return listed
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError, is_foreign, warn
+from bertjax.errors import UserError, is_foreign, warn, warn_once
 
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
@@ -146,6 +146,23 @@ def names(text: str | os.PathLike[str]) -> set[str]:
     file_system.invalidate_cache()
     return {found.rpartition('/')[2] for found in file_system.ls(there, detail=False)}
   return set()
+
+
+def lists(folder: str, file: str) -> bool:
+  """Returns whether the list of a folder has a file; a web server may keep it to itself, which is
+  said."""
+  try:
+    listed = file in names(folder)
+  except UserError as error:
+    if getattr(error.__cause__, 'status', None) != 403:
+      raise
+    listed = False
+  if not listed:
+    warn_once(
+      f'{folder} does not list its files, so {file} is read alone: if others belong to it, such as '
+      'tokenizer_config.json or merges.txt, copy them all to a folder here'
+    )
+  return listed
 
 
 def remove(text: str | os.PathLike[str]) -> None:
