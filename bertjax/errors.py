@@ -196,10 +196,9 @@ def door(program: str) -> Iterator[None]:
 
 
 def _log_traceback() -> None:
-  if 'absl' in sys.modules:  # a launcher needs no package
-    from absl import logging
+  import logging  # slow for a door
 
-    logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
+  logging.getLogger(__name__).debug('traceback of the error below', exc_info=True)  # --verbosity=1
 
 
 @contextlib.contextmanager

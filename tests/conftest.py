@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -67,6 +68,30 @@ def one_device(monkeypatch) -> list:
   devices = jax.devices()
   monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
   return devices
+
+
+@pytest.fixture(autouse=True, scope='module')
+def compiled_code_ends_with_its_file():
+  """What a file's tests have compiled serves no other; a worker would grow to 5 GB."""
+  yield
+  jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def processes_end_with_their_test():
+  """Kills what a test has started and not waited for: it failed, and left it to train on."""
+  started, init = [], subprocess.Popen.__init__
+
+  def begin(process, *args, **options):
+    init(process, *args, **options)
+    started.append(process)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(subprocess.Popen, '__init__', begin)
+    yield
+  for process in started:
+    process.kill()
+    process.wait()
 
 
 def pytest_configure(config):

@@ -22,10 +22,9 @@ from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
-from absl import logging
 
 from bertjax.checkpoint import finite, manifest, reading
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.machine import durable, hosts, mirror
 
 TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
@@ -129,7 +128,7 @@ class Checkpoints:
         state, meta = reading.read_state(directory, abstract, self._saver)
         break
       except finite.NotFinite as error:
-        logging.warning('A checkpoint is damaged, and an older one is looked for: %s', error)
+        warn('A checkpoint is damaged, and an older one is looked for: %s', error)
         problems.append(str(error))
         candidates = candidates[candidates.index(directory) + 1 :]
     step = int(directory.name)
@@ -161,7 +160,7 @@ class Checkpoints:
     """Returns when no save is under way; one that failed is said."""
     concurrent.futures.wait([future for _, future in self._pending], TIMEOUT_S)
     if said := self.failure():
-      logging.warning('%s', said)
+      warn('%s', said)
 
   def wait(self) -> None:
     """Returns when no save is under way. UserError: one failed, or took longer than TIMEOUT_S."""

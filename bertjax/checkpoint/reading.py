@@ -9,12 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from absl import logging
 from jax.experimental import multihost_utils
 
 from bertjax import sharding
 from bertjax.checkpoint import finite, manifest
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.machine import remote
 from bertjax.types import FIT
 
@@ -161,7 +160,7 @@ def first_intact(
         fetch(directory.name)
         manifest.verify(directory)
       except manifest.Damaged as damage:
-        logging.warning('Checkpoint %s is damaged: %s', directory, damage)
+        warn('Checkpoint %s is damaged: %s', directory, damage)
         problems.append(f'{directory}: {damage}')
       else:
         chosen = index
@@ -176,7 +175,7 @@ def first_intact(
   if jax.process_index() != 0:
     fetch(candidates[chosen].name)
   if chosen or known:
-    logging.warning('Falling back to checkpoint %s', candidates[chosen])
+    warn('Falling back to checkpoint %s', candidates[chosen])
   return candidates[chosen]
 
 

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Mapping
 
 import jax
-from absl import logging
 from jax._src import clusters, distributed  # what jax has found, and would find
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.machine import last_words
 
 _NAMED = {'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES'}
@@ -36,7 +35,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
       jax.distributed.initialize(local_device_ids=gpus, heartbeat_timeout_seconds=SILENT_S)
     elif int(environ.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_STEP_NODELIST' not in environ:
       tasks = environ['SLURM_NTASKS']
-      logging.warning(f'This process is none of the {tasks} tasks of SLURM: start it with srun')
+      warn('This process is none of the %s tasks of SLURM: start it with srun', tasks)
   elif coordinator or processes != 1 or process:
     host, _, port = (coordinator or '').rpartition(':')
     known = (

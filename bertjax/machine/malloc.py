@@ -17,7 +17,7 @@ import pathlib
 import re
 import sys
 
-from absl import logging
+from bertjax.errors import warn
 
 TIMES = 4  # what a program computes in, as often as it is to fit into the memory that is free
 # Of malloc.h. One arena, since only the first is never mapped; no maps; nothing is given back.
@@ -72,7 +72,7 @@ def keep_pages(temporary: int) -> bool:
   if not _one_arena:
     return False
   if TIMES * temporary > (free := _free()) and _keeps is not False:
-    logging.warning(
+    warn(
       'A step takes %.1f GB while it computes. To keep them from step to step, %.1f GB must be '
       'free, and %.1f GB are, so steps take up to a third longer: free some, or take smaller '
       'batches (config.microbatches)', temporary / 1e9, TIMES * temporary / 1e9, free / 1e9,

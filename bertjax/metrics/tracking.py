@@ -3,12 +3,12 @@
 import contextlib
 import importlib.util
 import json
+import logging
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
-from absl import logging
 
 from bertjax import dotted, json_files, registry
 from bertjax.errors import UserError
@@ -79,7 +79,8 @@ class Trackers:
     except Exception as error:  # whatever a service, its package or the network may raise
       self._failures[name] = self._failures.get(name, 0) + 1
       self._say(f'Warning: {name} could not {what}: {error!r}; the run goes on without it')
-      logging.debug('traceback of the warning above', exc_info=True)  # --verbosity=1
+      # For --verbosity=1.
+      logging.getLogger(__name__).debug('traceback of the warning above', exc_info=True)
 
 
 def check(names: Sequence[str]) -> None:

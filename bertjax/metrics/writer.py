@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-from absl import logging
 
-from bertjax.errors import writing
+from bertjax.errors import warn, writing
 from bertjax.machine import durable
 from bertjax.metrics import lines as lines_lib
 from bertjax.metrics.tracking import Trackers
@@ -39,7 +38,7 @@ class Writer:
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = _cut_back(path, resume_step) if path.exists() else []
     if saved and not _same(kept, saved):
-      logging.warning(
+      warn(
         '%s: expected the %d lines that were written until step %d, got %d: some were removed or '
         'changed; the run goes on', path, saved['lines'], resume_step, len(kept),
       )  # fmt: skip
@@ -97,9 +96,7 @@ class Writer:
         whole, reason = False, str(error)
       if not whole:
         self._file.truncate(end)  # no torn line in the middle
-        logging.warning(
-          '%s: %s; its lines wait and are written when there is room', self._path, reason
-        )
+        warn('%s: %s; its lines wait and are written when there is room', self._path, reason)
         return
       end += len(self._lines.pop(0))
 
@@ -135,7 +132,7 @@ class _Events:
         self._writer.write_event(proto.Event(wall_time=time.time(), step=step, summary=scalar))
       self._writer.flush()
     except OSError as error:
-      logging.warning(
+      warn(
         'TensorBoard gets no more of this run, metrics.jsonl has all: %s: %s',
         self._directory,
         error,

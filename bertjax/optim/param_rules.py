@@ -5,6 +5,7 @@ tensor per layer: after the component 'layers' comes the layer's number, as in
 'encoder/layers/7/attention/query/kernel', so that a rule may name single layers.
 """
 
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from absl import logging
 
 from bertjax import sharding
 from bertjax.errors import UserError
@@ -78,7 +78,7 @@ def resolve(rules: Rules, params: Any, axes: Any, what: str) -> Any:
     decided |= dict.fromkeys(sizes, value)
     whole = len(sizes) == len(every)
     shown = 'every parameter' if whole else collapse([*sizes]) or 'nothing is left to it'
-    logging.info('%s: %r -> %g: %s', what, pattern, value, shown)
+    logging.getLogger(__name__).info('%s: %r -> %g: %s', what, pattern, value, shown)
 
   def values(key, leaf, names: tuple) -> np.ndarray:
     paths = layer_paths(sharding.leaf_path(key), names, leaf.shape)

@@ -118,5 +118,5 @@ def _run(pipeline: beam.Pipeline) -> None:
   finally:
     threading.excepthook = before
   if error is not None:
-    logging.debug('the pipeline broke', exc_info=error)
+    logging.getLogger(__name__).debug('the pipeline broke', exc_info=error)
     raise error

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from absl import logging
 from checkpoint_cases import (
   State,
   abstract_of,
@@ -46,14 +45,6 @@ def make(tmp_path):
   yield open_checkpoints
   for checkpoints in opened:
     checkpoints.close()
-
-
-@pytest.fixture
-def warnings(monkeypatch):
-  """The warnings logged so far."""
-  seen = []
-  monkeypatch.setattr(logging, 'warning', lambda text, *values: seen.append(text % values))
-  return seen
 
 
 def three(make):
@@ -110,7 +101,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize('kind', DAMAGE)
 @mutation('if reads and (found := of_file(path)) != sha256:', 'if False:')
-def test_a_damaged_newest_falls_back_with_a_warning(make, warnings, kind):
+def test_a_damaged_newest_falls_back_with_a_warning(make, caplog, kind):
   directory = three(make)
   damage, said = DAMAGE[kind]
   damage(directory / '30')
@@ -119,8 +110,9 @@ def test_a_damaged_newest_falls_back_with_a_warning(make, warnings, kind):
   step, got, meta = checkpoints.restore(abstract_of(state))
   assert (step, meta) == (20, {'batch_sha256': 'hash 20'})
   assert_equal(got, state)
-  assert str(directory / '30') in warnings[0] and said in warnings[0]
-  assert str(directory / '20') in warnings[1]
+  damaged, instead = caplog.messages
+  assert str(directory / '30') in damaged and said in damaged
+  assert str(directory / '20') in instead
   checkpoints.save(30, state_of(30), {}, wait=True)  # its name is free again
   assert make().restore(abstract_of(state))[0] == 30
   assert (directory / '30.damaged').exists()
@@ -141,7 +133,7 @@ def test_every_bit_of_every_file_counts(make):
   manifest.verify(directory)
 
 
-def test_no_intact_checkpoint_stops_the_run_again_and_again(make, warnings):
+def test_no_intact_checkpoint_stops_the_run_again_and_again(make, caplog):
   directory = three(make)
   for step in (10, 20):
     flip(largest(directory / str(step)))
@@ -149,7 +141,7 @@ def test_no_intact_checkpoint_stops_the_run_again_and_again(make, warnings):
   for _ in range(2):
     with pytest.raises(UserError, match='no checkpoint is intact, of 3, .*--workdir.*30 has NaN'):
       make().restore(abstract_of(state_of(0)))
-  assert len(warnings) == 6 and kept(directory) == [10, 20, 30]
+  assert len(caplog.messages) == 6 and kept(directory) == [10, 20, 30]
 
 
 def test_a_newer_format_is_refused_not_skipped(make, monkeypatch):
@@ -306,7 +298,7 @@ def test_a_checkpoint_that_is_read_is_hashed_once(make, tmp_path, monkeypatch):
   assert hashed == ['30']
 
 
-def test_variables_of_nothing_damaged_or_another_model_are_refused(make, tmp_path, warnings):
+def test_variables_of_nothing_damaged_or_another_model_are_refused(make, tmp_path):
   directory = three(make)
   with pytest.raises(ValueError, match='expected the workdir of a run.*no checkpoint there'):
     reading.newest(tmp_path / 'elsewhere')

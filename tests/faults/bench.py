@@ -8,18 +8,12 @@ import processes
 SECONDS = 300.0  # until a process that should end counts as one that never will
 
 
-def kill(process: subprocess.Popen) -> None:
-  if process.poll() is None:
-    process.kill()
-    process.wait()
-
-
 def ended(process: subprocess.Popen, seconds: float = SECONDS) -> int:
   """The exit status of a process that is to end by itself; one that does not is killed."""
   try:
     return process.wait(seconds)
   finally:
-    kill(process)
+    process.kill()
 
 
 def log(workdir: pathlib.Path, process: int | None = None) -> str:

@@ -1,6 +1,4 @@
-"""Runs that nothing happens to, and an end for all that a test has started."""
-
-import contextlib
+"""Runs that nothing happens to."""
 
 import processes
 import pytest
@@ -23,16 +21,3 @@ def pair(rich_store, tmp_path_factory):
   both = processes.start_pair(rich_store, workdir)
   assert [bench.ended(process) for process in both] == [0, 0]
   return workdir
-
-
-@pytest.fixture
-def watch():
-  """A function that returns the processes it is given, which end with the test."""
-  with contextlib.ExitStack() as closing:
-
-    def register(*started):
-      for process in started:
-        closing.callback(bench.kill, process)
-      return started
-
-    yield register

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.full
 
 
 @pytest.fixture
-def check(rich_store, tmp_path, watch):
+def check(rich_store, tmp_path):
   """A function that starts two processes, the second with other flags; both are told, and end."""
 
   def differing(said, *flags, store=rich_store, **given):
     workdir = tmp_path / 'run'
     flags = [flag.format(tmp_path) for flag in flags]
     both = processes.start_pair(store, workdir, f'--workdir={workdir}', each=((), flags), **given)
-    statuses = [ended(process) for process in watch(*both)]
+    statuses = [ended(process) for process in both]
     text = log(workdir, 0)
     assert 'loss' not in text, f'they trained on: {text[-500:]}'
     assert statuses == [1, 1] and said in text and 'process 1 on ' in text, text[-2000:]

@@ -72,16 +72,16 @@ def test_tensorboard_and_the_curves_all_along(disk, rich_store, straight, tmp_pa
   ids=['checkpoints', 'the whole workdir'],
 )
 @mutation(
-  'self._path, reason\n        )\n        return',
-  'self._path, reason\n        )\n        self._lines.clear()',
+  'self._path, reason)\n        return',
+  'self._path, reason)\n        self._lines.clear()',
   case='the whole workdir',
 )
 def test_a_part_of_the_workdir_or_all_of_it_for_some_steps(
-  disk, rich_store, straight, tmp_path, watch, name, said
+  disk, rich_store, straight, tmp_path, name, said
 ):
   workdir = tmp_path / 'run'
   full = disk(workdir / name, 1 << 20)
-  (process,) = watch(processes.start(rich_store, workdir))
+  process = processes.start(rich_store, workdir)
   processes.wait_for(lambda: steps_logged(workdir) >= 4, process)
   process.send_signal(signal.SIGSTOP)  # so that the disk is full before the next save
   full.free(100)

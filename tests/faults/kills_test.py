@@ -81,12 +81,12 @@ LIVES = {
 
 
 @pytest.mark.parametrize('kind', LIVES)
-def test_a_run_that_is_ended_several_times(kind, rich_store, straight, tmp_path, watch):
+def test_a_run_that_is_ended_several_times(kind, rich_store, straight, tmp_path):
   workdir, draw = tmp_path / 'run', random.Random(kind)
   number, moments = LIVES[kind]
   for moment, most in moments:
     before = len(log(workdir))
-    (process,) = watch(processes.start(rich_store, workdir))
+    process = processes.start(rich_store, workdir)
     until(moment, workdir, before, process)
     time.sleep(draw.uniform(0, most))
     process.send_signal(number)
@@ -99,10 +99,10 @@ def test_a_run_that_is_ended_several_times(kind, rich_store, straight, tmp_path,
   bit_equal(workdir, straight)
 
 
-def test_a_signal_that_comes_twice(rich_store, straight, tmp_path, watch):
+def test_a_signal_that_comes_twice(rich_store, straight, tmp_path):
   """The second may come in the save that the first has led to, or too late."""
   workdir = tmp_path / 'run'
-  (process,) = watch(processes.start(rich_store, workdir))
+  process = processes.start(rich_store, workdir)
   until(stepping, workdir, 0, process)
   process.send_signal(TERM)
   time.sleep(1.2)
@@ -126,10 +126,10 @@ name_of = lambda given: getattr(given, '__name__', None) or getattr(given, 'name
   '[str(here + hosts.index())]',
   case='stepping-SIGTERM-[1]',
 )
-def test_one_process_of_two_or_both(moment, number, hit, rich_store, pair, tmp_path, watch):
+def test_one_process_of_two_or_both(moment, number, hit, rich_store, pair, tmp_path):
   """Both end, and the same command goes on."""
   workdir = tmp_path / 'run'
-  both = watch(*processes.start_pair(rich_store, workdir))
+  both = processes.start_pair(rich_store, workdir)
   asked = workdir if moment is saving else pathlib.Path(f'{workdir}.0')  # whose log is read
   until(moment, asked, 0, *both)
   time.sleep(random.Random(str(moment)).uniform(0, 0.3))
@@ -138,21 +138,21 @@ def test_one_process_of_two_or_both(moment, number, hit, rich_store, pair, tmp_p
   statuses = [ended(process, SILENT_S + 100) for process in both]
   said = lambda: [log(workdir, process)[-2000:] for process in range(2)]
   assert number == KILL or statuses == [0, 0], (statuses, said())
-  again = watch(*processes.start_pair(rich_store, workdir))
+  again = processes.start_pair(rich_store, workdir)
   assert [ended(process) for process in again] == [0, 0], said()
   bit_equal(workdir, pair)
 
 
 @mutation('SILENT_S = 200', 'SILENT_S = 40')
 @mutation('hosts.told(key, hosts.WAIT_S)', 'hosts.told(key, 1.0)')
-def test_processes_that_stand_still(rich_store, tmp_path, watch):
+def test_processes_that_stand_still(rich_store, tmp_path):
   """Each of two processes stands still between steps for longer than gRPC waits for a ping; process
   1 was quiet before, so none is pending. Nothing comes of it."""
   settings = ' '.join(f'{flag}={seconds}' for flag, seconds in PATIENCE.items())
   envs = [dict(XLA_FLAGS=f'{processes.environment(2)["XLA_FLAGS"]} {settings}')] * 2
   flags = ('--config.total_steps=200', '--config.checkpoint_steps=1000', '--config.eval_steps=1000')
   whole, workdir = tmp_path / 'straight', tmp_path / 'run'
-  start = lambda place: watch(*processes.start_pair(rich_store, place, *flags, envs=envs))
+  start = lambda place: processes.start_pair(rich_store, place, *flags, envs=envs)
   said = lambda place: log(place, 0) + log(place, 1)
   assert [ended(process, 900) for process in start(whole)] == [0, 0], said(whole)
   both = start(workdir)
@@ -167,7 +167,7 @@ def test_processes_that_stand_still(rich_store, tmp_path, watch):
   bit_equal(workdir, whole)
 
 
-def test_in_prepare_of_a_run(tmp_path, watch):
+def test_in_prepare_of_a_run(tmp_path):
   """The run makes its vocabulary and its store first; that is where it is hit."""
   prepare_runs.write_text(tmp_path / 'text.txt', 3000)
   given = [f'--config.data.input={tmp_path}/text.txt', '--config.data.train_vocab.type=wordpiece']
@@ -177,7 +177,7 @@ def test_in_prepare_of_a_run(tmp_path, watch):
   for name, number in (
     ('vocab', KILL), ('store.partial', TERM), ('store.partial', KILL), ('made_of.json', HUP)
   ):  # fmt: skip
-    (process,) = watch(processes.start('', workdir, *given))
+    process = processes.start('', workdir, *given)
     until(lambda workdir, _, name=name: (workdir / name).exists(), workdir, 0, process)
     process.send_signal(number)
     ended(process, 90)
@@ -217,10 +217,10 @@ def test_damage_to_a_finished_run_is_mended(damage, said, rich_store, straight, 
   bit_equal(workdir, straight)
 
 
-def test_of_four_runs_in_one_workdir_one_trains(rich_store, straight, tmp_path, watch):
+def test_of_four_runs_in_one_workdir_one_trains(rich_store, straight, tmp_path):
   """Each of the others names it and touches nothing."""
   workdir, logs = tmp_path / 'run', [tmp_path / f'log{number}' for number in range(4)]
-  running = watch(*(processes.start(rich_store, workdir, logs=name) for name in logs))
+  running = [processes.start(rich_store, workdir, logs=name) for name in logs]
   statuses = [ended(process) for process in running]
   # One that comes when another has ended goes on from its end, which changes nothing.
   won = [process.pid for process, status in zip(running, statuses, strict=True) if status == 0]
@@ -232,9 +232,9 @@ def test_of_four_runs_in_one_workdir_one_trains(rich_store, straight, tmp_path, 
   bit_equal(workdir, straight)
 
 
-def test_an_evaluation_beside_a_run_takes_nothing_from_it(rich_store, straight, tmp_path, watch):
+def test_an_evaluation_beside_a_run_takes_nothing_from_it(rich_store, straight, tmp_path):
   workdir = tmp_path / 'run'
-  (process,) = watch(processes.start(rich_store, workdir))
+  process = processes.start(rich_store, workdir)
   saved = lambda: any(p.name.isdecimal() for p in workdir.glob('checkpoints/*'))
   processes.wait_for(saved, process)
   assert '"eval/mlm"' in finish(rich_store, workdir, '--evaluate')

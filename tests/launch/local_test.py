@@ -15,25 +15,15 @@ from processes import ROOT, command, environment, finish, lines, steps_logged, w
 NAME = """a b'c"d;e $(touch pwned)"""  # what a shell would take apart
 
 
-@pytest.fixture
-def launch():
-  """A function that starts a run by the script, which ends with the test."""
-  started = []
-
-  def start(store, workdir, *more, size: str = '2x4') -> subprocess.Popen:
-    flags = command(store, workdir, *more)[3:]
-    environ = dict(environment(), PYTHON=sys.executable)
-    del environ['XLA_FLAGS']
-    with open(f'{workdir}.log', 'a', encoding='utf-8') as log:
-      started.append(subprocess.Popen(
-        ['launch/local.sh', size, *flags], cwd=ROOT, env=environ, stdout=log, stderr=log
-      ))  # fmt: skip
-    return started[-1]
-
-  yield start
-  for process in started:
-    process.kill()  # its processes end with it
-    process.wait()
+def launch(store, workdir, *more, size: str = '2x4') -> subprocess.Popen:
+  """Starts a run by the script; its processes end with it."""
+  flags = command(store, workdir, *more)[3:]
+  environ = dict(environment(), PYTHON=sys.executable)
+  del environ['XLA_FLAGS']
+  with open(f'{workdir}.log', 'a', encoding='utf-8') as log:
+    return subprocess.Popen(
+      ['launch/local.sh', size, *flags], cwd=ROOT, env=environ, stdout=log, stderr=log
+    )
 
 
 def children(process: subprocess.Popen) -> list[int]:
@@ -59,7 +49,7 @@ def straight(rich_store, tmp_path_factory) -> np.ndarray:
 
 @pytest.mark.full
 @mutation('    own[DEVICES] = int(devices)\n', '    pass\n')
-def test_a_run_that_is_stopped_resumes_in_one_process(launch, rich_store, straight, tmp_path):
+def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_path):
   workdir = tmp_path / NAME
   launcher = launch(rich_store, workdir)
   wait_for(lambda: steps_logged(workdir) >= 8, launcher)
@@ -81,7 +71,7 @@ def test_a_run_that_is_stopped_resumes_in_one_process(launch, rich_store, straig
 
 @pytest.mark.full
 @mutation('_say(signal.SIGABRT, lambda info: said)', 'pass')
-def test_a_process_that_stood_still_for_long_says_so(launch, rich_store, tmp_path):
+def test_a_process_that_stood_still_for_long_says_so(rich_store, tmp_path):
   """gRPC drops who leaves a ping unanswered for 60 s, and pings who has just spoken, as at a save;
   jax ends a process that was dropped."""
   workdir = tmp_path / 'run'

@@ -152,11 +152,8 @@ def without(number):
     (lambda rows: [rows[1], rows[0], *rows[2:]], 22),
   ],
 )
-def test_lines_that_vanished_or_changed_are_said_at_the_next_start(
-  tmp_path, monkeypatch, change, got
-):
-  saved, said = logged(tmp_path), []
-  monkeypatch.setattr(metrics_writer.logging, 'warning', lambda text, *of: said.append(text % of))
+def test_lines_that_vanished_or_changed_are_said_at_the_next_start(tmp_path, caplog, change, got):
+  saved = logged(tmp_path)
   path = tmp_path / 'metrics.jsonl'
   rows = path.read_bytes().splitlines(keepends=True)
   path.unlink()
@@ -164,20 +161,18 @@ def test_lines_that_vanished_or_changed_are_said_at_the_next_start(
     path.write_bytes(b''.join(change(rows)))
   metrics_writer.Writer(tmp_path, 20, saved=saved).close()
   expected = f'{path}: expected the 22 lines that were written until step 20, got {got}: some were '
-  assert said == [expected + 'removed or changed; the run goes on']
+  assert caplog.messages == [expected + 'removed or changed; the run goes on']
   # It is said once: the next checkpoint counts what there is.
   writer = metrics_writer.Writer(tmp_path, 20)
   writer.write(21, {'loss': 1.0})
   saved = writer.sync(21)
   writer.close()
   metrics_writer.Writer(tmp_path, 21, saved=saved).close()
-  assert len(said) == 1
+  assert len(caplog.messages) == 1
 
 
 @mutation('self._since = self._since[len(kept) :]', 'self._since = []')
-def test_what_a_kill_leaves_is_not_said(tmp_path, monkeypatch):
-  said = []
-  monkeypatch.setattr(metrics_writer.logging, 'warning', lambda *of: said.append(of))
+def test_what_a_kill_leaves_is_not_said(tmp_path, caplog):
   saved = logged(tmp_path)
   path = tmp_path / 'metrics.jsonl'
   rows = path.read_bytes().splitlines(keepends=True)
@@ -211,7 +206,7 @@ def test_what_a_kill_leaves_is_not_said(tmp_path, monkeypatch):
   metrics_writer.Writer(tmp_path / 'quiet', 1, saved=none).close()
   (tmp_path / 'quiet' / 'metrics.jsonl').unlink()
   metrics_writer.Writer(tmp_path / 'quiet', 1, saved=none).close()
-  assert none['lines'] == 0 and said == []
+  assert none['lines'] == 0 and not caplog.messages
 
 
 def test_other_processes_write_nothing(tmp_path, monkeypatch, capsys):

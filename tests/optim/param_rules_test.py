@@ -6,7 +6,6 @@ import re
 import numpy as np
 import optimizer_cases
 import pytest
-from absl import logging as absl_logging
 from mutation import mutation
 from optimizer_cases import ADAM, LR, WEIGHTS_ONLY, config, make, some_grads, stack, tensors, train
 
@@ -78,8 +77,7 @@ def test_lr_scale_multiplies_the_step_decay_included():
 
 
 def test_every_match_is_logged_with_the_layers_that_it_takes(caplog):
-  absl_logging.set_verbosity('info')
-  with caplog.at_level(logging.INFO, logger='absl'):
+  with caplog.at_level(logging.INFO):
     make(config(freeze=(r'.*/layers/[02]/dense/bias',)), stack(tensors(0)))
   said = [record.getMessage() for record in caplog.records]
   freeze = 'config.optimizer.freeze: '

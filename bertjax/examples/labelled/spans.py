@@ -17,10 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import logging
 
 from bertjax.data_contracts import Labelled, Task
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.examples.labelled.common import squad_json, texts
 from bertjax.examples.labelled.common.records import Record
 from bertjax.field_types import Count
@@ -245,7 +244,7 @@ def _say_left_out(out: Sequence[Record], kept: Sequence[int]) -> None:
   )
   if not kept:
     raise UserError(f'{said}: expected answer_start in characters, from 0')
-  logging.warning('%s: they are kept out', said)
+  warn('%s: they are kept out', said)
 
 
 TASK = Task(

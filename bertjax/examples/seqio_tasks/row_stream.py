@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from absl import logging
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, warn
 from bertjax.examples.seqio_tasks.windows import without_text
 from bertjax.store.reader import Store
 from bertjax.types import sizes
@@ -62,7 +61,7 @@ class StreamedRows:
     anew = first < self._start
     past = first if anew else first - self._end
     if past > self._keep:
-      logging.warning(
+      warn(
         '%s: the run goes on behind %d rows, which are read again first, as long as it '
         'took before; a store (config.data.reader=store) goes on at once', self._name, past,
       )  # fmt: skip
