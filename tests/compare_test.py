@@ -311,7 +311,7 @@ def _command(folder, *more):
 @mutation('  opening.check({f', '  str({f')
 @mutation('same={**asked.same, **judged.texts}', 'same=asked.same')
 def test_an_arm_whose_text_lacks_documents_is_refused_before_any_is_trained(tmp_path):
-  command = _command(tmp_path, '--arms=gpt,bert', f'--pairs={tmp_path}/pairs.jsonl')
+  command = _command(tmp_path, '--arms=bert', f'--pairs={tmp_path}/pairs.jsonl')
   (tmp_path / 'pairs.jsonl').write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
   (tmp_path / 'valid.txt').write_text(' '.join(WORDS))
   done = forks.run(*command[2:], cwd=ROOT)
