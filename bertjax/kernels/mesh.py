@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable
 
 import jax
-from jax.sharding import AxisType
 
 ROWS = ('data', 'fsdp')  # axes that divide rows
 
@@ -15,10 +14,7 @@ ROWS = ('data', 'fsdp')  # axes that divide rows
 def sizes() -> dict[str, int]:
   """Axis -> devices along it, of the axes that no `shard_map` around this place has taken."""
   mesh = jax.sharding.get_abstract_mesh()
-  if mesh.empty:
-    return {}
-  types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-  return {axis: size for axis, size in mesh.shape.items() if types[axis] != AxisType.Manual}
+  return {axis: size for axis, size in mesh.shape.items() if axis not in mesh.manual_axes}
 
 
 def left(axes: Iterable[str]) -> tuple[str, ...]:
@@ -37,7 +33,6 @@ def ways(axes: Iterable[str]) -> int:
 def over_rows(x: jax.Array) -> jax.Array:
   """Sums over the devices whose `shard_map` gave each its own rows of the batch; of others, whose
   arrays have all rows, as it is."""
-  mesh = jax.sharding.get_abstract_mesh()
-  types = {} if mesh.empty else dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-  axes = tuple(axis for axis in ROWS if types.get(axis) == AxisType.Manual)
+  taken = jax.sharding.get_abstract_mesh().manual_axes
+  axes = tuple(axis for axis in ROWS if axis in taken)
   return jax.lax.psum(x, axes) if axes else x
