@@ -127,8 +127,7 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
       entries.append(axes[0] if len(axes) == 1 else axes or None)
     return PartitionSpec(*entries)
 
-  is_names = lambda x: isinstance(x, tuple) and all(isinstance(n, str | None) for n in x)
-  return jax.tree_util.tree_map_with_path(spec, shapes, axes, is_leaf=is_names)
+  return jax.tree_util.tree_map_with_path(spec, shapes, axes)
 
 
 def abstract(boxed: Any, rules: Rules, mesh: Mesh) -> Any:
@@ -176,8 +175,7 @@ def by_replica(function: Callable[[Any, Any], tuple[Any, Any]]) -> Callable:
 
 def named(mesh: Mesh, specs: Any) -> Any:
   """PartitionSpecs as NamedShardings on the mesh."""
-  is_spec = lambda x: isinstance(x, PartitionSpec)
-  return jax.tree.map(lambda s: NamedSharding(mesh, s), specs, is_leaf=is_spec)
+  return jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
 
 
 def check_batch(batch_size: int, microbatches: int, sizes: Mapping[str, int], hosts: int) -> None:
@@ -227,17 +225,7 @@ class Devices(NamedTuple):
       malloc.keep_pages(said.temp_size_in_bytes)
     return compiled
 
-  def put(self, batch: Batch) -> dict[str, jax.Array]:
-    """This host's rows as global arrays."""
-    return put_batch(batch, self.mesh)
-
   def put_global(self, tree: Any) -> Any:
-    """Returns a tree of host arrays, B first, as global ones; every host sends its rows."""
-    sharding, hosts = NamedSharding(self.mesh, batch_spec()), jax.process_count()
-
-    def put(x):
-      rows = x.shape[0] // hosts
-      own = np.asarray(x)[jax.process_index() * rows :][:rows]
-      return jax.make_array_from_process_local_data(sharding, own)
-
-    return jax.tree.map(put, tree)
+    """Returns a tree of arrays of all rows, B first, that every host has, as global ones."""
+    sharding = NamedSharding(self.mesh, batch_spec())
+    return jax.tree.map(lambda x: put_whole(x, sharding), tree)

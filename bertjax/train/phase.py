@@ -114,7 +114,8 @@ class Phase:
 
   def _arguments(self, state: step_lib.State, batch: Batch) -> tuple[Any, ...]:
     """Returns the arguments of the step: state, batch on the devices, seed, learning rate."""
-    return state, self.devices.put(batch), np.uint32(self.config.seed), self._rate(state.step)
+    batch = sharding.put_batch(batch, self.devices.mesh)
+    return state, batch, np.uint32(self.config.seed), self._rate(state.step)
 
   def _step_function(self, watched: bool) -> Callable:
     return step_lib.make_train_step(

@@ -16,7 +16,7 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.examples.noise import bart_infilling, t5_spans
-from bertjax.sharding import Devices, make_mesh
+from bertjax.sharding import make_mesh, put_batch
 from bertjax.train import phase, step
 from bertjax.types import sizes
 
@@ -222,6 +222,6 @@ def test_microbatches_and_devices_divide_both_texts(store):
     k: (2, 4, *v.shape[1:]) for k, v in batch.items()
   }
   assert equal(step.join_rows(parts), batch)
-  placed = Devices(make_mesh(dict(data=-1)), ()).put(batch)
+  placed = put_batch(batch, make_mesh(dict(data=-1)))
   assert equal({k: np.asarray(v) for k, v in placed.items()}, batch)
   assert {'token_BT', 'out_token_BU', 'target_BU'} <= set(phase.columns(batch))
