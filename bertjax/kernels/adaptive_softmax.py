@@ -27,6 +27,7 @@ from bertjax.kernels.cross_entropy import (
   cross_entropy,
   flat_logits,
   logits,
+  product_slopes,
   score,
 )
 from bertjax.types import Array
@@ -137,8 +138,7 @@ def _backward(group, vocab_size, kept, cotangents):
   """(softmax - one hot) * cotangent, group by group, against both factors."""
   *operands, inside_n, order_m, groups = kept
   hidden_nE, table_VE, bias_V, target_n = operands
-  cotangent_n, dtype = jnp.where(inside_n, cotangents[0], 0.0), hidden_nE.dtype
-  dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
+  cotangent_n = jnp.where(inside_n, cotangents[0], 0.0)
 
   def body(at, sums):
     d_hidden_nE, d_table_VE, d_bias_V = sums
@@ -146,11 +146,9 @@ def _backward(group, vocab_size, kept, cotangents):
     hot_gV = target_g[:, None] == jnp.arange(len(table_VE))[None]
     cotangent_g = jnp.take(cotangent_n, at_g, mode='fill', fill_value=0.0)
     d_gV = (jax.nn.softmax(logits_gV) - hot_gV) * cotangent_g[:, None]
-    low_gV = d_gV.astype(dtype)
-    d_hidden_gE = dot(low_gV, table_VE.astype(dtype), (((1,), (0,)), ((), ())))
-    d_hidden_nE = d_hidden_nE.at[at_g].set(d_hidden_gE.astype(dtype), mode='drop')
-    d_table_VE += dot(low_gV, hidden_gE, (((0,), (0,)), ((), ())))
-    return d_hidden_nE, d_table_VE, d_bias_V + jnp.sum(d_gV, 0)
+    d_hidden_gE, d_own_VE = product_slopes((hidden_gE, table_VE), d_gV)
+    d_hidden_nE = d_hidden_nE.at[at_g].set(d_hidden_gE, mode='drop')
+    return d_hidden_nE, d_table_VE + d_own_VE, d_bias_V + jnp.sum(d_gV, 0)
 
   start = jnp.zeros_like(hidden_nE), jnp.zeros_like(table_VE), jnp.zeros_like(bias_V)
   none = (np.zeros(target_n.shape, jax.dtypes.float0), np.zeros(inside_n.shape, jax.dtypes.float0))

@@ -117,7 +117,8 @@ def _dot(a: Array, b: Array, axis_a: int, axis_b: int) -> Array:
   return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
 
 
-def _product_backward(kept: tuple[Array, Array], d_nV: Array) -> tuple[Array, Array]:
+def product_slopes(kept: tuple[Array, Array], d_nV: Array) -> tuple[Array, Array]:
+  """Returns the gradients of both factors of the logits, [n, E] and [V, E], from theirs."""
   hidden_nE, table_VE = kept
   dtype = hidden_nE.dtype
   low_nV = d_nV.astype(dtype)
@@ -125,7 +126,7 @@ def _product_backward(kept: tuple[Array, Array], d_nV: Array) -> tuple[Array, Ar
   return d_hidden_nE.astype(dtype), _dot(low_nV, hidden_nE, 0, 0).astype(table_VE.dtype)
 
 
-_product.defvjp(lambda hidden, table: (_product(hidden, table), (hidden, table)), _product_backward)
+_product.defvjp(lambda hidden, table: (_product(hidden, table), (hidden, table)), product_slopes)
 
 
 class Chunk(NamedTuple):

@@ -203,22 +203,16 @@ def _ways(spec: PartitionSpec, sizes: dict[str, int]) -> int:
 
 def _held(tree: Any, specs: Any, sizes: dict[str, int]) -> int:
   """Bytes of a tree on each device."""
-  is_spec = lambda x: isinstance(x, PartitionSpec)
-  ways = [_ways(spec, sizes) for spec in jax.tree.leaves(specs, is_leaf=is_spec)]
-  leaves = jax.tree.leaves(tree)
-  return sum(x.size * x.dtype.itemsize // n for x, n in zip(leaves, ways, strict=True))
+  each = lambda x, spec: x.size * x.dtype.itemsize // _ways(spec, sizes)
+  return sum(jax.tree.leaves(jax.tree.map(each, tree, specs)))
 
 
 def _kernels(config: Any, shapes: Any, axes: Any, specs: Any, sizes: dict[str, int]) -> _Kernels:
-  is_spec = lambda x: isinstance(x, PartitionSpec)
-  is_axes = lambda x: isinstance(x, tuple)
   itemsize = jax.numpy.dtype(config.model.dtype).itemsize
   low = low_words = layer = words = 0
-  leaves = zip(
-    jax.tree.leaves(shapes), jax.tree.leaves(axes, is_leaf=is_axes),
-    jax.tree.leaves(specs, is_leaf=is_spec), strict=True,
-  )  # fmt: skip
-  for x, names, spec in leaves:
+  leaves, tree = jax.tree.flatten(shapes)
+  beside = tree.flatten_up_to(axes), tree.flatten_up_to(specs)
+  for x, names, spec in zip(leaves, *beside, strict=True):
     stacked = 'layers' in names
     if x.ndim - stacked < 2 or set(names) & set(TABLES):
       continue

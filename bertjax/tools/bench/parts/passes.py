@@ -19,18 +19,10 @@ def forward_backward(
   """(operands, tangent [B, T, N, H]) -> (output, the gradient of every float array)."""
 
   def run(x: Operands, tangent_BTNH: Array) -> tuple[Array, list[Array]]:
-    leaves, tree = jax.tree.flatten((x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative))
-    is_float = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
-
-    def attend(floats: list[Array]) -> Array:
-      left = iter(floats)
-      both = zip(leaves, is_float, strict=True)
-      q, k, v, relative = tree.unflatten([next(left) if f else leaf for leaf, f in both])
-      return attention(q, k, v, x.mask, relative, x.dropout)
-
-    floats = [leaf for leaf, f in zip(leaves, is_float, strict=True) if f]
-    y_BTNH, pull = jax.vjp(attend, floats)
-    return y_BTNH, pull(tangent_BTNH)[0]
+    attend = lambda q, k, v, relative: attention(q, k, v, x.mask, relative, x.dropout)
+    y_BTNH, pull = jax.vjp(attend, x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative)
+    slopes = jax.tree.leaves(pull(tangent_BTNH))
+    return y_BTNH, [slope for slope in slopes if slope.dtype != jax.dtypes.float0]
 
   return run
 
