@@ -61,8 +61,11 @@ def attend(x: Operands) -> Array:
   parts = []
   for mine, theirs in runs:
     size = _length(mine) if scores <= WHOLE else block_size(_length(mine), _length(theirs))
-    place = Place(mine.start, theirs.start, queries, keys)
-    parts.append(_attend_blocks(_run(x, mine, theirs), place, size, x.nearest))
+    run, place = _run(x, mine, theirs), Place(mine.start, theirs.start, queries, keys)
+    if size == _length(mine):
+      parts.append(reference.attend_block(run, place, x.nearest))
+    else:
+      parts.append(_scan(run, place, size, x.nearest, lambda path, x_BS: (None, x_BS)))
   return parts[0] if len(parts) == 1 else jnp.concatenate(parts, 1)
 
 
@@ -75,13 +78,6 @@ def _run(x: Operands, mine: slice, theirs: slice) -> Operands:
   ends = dict(BT=mine, BTNH=mine, BS=theirs, BSNH=theirs)
   cut = lambda path, leaf: leaf[:, ends[axes_of(path)]] if axes_of(path) in ends else leaf
   return jax.tree_util.tree_map_with_path(cut, x)
-
-
-def _attend_blocks(x: Operands, place: Place, size: int, near: int | None) -> Array:
-  """Returns a run of queries, `size` of them at a time."""
-  if size == x.q_BTNH.shape[1]:
-    return reference.attend_block(x, place, near)
-  return _scan(x, place, size, near, lambda path, x_BS: (None, x_BS))
 
 
 def slides(x: Operands) -> bool:

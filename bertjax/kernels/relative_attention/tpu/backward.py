@@ -122,7 +122,10 @@ def _tile_grads(
   narrow_bb = scaled_bb.astype(narrow)
   dk_sum[here] += dot(narrow_bb, tile.biased(layout.U).astype(narrow), (0, 0))
   parts = {layout.U: dot(narrow_bb, tile.k_b, (1, 0))}
-  add = lambda name, x_1H: _add_row(dvectors_ref, name, tile.columns, x_1H)
+
+  def add(name: int, x_1H: Array) -> None:
+    dvectors_ref[0, name : name + 1, tile.columns] += x_1H
+
   beside_bb = jnp.zeros_like(dscore_bb)
   turned = lambda x_bb: tile_lib.turn(jnp.concatenate([x_bb, beside_bb], 1), b, True, tile.strided)
   rows_of = lambda turned_round: pl.ds(
@@ -152,10 +155,6 @@ def _tile_grads(
   for name, dq_b in parts.items():
     add(name, jnp.sum(dq_b, 0, keepdims=True))
   return functools.reduce(jnp.add, parts.values())
-
-
-def _add_row(ref, name: int, columns: slice, x_1H: Array) -> None:
-  ref[0, name : name + 1, columns] += x_1H
 
 
 def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
