@@ -28,8 +28,9 @@ def adafactor(
   1e-30, min_factored 128, clip_rms 1 and min_scale 1e-3.
 
   Args:
-    leaves: the parameters.
-    decay_rate, eps, min_factored: see above.
+    decay_rate: second moments decay by 1 - t^-decay_rate.
+    eps: added to g^2.
+    min_factored: entries of an axis that has a factor.
     clip_rms: largest RMS of a tensor's g / sqrt(v).
     min_scale: smallest RMS that a parameter counts as; with 0 a zero tensor stays zero.
     weight_decay: multiplied by the learning rate, unlike optax's.

@@ -15,7 +15,6 @@ def adagrad(
   first value of a keeps from 0.
 
   Args:
-    leaves: the parameters.
     accumulator: a before the first step. The scale of the gradients matters beside it.
     weight_decay: multiplied by the learning rate.
   """

@@ -45,8 +45,9 @@ def adamw(
   """m / (sqrt(v) + eps) + weight_decay * p, decay multiplied by the learning rate as the rest is.
 
   Args:
-    leaves: the parameters.
-    b1, b2, eps, weight_decay: see above.
+    b1, b2: shares of the moments m and v that a step keeps.
+    eps: added to sqrt(v).
+    weight_decay: multiplied by the learning rate.
     bias_correction: of the moments; torch.optim.AdamW with it, BERT's without.
     eps_first: add eps before the correction, as fairseq (RoBERTa, SpanBERT) does. It is an eps of
       eps / sqrt(1 - b2^t): with b2 = .98, 7 times eps at first, 1% more after 200 steps.

@@ -18,9 +18,10 @@ def adamw_scaled(
   """Adam's direction times the RMS of the parameter, as Adafactor's, plus weight_decay * p.
 
   Args:
-    leaves: the parameters.
-    b1, b2, eps, weight_decay: as of AdamW with corrected moments.
+    b1, b2: shares of the moments m and v, which are corrected, that a step keeps.
+    eps: added to sqrt(v).
     min_scale: smallest RMS that a parameter counts as; with 0 a zero tensor stays zero.
+    weight_decay: multiplied by the learning rate.
   """
   scaled = leaves.per_tensor(optax.scale_by_param_block_rms(min_scale))
   return optax.chain(optax.scale_by_adam(b1, b2, eps), scaled, leaves.add_decay(weight_decay))

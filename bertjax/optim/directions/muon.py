@@ -36,7 +36,6 @@ def muon(
   stack is one matrix per layer.
 
   Args:
-    leaves: the parameters.
     matrices: ordered (pattern, 0 or 1) pairs that cover every parameter; 1: it is a matrix for
       Muon. Customary are the kernels of the layers, not embeddings and heads.
     momentum, nesterov: of the matrices.

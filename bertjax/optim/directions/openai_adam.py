@@ -18,8 +18,9 @@ def openai_adam(
   the moments is one of the rate, and so decay has it too, .32 at first with b2 = .999.
 
   Args:
-    leaves: the parameters.
-    b1, b2, eps, weight_decay: see above.
+    b1, b2: shares of the moments m and v that a step keeps.
+    eps: added to sqrt(v).
+    weight_decay: multiplied by the corrected rate.
   """
   raw = optax.chain(scale_by_raw_adam(b1, b2, eps), leaves.add_decay(weight_decay))
 

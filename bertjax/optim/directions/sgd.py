@@ -10,7 +10,6 @@ def sgd(leaves: Leaves, *, weight_decay: NonNegative = 0.0) -> optax.GradientTra
   """g + weight_decay * p (torch.optim.SGD without momentum).
 
   Args:
-    leaves: the parameters.
     weight_decay: multiplied by the learning rate.
   """
   return leaves.add_decay(weight_decay)

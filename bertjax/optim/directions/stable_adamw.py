@@ -25,8 +25,9 @@ def stable_adamw(
   (optimi's `decouple_lr=True`, ModernBERT's decoupled_stableadamw), give decay / peak.
 
   Args:
-    leaves: the parameters.
-    b1, b2, eps, weight_decay: see above.
+    b1, b2: shares of the moments m and v that a step keeps.
+    eps: added to sqrt(v), and the least root in the RMS.
+    weight_decay: multiplied by the learning rate.
   """
   tx = optax.chain(optax.scale_by_adam(b1, b2, eps), leaves.add_decay(weight_decay))
 
