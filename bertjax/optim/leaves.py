@@ -27,11 +27,6 @@ class Leaves(NamedTuple):
   # the same tree with the multipliers of weight decay, which broadcast against their leaf
   decay: Any
 
-  @classmethod
-  def make(cls, params: Any, axes: Any, decay: param_rules.Rules) -> 'Leaves':
-    """Returns the leaves under the rules of `config.optimizer.decay`."""
-    return cls(params, axes, param_rules.resolve(decay, params, axes, f'{WHAT}.decay'))
-
   @property
   def is_stack(self) -> Any:
     """The same tree with True where the first axis of a leaf counts layers."""

@@ -95,7 +95,8 @@ def make(
       f'{WHAT}.clip_apart={fields["clip_apart"]!r} says what is clipped apart: expected '
       f'{WHAT}.clip above 0, got {fields["clip"]}; with 0 set clip_apart=() too'
     )
-  leaves = Leaves.make(params, axes, rules['decay'])
+  decay = param_rules.resolve(rules['decay'], params, axes, f'{WHAT}.decay')
+  leaves = Leaves(params, axes, decay)
   scales = leaves.resolve(rules['lr_scale'], 'lr_scale')
   if 'layer_decay' in rules:
     by_depth = leaves.resolve(rules['layer_decay'], 'layer_decay')
