@@ -49,7 +49,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   earlier = [checkpoints / str(s) for s in reversed(reading.steps_in(checkpoints)) if s < step]
   directory = reading.first_intact(earlier, place.fetch_checkpoint) if earlier else None
   first = 1 + (int(directory.name) if directory else 0)
-  state, found = None, None
+  run, state = None, None
   for begin, end in history.stretches(record, first, step):
     run, source = opening.open_run(resolve.of_step(record, end).config, place, say)
     if state is None:
@@ -58,13 +58,9 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
     else:  # the mesh may be another one
       state = jax.device_put(state, jax.tree.map(lambda x: x.sharding, run.abstract))
     say.note(f'Taking steps {begin} to {end}')
-    for done in range(begin, end):
-      state, _ = _take(run, state, done)
-    if end < step:
-      state, _ = _take(run, state, end)
-    else:
-      found = _describe(run, state, step)
-  return found
+    for done in range(begin, min(end + 1, step)):
+      state = _take(run, state, done)
+  return _describe(run, state, step)
 
 
 def _first_state(
@@ -87,10 +83,10 @@ def _first_state(
   return first_state.with_first_carries(run, state)
 
 
-def _take(run: Any, state: Any, done: int) -> tuple[Any, dict[str, Any] | None]:
-  """Takes a step as the loop does: (state, its metrics; None of one that is left out)."""
+def _take(run: Any, state: Any, done: int) -> Any:
+  """Returns the state after a step, which is taken as the loop does."""
   phase, batch, state = _ready(run, state, done)
-  return (phase.leave_out(state), None) if batch is None else phase.train(state, batch)
+  return phase.leave_out(state) if batch is None else phase.train(state, batch)[0]
 
 
 def _describe(run: Any, state: Any, step: int) -> dict[str, Any] | None:

@@ -46,7 +46,7 @@ class Trackers:
       ids |= json_files.loads(record.read_bytes()) if record.exists() else {}
     flat = dotted.flat(config.copy_and_resolve_references().to_dict())
     for name in config.trackers:
-      make = registry.find('bertjax.metrics.trackers', name, 'config.trackers').TRACKER
+      make = registry.chosen('bertjax.metrics.trackers', name, 'config.trackers')
       with self._guarded(name, 'be opened'):
         self._open[name] = make(config.name, flat, pathlib.Path(workdir), ids.get(name, ''))
         ids[name] = self._open[name].id

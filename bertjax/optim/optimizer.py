@@ -66,7 +66,7 @@ def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransf
   if 'name' not in given:
     names = ', '.join(registry.names_in(DIRECTIONS))
     raise UserError(f'{WHAT} lacks name: expected one of {names}')
-  return registry.find(DIRECTIONS, given['name'], f'{WHAT}.name').DIRECTION
+  return registry.chosen(DIRECTIONS, given['name'], f'{WHAT}.name')
 
 
 def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:

@@ -85,7 +85,7 @@ def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_pa
   assert last[0] == last[1] and last[0]['skipped'] == 2
 
 
-@mutation('found = _describe(run, state, step)', 'found = _describe(run, state, step - 1)')
+@mutation('return _describe(run, state, step)', 'return _describe(run, state, step - 1)')
 @pytest.mark.full
 @pytest.mark.parametrize('step', [21, 30])
 def test_a_step_is_repeated_to_the_bit(straight, step):

@@ -79,7 +79,7 @@ def objective_of(config: Any) -> Objective:
     rows = {name: config.batch_size for name in each}
     return combine.together(each, config.summed.factors, rows)
   name = config.objective.name
-  return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE.make(config)
+  return registry.chosen('bertjax.objectives', name, 'config.objective.name').make(config)
 
 
 def footprint(config: Any, batch: Batch) -> dict[str, int]:
