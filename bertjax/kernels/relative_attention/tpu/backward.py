@@ -38,14 +38,12 @@ def backward(
   y_BTD: Array,
   lse_BN1T: Array,
   dy_BTD: Array,
-  strided: bool,
-  interpret: bool,
 ) -> Floats:
   """Returns the operands' gradients from the results of `tpu.forward` and the output's."""
   heads = lambda x_BTD: x_BTD.reshape(*x_BTD.shape[:2], shape.heads, shape.size)
   padded = lambda x_BTD: layout.whole(layout.flat(shape, heads(x_BTD)), shape.block, 1)
   given = padded(dy_BTD), padded(y_BTD), lse_BN1T
-  dq, dk, dv, dvectors_B8D, *tables = _call(shape, floats, integers, given, strided, interpret)
+  dq, dk, dv, dvectors_B8D, *tables = _call(shape, floats, integers, given)
 
   def table(like: Array | None) -> Array | None:
     if like is None:
@@ -64,7 +62,7 @@ def backward(
   )
 
 
-def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
+def _kernel(shape, count_ref, index_ref, row_4B, *refs):
   ins, (dy_ref, y_ref, lse_ref), outs = refs[:INPUTS], refs[INPUTS:][:3], refs[INPUTS + 3 :]
   dq_ref, dk_ref, dv_ref, dvectors_ref, dr_ref, dp_ref, dbias_ref, dq_scr, *beside = outs
   dk_sum, dv_sum = beside or (dk_ref.at[0], dv_ref.at[0])
@@ -84,7 +82,7 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
   @pl.when(visits)
   def _():
     for head in range(shape.group):
-      tile = tile_lib.Tile(shape, ins, where, row_4B, strided, head)
+      tile = tile_lib.Tile(shape, ins, where, row_4B, head)
       lse_b1, dy_b = tile_lib.column(lse_ref[0, head]), dy_ref[0, :, tile.columns]
       product = dy_b.astype(jnp.float32) * y_ref[0, :, tile.columns].astype(jnp.float32)
       delta_b1 = jnp.sum(product, 1, keepdims=True)
@@ -127,7 +125,7 @@ def _tile_grads(
     dvectors_ref[0, name : name + 1, tile.columns] += x_1H
 
   beside_bb = jnp.zeros_like(dscore_bb)
-  turned = lambda x_bb: tile_lib.turn(jnp.concatenate([x_bb, beside_bb], 1), b, True, tile.strided)
+  turned = lambda x_bb: tile_lib.turn(jnp.concatenate([x_bb, beside_bb], 1), b, True, shape.strided)
   rows_of = lambda turned_round: pl.ds(
     pl.multiple_of(tile_lib.place_of(shape, tile.q_block, tile.k_block, turned_round) * b, b), 2 * b
   )
@@ -157,7 +155,7 @@ def _tile_grads(
   return functools.reduce(jnp.add, parts.values())
 
 
-def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
+def _call(shape, floats, integers, given) -> list[Any]:
   scalars, arrays, specs = tile_lib.inputs(shape, floats, integers)
   b, group, lanes = shape.block, shape.group, shape.lanes
   per_query = pl.BlockSpec((1, b, lanes), lambda batch, n, i, j, *_: (batch, i, n))
@@ -178,7 +176,7 @@ def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
   of_head = held((1, group, 1, shape.width), lambda batch, n, i, j, *_: (batch, n, 0, 0))
   sums.append((by_head, of_head) if shape.bias else ([], []))
   call = pl.pallas_call(
-    functools.partial(_kernel, shape, strided),
+    functools.partial(_kernel, shape),
     out_shape=[jax.ShapeDtypeStruct(q.shape, q.dtype), *(out for out, _ in sums)],
     grid_spec=pltpu.PrefetchScalarGridSpec(
       num_scalar_prefetch=len(scalars),
@@ -198,7 +196,7 @@ def _call(shape, floats, integers, given, strided, interpret) -> list[Any]:
       shape, scalars, arrays, [given, given[0]], [out for out, _ in sums],
       5 + 6 * (shape.position + shape.by_keys),
     ),
-    interpret=interpret,
+    interpret=shape.interpret,
     name='relative_attention_vjp',
   )  # fmt: skip
   grads = call(*scalars, *arrays, *given)

@@ -44,13 +44,13 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
       f"attention: impl='tpu' expected a TPU, got {target.platform()}; impl='xla' runs anywhere"
     )
   kind = kind or target.kind()
-  strided = kind not in _NO_STRIDED_ROTATION
   position = x.relative is not None and x.relative.r_RNH is not None
   block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, position))['both'].keys
   narrow = _check_takes(x, block, kind)
   shape, floats, integers = layout.pack(x, block)
-  shape = shape._replace(narrow=narrow)
-  y_BTD: Any = _core(shape, strided, interpret, floats, integers)
+  strided = kind not in _NO_STRIDED_ROTATION
+  shape = shape._replace(narrow=narrow, strided=strided, interpret=interpret)
+  y_BTD: Any = _core(shape, floats, integers)
   return y_BTD.reshape(*x.q_BTNH.shape)
 
 
@@ -80,31 +80,28 @@ def _check_takes(x: Operands, block: int, kind: str) -> bool:
   return dtype != jnp.float32 and needed + 2 * places * dtype.itemsize <= limit
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _core(shape: Shape, strided: bool, interpret: bool, floats: Floats, integers: Integers):
-  return layout.unpack(shape, forward(shape, floats, integers, strided, interpret)[0])
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _core(shape: Shape, floats: Floats, integers: Integers):
+  return layout.unpack(shape, forward(shape, floats, integers)[0])
 
 
-def _forward(shape, strided, interpret, floats, integers):
-  y_BTD, lse_BN1T = forward(shape, floats, integers, strided, interpret)
+def _forward(shape, floats, integers):
+  y_BTD, lse_BN1T = forward(shape, floats, integers)
   y_BTD, lse_BN1T = (
     checkpoint_name(x, 'attention') for x in (layout.unpack(shape, y_BTD), lse_BN1T)
   )
   return y_BTD, (floats, integers, y_BTD, lse_BN1T)
 
 
-def _backward(shape, strided, interpret, kept, dy_BTD):
+def _backward(shape, kept, dy_BTD):
   floats, integers, y_BTD, lse_BN1T = kept
-  slopes = tpu_backward.backward(
-    shape, floats, integers, y_BTD, lse_BN1T, dy_BTD, strided, interpret
-  )
-  return slopes, None
+  return tpu_backward.backward(shape, floats, integers, y_BTD, lse_BN1T, dy_BTD), None
 
 
 _core.defvjp(_forward, _backward)
 
 
-def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
+def _kernel(shape, count_ref, index_ref, row_4B, *refs):
   ins, (y_ref, lse_ref, most_scr, sum_scr, y_scr) = refs[:INPUTS], refs[INPUTS:]
   where, visits = tile_lib.program(shape, count_ref, index_ref)
 
@@ -117,7 +114,7 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
   @pl.when(visits)
   def _():
     for head in range(shape.group):
-      tile = Tile(shape, ins, where, row_4B, strided, head)
+      tile = Tile(shape, ins, where, row_4B, head)
       _add(tile, most_scr.at[head], sum_scr.at[head], y_scr.at[head])
 
   @pl.when(pl.program_id(3) == shape.blocks[1] - 1)
@@ -148,9 +145,7 @@ def _add(tile: Tile, most_scr, sum_scr, y_scr) -> None:
   sum_scr[...] = jnp.broadcast_to(total, sum_scr.shape)
 
 
-def forward(
-  shape: Shape, floats: Floats, integers: Integers, strided: bool, interpret: bool
-) -> tuple[Array, Array]:
+def forward(shape: Shape, floats: Floats, integers: Integers) -> tuple[Array, Array]:
   """Returns the padded result [B, T, D], and the logarithm of the sum of exp(score) of each query
   as float32 [B, N, 1, T], 0 for one that sees nothing."""
   scalars, arrays, specs = tile_lib.inputs(shape, floats, integers)
@@ -161,7 +156,7 @@ def forward(
   )
   products = 2 + 2 * (shape.position + shape.by_keys)  # each table has 2b rows
   call = pl.pallas_call(
-    functools.partial(_kernel, shape, strided),
+    functools.partial(_kernel, shape),
     out_shape=out,
     grid_spec=pltpu.PrefetchScalarGridSpec(
       num_scalar_prefetch=len(scalars),
@@ -181,7 +176,7 @@ def forward(
       dimension_semantics=('parallel', 'parallel', 'parallel', 'arbitrary')
     ),
     cost_estimate=tile_lib.cost(shape, scalars, arrays, list(out), [], products),
-    interpret=interpret,
+    interpret=shape.interpret,
     name='relative_attention',
   )
   return call(*scalars, *arrays)

@@ -48,6 +48,8 @@ class Shape(NamedTuple):
   rate: float  # rate of the dropout; 0: none
   # The gradients of keys and values leave in the dtype of these, with the sums beside them.
   narrow: bool = False
+  strided: bool = True  # the device has a strided rotation
+  interpret: bool = False  # the kernels run without a TPU, slowly
 
   @property
   def memory(self) -> int:

@@ -66,9 +66,9 @@ class Tile:
     score_bb: float32.
   """
 
-  def __init__(self, shape: Shape, refs: Any, where: tuple, row_4B: Any, strided: bool, head: int):
+  def __init__(self, shape: Shape, refs: Any, where: tuple, row_4B: Any, head: int):
     q_ref, k_ref, v_ref, vectors_ref, r_refs, p_refs, bias_refs, q_info_ref, k_info_ref = refs
-    self.shape, self.strided = shape, strided
+    self.shape = shape
     self.batch, group, self.q_block, self.k_block = where
     self.head = group * shape.group + head
     self.row_4B = row_4B
@@ -134,10 +134,10 @@ class Tile:
         by_distance = dot(q_w, self.r_2b, (1, 1)) * shape.scale
       if self.bias_12b is not None:
         by_distance += self.bias_12b
-      score_bb += turn(by_distance, shape.block, False, self.strided)[:, : shape.block]
+      score_bb += turn(by_distance, shape.block, False, shape.strided)[:, : shape.block]
     if self.p_2b is not None:
       by_key = dot(self.k_b, self.p_2b, (1, 1)) * shape.scale
-      turned = turn(by_key, shape.block, False, self.strided)[:, : shape.block]
+      turned = turn(by_key, shape.block, False, shape.strided)[:, : shape.block]
       score_bb += jnp.transpose(turned)
     return score_bb
 
