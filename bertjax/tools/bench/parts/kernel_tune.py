@@ -3,7 +3,6 @@
 import concurrent.futures
 import functools
 import os
-import pathlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -115,10 +114,14 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
   """Tunes named shapes, a row for each and the first for each entry of the table, by so many timed
   calls of each candidate; writes the table of the device's kind, with `made` about its making,
-  after each."""
+  after each. Raises UserError: the folder of the tables cannot be written to."""
   kind = jax.devices()[0].device_kind
   path, entries = tuning.path(kind), []
-  writable(path)
+  if not os.access(path.parent, os.W_OK):  # before hours of timing, not after
+    raise UserError(
+      f'tune: expected a writable folder {path.parent}, got one that is not; '
+      'run it from a checkout of the repository'
+    )
   for name, shape in shapes.items():
     length = max(shape.queries, shape.keys)
     call = Call(dtype, bool(shape.table and not shape.bias), shape.size, length)
@@ -134,13 +137,3 @@ def rows(
     row |= {kernel: tuple(tile) for kernel, tile in found.tiles.items()}
     yield row | dict(left_out=len(found.left_out))
   yield dict(written=str(path))
-
-
-def writable(path: pathlib.Path) -> None:
-  """Refuses before hours of timing, not after. Raises UserError if the folder of the tables cannot
-  be written to."""
-  if not os.access(path.parent, os.W_OK):
-    raise UserError(
-      f'tune: expected a writable folder {path.parent}, got one that is not; '
-      'run it from a checkout of the repository'
-    )
