@@ -31,7 +31,7 @@ def run(config: Any, calls: int) -> dict[str, Any]:
   """Times both sides on a config's store, or made-up text, so many calls each in alternation.
   Returns of each the median seconds of a batch and its real tokens/s, and the ratios."""
   store = open_store(config.data.store) if config.data.store else None
-  examples, warmup = synthetic.examples_of(config, store), 3
+  examples, warmup = synthetic.examples_of(config, store), timing.WARMUP
   stream = loader.stream(loader.Batches(examples, config.batch_size), threads=0)
   rows = rivals.features(examples, config.batch_size, warmup + calls)
   real = sum(len(row['input_ids']) for batch in rows[warmup:] for row in batch) / calls

@@ -27,7 +27,6 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.types import Batch
 
 ARMS = ('transformers', 'gathered', 'compiled')
-WARMUP = 3  # calls of each side that are not timed
 
 _CONFIG = command_line.define_config()
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)
@@ -85,4 +84,4 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
 
       arms[arm] = stack.enter_context(timing.apart(rivals.make_step, config, batch, arm))
     arms = dict(ours=own_step.make_step(config, batch)) | arms
-    return timing.alternate(arms, _CALLS.value, WARMUP)
+    return timing.alternate(arms, _CALLS.value, timing.WARMUP)

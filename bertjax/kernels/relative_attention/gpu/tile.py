@@ -84,7 +84,7 @@ def call(
 ) -> Refs:
   """Runs a kernel over the grid (X, N, B) with the references of operands and outputs: of these
   axes a program has its own entry, of others everything. The buffer is an output that nobody reads,
-  whose rows are longer than a tile's (`_skewed`). A band among the outputs begins as zeros."""
+  whose rows are longer than a tile's (`unshifted`). A band among the outputs begins as zeros."""
 
   def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
     axes = name.rsplit('_', 1)[-1]
@@ -221,18 +221,6 @@ def _row(x: Refs, plan: Plan, distance: Array) -> Array:
   return plan.rules.far - distance
 
 
-def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Array, Array]:
-  """Returns the key's index of each entry of a tile's k-th piece, and True if it is inside. Row c
-  of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k]."""
-  # The zero depends on the visit: else these arrays would stay in registers over the whole loop.
-  zero = jax.lax.shift_right_logical(t0 | s0, 30)
-  first = zero + (k * plan.tile.keys - (plan.tile.queries - 1))
-  s = (first + jnp.arange(plan.tile.queries))[:, None] + jnp.arange(plan.tile.keys)[None]
-  inside = (s >= 0) & (s < plan.tile.keys)
-  # A GPU leaves alone what is masked; interpreted, it is written back: into a column of no use.
-  return jnp.where(inside, s, outside) if plan.interpret else s, inside
-
-
 def shifted(ref: Any, plan: Plan, t0: Array, s0: Array) -> tuple[Any, Array | None]:
   """Returns a tile's entries of a band, and which of them exist; None: all do in every tile."""
   line, key = t0 + jnp.arange(plan.tile.queries), s0 + jnp.arange(plan.tile.keys)
@@ -256,7 +244,13 @@ def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> It
   triton.store(buffer.at[line, jnp.arange(plan.tile.keys)[None]], slope)
   barrier(plan)
   for k in range(plan.pieces):
-    at, inside = _skewed(plan, k, t0, s0, 0)
+    # The zero depends on the visit: else these arrays would stay in registers over the whole loop.
+    zero = jax.lax.shift_right_logical(t0 | s0, 30)
+    first = zero + (k * plan.tile.keys - (plan.tile.queries - 1))
+    s = (first + jnp.arange(plan.tile.queries))[:, None] + jnp.arange(plan.tile.keys)[None]
+    inside = (s >= 0) & (s < plan.tile.keys)
+    # A GPU does not read what is masked; interpreted, it is read, and must be there.
+    at = jnp.where(inside, s, 0) if plan.interpret else s
     yield triton.load(buffer.at[line, at], mask=inside, other=0)
 
 

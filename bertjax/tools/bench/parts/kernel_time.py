@@ -12,7 +12,6 @@ from bertjax.kernels.relative_attention.arg_specs import Shape
 from bertjax.tools.bench.parts import passes, timing
 
 REFERENCE = functools.partial(relative_attention, impl='reference')
-WARMUP = 3
 # Largest error over the largest value, of implementations that round in different places.
 TOLERANCE = {'float32': 1e-4, 'bfloat16': 3e-2}
 PRODUCT = {'cpu': 1024, 'gpu': 8192, 'tpu': 8192}  # side of the matrices
@@ -23,7 +22,7 @@ def matmul_rate(dtype: Any, calls: int) -> float:
   side = PRODUCT[jax.default_backend()]
   x = jax.random.normal(jax.random.key(0), (side, side), dtype)
   product = jax.jit(lambda x: jnp.matmul(x, x))
-  return 2 * side**3 / timing.queued(dict(product=lambda: product(x)), calls, WARMUP)['product']
+  return 2 * side**3 / timing.queued(dict(product=lambda: product(x)), calls)['product']
 
 
 def rows(
@@ -52,7 +51,7 @@ def rows(
         continue
       arms[impl] = functools.partial(function, *arguments)
     del want
-    median = timing.queued(arms, calls, WARMUP)
+    median = timing.queued(arms, calls)
     for impl in arms:
       row = made | dict(impl=impl, error=float(f'{errors[impl]:.2g}'))
       row |= dict(median_s=round(median[impl], 6), share=round(work / median[impl] / rate, 4))

@@ -15,7 +15,7 @@ from bertjax.kernels.relative_attention.arg_specs import Shape
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
 from bertjax.machine import durable
 from bertjax.tools.bench.parts import passes, timing
-from bertjax.tools.bench.parts.kernel_time import REFERENCE, TOLERANCE, WARMUP
+from bertjax.tools.bench.parts.kernel_time import REFERENCE, TOLERANCE
 
 Tiles = Mapping[str, Tile]
 Compiled = Callable[[], Any]  # forward and backward, once
@@ -90,7 +90,7 @@ def bench(shape: Shape, impl: str, dtype: str, calls: int) -> Bench:
     error = passes.largest_error(compiled(), want)
     if not error < TOLERANCE[dtype]:
       raise UserError(f'differs from the reference by {error:.2g}')
-    return timing.queued(dict(it=compiled), calls, WARMUP)['it']
+    return timing.queued(dict(it=compiled), calls)['it']
 
   return Bench(build, clock)
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from bertjax.machine.pool import Pool
 
+WARMUP = 3  # calls of each side that are not timed
+QUEUE = 10  # calls that a device may have to do at once
 PACKAGES = ('jax', 'jaxlib', 'numpy', 'torch', 'transformers', 'tokenizers', 'grain')
 
 
@@ -33,21 +35,19 @@ def alternate(
   return seconds
 
 
-def queued(
-  arms: Mapping[str, Callable[[], Any]], calls: int, warmup: int, queue: int = 10
-) -> dict[str, float]:
+def queued(arms: Mapping[str, Callable[[], Any]], calls: int) -> dict[str, float]:
   """Times, as `alternate` does, calls that a device may still be busy with when they return: a turn
-  is `queue` of them and the wait for the last, so that a device need not wait for the host. Returns
+  is QUEUE of them and the wait for the last, so that a device need not wait for the host. Returns
   name -> median seconds of a call."""
 
   def turn(arm: Callable[[], Any]) -> None:
-    for _ in range(queue - 1):
+    for _ in range(QUEUE - 1):
       arm()
     jax.block_until_ready(arm())
 
   turns = {name: functools.partial(turn, arm) for name, arm in arms.items()}
-  seconds = alternate(turns, calls, warmup)
-  return {name: float(np.median(each)) / queue for name, each in seconds.items()}
+  seconds = alternate(turns, calls, WARMUP)
+  return {name: float(np.median(each)) / QUEUE for name, each in seconds.items()}
 
 
 @contextlib.contextmanager
