@@ -134,10 +134,7 @@ def abstract(boxed: Any, rules: Rules, mesh: Mesh) -> Any:
   """Returns a tree of partitioning boxes of shapes as ShapeDtypeStructs with shardings; raises as
   `param_specs`."""
   shapes = nn.meta.unbox(boxed)
-  shardings = named(mesh, param_specs(shapes, logical_axes(boxed), rules, mesh))
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings
-  )
+  return placed(shapes, param_specs(shapes, logical_axes(boxed), rules, mesh), mesh)
 
 
 def batch_spec() -> PartitionSpec:
@@ -173,9 +170,11 @@ def by_replica(function: Callable[[Any, Any], tuple[Any, Any]]) -> Callable:
   return jax.shard_map(run, in_specs=specs, out_specs=specs, axis_names=taken, check_vma=False)
 
 
-def named(mesh: Mesh, specs: Any) -> Any:
-  """PartitionSpecs as NamedShardings on the mesh."""
-  return jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
+def placed(shapes: Any, specs: Any, mesh: Mesh) -> Any:
+  """Returns a tree of shapes as ShapeDtypeStructs that lie on the mesh by a tree of
+  PartitionSpecs."""
+  at = lambda x, spec: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec))
+  return jax.tree.map(at, shapes, specs)
 
 
 def check_batch(batch_size: int, microbatches: int, sizes: Mapping[str, int], hosts: int) -> None:

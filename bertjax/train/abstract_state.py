@@ -41,11 +41,7 @@ def make(parts: Sequence[Phase], phases: Sequence[Phase], devices: sharding.Devi
   (variables, opt_state), (variable_specs, opt_specs) = states[0], specs[0]
   abstract = State(step, variables, opt_state, carries)
   specs = State(PartitionSpec(), variable_specs, opt_specs, carry_specs)
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    abstract,
-    sharding.named(devices.mesh, specs),
-  )
+  return sharding.placed(abstract, specs, devices.mesh)
 
 
 def _check_shared(first: str, expected: Any, name: str, got: Any) -> None:
