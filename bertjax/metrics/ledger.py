@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from rich.console import Console
 from rich.table import Table
 
 from bertjax.metrics.progress import verdict
@@ -109,11 +108,11 @@ class Ledger:
     self._seconds.clear()
     return seconds
 
-  def print_summary(self) -> None:
-    """Prints the totals as a table, with the evaluations and the checkpoint that came after the
-    last interval, if there was any; process 0 only."""
-    if jax.process_index() != 0 or not self._total_seconds:
-      return
+  def summary(self) -> Table | None:
+    """Returns the totals as a table, with the evaluations and the checkpoint that came after the
+    last interval; None if there was no interval."""
+    if not self._total_seconds:
+      return None
     self._close()
     seconds = dict(self._total_seconds)
     spent, tokens = sum(seconds.values()), self._total_counts
@@ -127,7 +126,7 @@ class Ledger:
     for part, (kind, count) in zip(PARTS, right, strict=True):
       share = 100 * seconds[part] / spent
       table.add_row(part, f'{seconds[part]:,.1f}', f'{share:.1f}', kind, count)
-    Console().print(table)
+    return table
 
   def _report(self, seconds: Mapping[str, float], counts: Mapping[str, float]) -> dict[str, float]:
     training = sum(seconds[part] for part in TRAINING)

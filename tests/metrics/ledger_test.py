@@ -160,7 +160,7 @@ def test_the_summary_has_what_came_after_the_last_line(capsys, sleep):
   with book.time('eval'):
     sleep(20.0)
   sleep(1.0)
-  book.print_summary()
+  progress_lib.Progress(1).show(book.summary())
   out = capsys.readouterr().out
   assert '26.0 s, eval-bound' in out and ' 50 ' in out  # 300 tokens in 6 s
 

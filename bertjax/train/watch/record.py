@@ -78,7 +78,8 @@ class Record(Watcher):
 
   def summary(self) -> None:
     """Prints where the time of this start went."""
-    self._ledger.print_summary()
+    if table := self._ledger.summary():
+      self._progress.show(table)
 
   def draw(self) -> None:
     """Closes the log and draws curves.png of it."""
