@@ -7,7 +7,6 @@ text of its rows with --text. Where the run has logged the step by itself, both 
 bit: that needs as many devices, of the same kind, as the run had. Leaves the run as it is.
 """
 
-import json
 import math
 import pathlib
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from absl import flags
 
+from bertjax import json_files
 from bertjax.config import command_line
 from bertjax.errors import UserError, door
 from bertjax.machine import remote
@@ -121,7 +121,7 @@ def logged(workdir: str, step: int) -> dict[str, float] | None:
   if 'loss' in found.get(step, {}) and (step == 1 or step - 1 in found):
     return {key: found[step][key] for key in FIGURES}
   spike = remote.path(workdir) / 'spikes' / f'{step}.json'
-  record = json.loads(spike.read_bytes()) if spike.exists() else None
+  record = json_files.read(spike) if spike.exists() else None
   return record and {key: record[key] for key in FIGURES}
 
 

@@ -182,10 +182,8 @@ def compile_to_text(lowered: Any) -> tuple[Any, str]:
   cannot always read."""
   with tempfile.TemporaryDirectory() as folder:
     compiled = compile_absent(lowered, dict(xla_dump_to=folder, xla_dump_hlo_as_text=True))
-    size = lambda path: path.stat().st_size
-    return compiled, max(
-      pathlib.Path(folder).glob('*after_optimizations.txt'), key=size
-    ).read_text()
+    texts = pathlib.Path(folder).glob('*after_optimizations.txt')
+    return compiled, max(texts, key=lambda path: path.stat().st_size).read_text()
 
 
 def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:
