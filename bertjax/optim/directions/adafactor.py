@@ -30,7 +30,7 @@ def adafactor(
   Args:
     decay_rate: second moments decay by 1 - t^-decay_rate.
     eps: added to g^2.
-    min_factored: entries of an axis that has a factor.
+    min_factored: fewest entries of an axis that has a factor.
     clip_rms: largest RMS of a tensor's g / sqrt(v).
     min_scale: smallest RMS that a parameter counts as; with 0 a zero tensor stays zero.
     weight_decay: multiplied by the learning rate, unlike optax's.

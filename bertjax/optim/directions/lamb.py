@@ -20,7 +20,14 @@ def lamb(
 ) -> optax.GradientTransformation:
   """adamw's direction u of every tensor times ||p|| / ||u||, or times 1 where either norm is 0. You
   et al. 2020, algorithm 2 with phi the identity, of the tensors whose decay multiplier is not 0
-  (google-research/albert lamb_optimizer.py, MLPerf BERT, NVIDIA)."""
+  (google-research/albert lamb_optimizer.py, MLPerf BERT, NVIDIA).
+
+  Args:
+    b1, b2: shares of the moments m and v that a step keeps.
+    eps: added to sqrt(v).
+    bias_correction: of the moments.
+    weight_decay: multiplied by the learning rate.
+  """
   adam = adamw(
     leaves, b1=b1, b2=b2, eps=eps, bias_correction=bias_correction, weight_decay=weight_decay
   )
