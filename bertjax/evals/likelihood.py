@@ -22,7 +22,7 @@ from bertjax.field_types import Count, Natural
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.objectives import lm, model_of
 from bertjax.text import sentences
-from bertjax.text.sentences import Row
+from bertjax.text.sentences import Row, causal_frame
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -52,7 +52,7 @@ class Options(NamedTuple):
 
 
 def rows_of(
-  asked: Sequence[Question], vocabulary: Vocabulary, first: int | None, length: int
+  asked: Sequence[Question], vocabulary: Vocabulary, before: Sequence[int], length: int
 ) -> tuple[list[Row], int]:
   """Returns a row for each answer of each question, whose targets are the answer's tokens, and how
   many lost tokens of their context. Raises UserError: an answer that takes a whole row.
@@ -60,10 +60,9 @@ def rows_of(
   Args:
     asked: the questions.
     vocabulary: of the texts.
-    first: id that stands before a context; None: nothing does.
+    before: ids that stand before a context.
     length: columns of a row at most.
   """
-  before = [first] if first is not None else []
   texts = [' '.join(filter(None, (each.context, each.question))) for each in asked]
   contexts = vocabulary.encode_unended(texts)
   rows, cut = [], 0
@@ -109,9 +108,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
   if not asked or any(len(q.choices) != len(asked[0].choices) for q in asked):
     raise UserError(f'{subject.key}.file={options.file}: expected questions with as many answers')
   right_n = np.array([choice.right(question, 'index') for question in asked])
-  special, vocabulary = subject.store.special, read_vocabulary(subject.store.path / 'vocab')
-  first = next((special[role] for role in ('eos', 'sep', 'cls') if special.get(role)), None)
-  rows, cut = rows_of(asked, vocabulary, first, length)
+  vocabulary = read_vocabulary(subject.store.path / 'vocab')
+  rows, cut = rows_of(asked, vocabulary, causal_frame(subject.store.special).before, length)
   steps: dict[Any, Any] = {}  # by shape
 
   def row_nll(variables: Variables, batch: Batch) -> jax.Array:

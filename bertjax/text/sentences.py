@@ -56,6 +56,13 @@ def bert_frame(special: Mapping[str, int | None]) -> Frame:
   return Frame(() if before is None else (before,), () if after is None else (after,))
 
 
+def causal_frame(special: Mapping[str, int | None]) -> Frame:
+  """Returns the frame of a text that is read from left to right: the end of a text before it, or
+  [CLS], of what the vocabulary has of them, and nothing behind it."""
+  begin = next((i for role in ('eos', 'sep', 'cls') if (i := special.get(role)) is not None), None)
+  return Frame(() if begin is None else (begin,))
+
+
 class PairFrame(NamedTuple):
   """The special tokens of a text that is read and of one that is written."""
 

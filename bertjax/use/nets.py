@@ -16,7 +16,7 @@ from bertjax import models
 from bertjax.errors import UserError, amount
 from bertjax.models.layers.contracts import AttendingModel, Model, TargetModel, WritingModel
 from bertjax.models.layers.heads import Head, gather_positions
-from bertjax.text.sentences import Frame, bert_frame
+from bertjax.text.sentences import Frame, bert_frame, causal_frame
 from bertjax.types import Array, Batch, Variables
 from bertjax.use.answers import Pool
 
@@ -109,8 +109,7 @@ def _frame(kind: str, special: Mapping[str, int | None]) -> Frame:
   if kind == 'cls_last':
     after = tuple(i for role in ('sep', 'cls') if (i := special[role]) is not None)
     return Frame((), after, last_type=2, stands_last=True)
-  begin = next((i for role in ('eos', 'sep', 'cls') if (i := special.get(role)) is not None), None)
-  return Frame(() if begin is None else (begin,))
+  return causal_frame(special)
 
 
 def inputs(net: Net) -> dict[str, Any]:

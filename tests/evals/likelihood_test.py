@@ -70,15 +70,15 @@ def test_a_model_that_reads_backward_is_refused_before_the_first_step(rich_store
 def test_a_long_context_loses_its_beginning(rich_store):
   vocabulary = read_vocabulary(f'{rich_store}/vocab')
   asked = Question('line 1', 'a of the the in', '', ['one', 'it was'], 0)
-  whole, _ = likelihood.rows_of([asked], vocabulary, 7, 100)
-  rows, cut = likelihood.rows_of([asked], vocabulary, 7, 5)
+  whole, _ = likelihood.rows_of([asked], vocabulary, (7,), 100)
+  rows, cut = likelihood.rows_of([asked], vocabulary, (7,), 5)
   assert cut == 2
   for row, long in zip(rows, whole, strict=True):
     assert row.id_n.tolist() == [7, *long.id_n[-4:]]
     assert row.targets == long.targets
     assert list(row.columns) == [c + 5 - len(long.id_n) for c in long.columns]
   with pytest.raises(UserError, match='line 1: expected answers of 1 to 1 tokens'):
-    likelihood.rows_of([asked], vocabulary, 7, 3)
+    likelihood.rows_of([asked], vocabulary, (7,), 3)
 
 
 @mutation('ids[:-1] if self.ends_lines', 'ids[:-1] if False')
@@ -86,7 +86,7 @@ def test_lines_that_a_vocabulary_ends_go_on_in_the_answer(tmp_path):
   TRAINERS['words'](['the cat saw a dog', 'a dog sat'], 300, False, tmp_path)
   vocabulary = read_vocabulary(tmp_path)
   asked = Question('line 1', 'the cat', '', ['saw a', 'sat'], 0)
-  rows, _ = likelihood.rows_of([asked], vocabulary, None, 9)
+  rows, _ = likelihood.rows_of([asked], vocabulary, (), 9)
   ids = lambda text: vocabulary.encode_batch([text])[0][:-1].tolist()
   assert [row.id_n.tolist() for row in rows] == [ids('the cat saw a'), ids('the cat sat')]
   assert [row.targets for row in rows] == [ids('saw a'), ids('sat')]

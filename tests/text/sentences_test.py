@@ -31,6 +31,14 @@ def test_a_cut_keeps_the_frame():
   assert sentences.cut(long, 8, FRAME) is long
 
 
+@mutation('if (i := special.get(role)) is not None)', 'if (i := special.get(role)))')
+def test_the_end_that_stands_before_a_causal_text_may_have_the_id_0():
+  """<eos> of Transformer-XL's vocabulary, which is sorted by frequency."""
+  assert sentences.causal_frame(dict(eos=0, sep=None, cls=3)) == Frame((0,))
+  assert sentences.causal_frame(dict(sep=None, cls=3)) == Frame((3,))
+  assert sentences.causal_frame(dict(sep=None, cls=None)) == Frame()
+
+
 def test_a_causal_row_asks_at_the_token_before():
   for frame, columns, targets in (
     (FRAME, [0, 1, 2], [97, 98, 99]),
