@@ -36,7 +36,7 @@ from absl import flags
 from bertjax.config import command_line
 from bertjax.errors import UserError, amount, door, writing
 from bertjax.metrics.progress import Bar
-from bertjax.text.sentences import BLANK
+from bertjax.text.sentences import blanks_in
 from bertjax.text.words import cut as cut_words
 from bertjax.use import flags as use_flags
 from bertjax.use.answers import check_beside, tagged_text, together
@@ -119,9 +119,7 @@ def _mode(model: Any, texts: list[str]) -> str:
   """Returns --mode, or else the mode for the first text and the model, which it prints."""
   if said := _MODE.value or _of_task(model):
     return said
-  mask = model.vocabulary.special['mask']
-  spelled = {BLANK, BLANK if mask is None else model.vocabulary.pieces[mask]}
-  if any(each in texts[0] for each in spelled):
+  if any(blank in texts[0] for blank in blanks_in(model.vocabulary)):
     mode, why = 'fill', 'the first text has a blank'
   elif model.net.can('replaced'):
     mode, why = 'replaced', 'the model has a discriminator, and the first text no blank'

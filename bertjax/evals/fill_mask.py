@@ -1,6 +1,6 @@
 """Top predictions for sentences with [MASK], to look at what a model has learned."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ from bertjax.examples.labelled.common import extra_ids, from_config
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import BLANK
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.vocab.vocabulary import Vocabulary
 
 
 class Options(NamedTuple):
@@ -27,18 +28,12 @@ class Options(NamedTuple):
   language: str = ''
 
 
-def encode(
-  sentences: Sequence[str],
-  encode_batch: Callable[[list[str]], Sequence[Any]],
-  special: Mapping[str, int | None],
-  template: Batch,
-  spelled: str = BLANK,
-) -> Batch:
+def encode(sentences: Sequence[str], vocabulary: Vocabulary, template: Batch) -> Batch:
   """Sentences with [MASK] as a batch shaped like `template`. Raises UserError: no [MASK] or more
   than slots, a sentence too long, no mask token."""
   (rows, length), slots = template['token_BT'].shape, template['target_pos_BP'].shape[1]
-  frame = sentences_lib.bert_frame(special)
-  encoded = sentences_lib.encode_blanks(sentences, encode_batch, frame, special['mask'], spelled)
+  frame = sentences_lib.bert_frame(vocabulary.special)
+  encoded = sentences_lib.encode_blanks(sentences, vocabulary, frame)
   for sentence, framed in zip(sentences, encoded, strict=True):
     if not 0 < len(framed.blanks) <= slots or len(framed.id_n) > length:
       raise UserError(
@@ -85,9 +80,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   sentences = list(options.sentences)
   count = -(-len(sentences) // subject.ways) * subject.ways
   template = {k: np.zeros((count, *v.shape[1:]), v.dtype) for k, v in subject.template.items()}
-  mask = subject.store.special['mask']
-  spelled = BLANK if mask is None else str(vocabulary.pieces[mask])
-  batch = encode(sentences, vocabulary.encode_batch, subject.store.special, template, spelled)
+  batch = encode(sentences, vocabulary, template)
   ids = extra_ids.ids(config, language, store.languages)
   batch = {**batch, **{f'{k}_BT': np.full_like(batch[f'{k}_BT'], ids[k]) for k in ids}}
   objective = subject.objective

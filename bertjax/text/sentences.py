@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,31 +84,31 @@ def pair_frame(framed: bool, special: Mapping[str, int | None]) -> PairFrame:
   return PairFrame(before, after, after[0]) if framed and after else PairFrame((), after, 0)
 
 
-def encode(
-  texts: Sequence[str], encode_batch: Callable[[list[str]], Sequence[Any]], frame: Frame
-) -> list[Sentence]:
+def encode(texts: Sequence[str], vocabulary: Any, frame: Frame) -> list[Sentence]:
   """Returns the texts as they are: one that spells a mask token spells it."""
-  return [_framed([ids], frame, -1) for ids in encode_batch(list(texts))]
+  return [_framed([ids], frame, -1) for ids in vocabulary.encode_batch(texts)]
 
 
-def encode_blanks(
-  texts: Sequence[str],
-  encode_batch: Callable[[list[str]], Sequence[Any]],
-  frame: Frame,
-  mask: int | None,
-  spelled: str = BLANK,
-) -> list[Sentence]:
-  """Returns the texts with a mask token for each BLANK, or for the vocabulary's own mask token,
-  `spelled`. Raises UserError if the vocabulary has no mask token."""
+def blanks_in(vocabulary: Any) -> set[str]:
+  """Returns what stands for a blank in a text: BLANK, and the vocabulary's own mask token, if it
+  has one."""
+  mask = vocabulary.special['mask']
+  return {BLANK} if mask is None else {BLANK, vocabulary.pieces[mask]}
+
+
+def encode_blanks(texts: Sequence[str], vocabulary: Any, frame: Frame) -> list[Sentence]:
+  """Returns the texts with a mask token for each of `blanks_in`. Raises UserError if the vocabulary
+  has no mask token."""
+  mask = vocabulary.special['mask']
   if mask is None:
     raise UserError(
       'sentences are completed at the mask token, which this vocabulary has none of: expected a '
       'model with one, and in a training run config.evals.fill_mask.sentences=()'
     )
   # The space before a blank goes with it: some vocabularies would make a token of it alone.
-  pattern = re.compile('|'.join(rf'\s*{re.escape(each)}' for each in (BLANK, spelled)))
+  pattern = re.compile('|'.join(rf'\s*{re.escape(each)}' for each in blanks_in(vocabulary)))
   parts = [pattern.split(text) for text in texts]
-  encoded = iter(encode_batch([part for text in parts for part in text]))
+  encoded = iter(vocabulary.encode_batch([part for text in parts for part in text]))
   return [_framed([next(encoded) for _ in text], frame, mask) for text in parts]
 
 

@@ -36,13 +36,12 @@ class Texts:
 
   Attributes:
     vocabulary: of the texts.
-    mask: id of its mask token, or None.
   """
 
   def __init__(self, source: pathlib.Path, vocabulary: Vocabulary, frame: Frame, room: int | None):
     """Takes the source of the model, for messages, and the tokens that it takes at most, special
     ones included; None: any number."""
-    self.vocabulary, self.mask = vocabulary, vocabulary.special['mask']
+    self.vocabulary = vocabulary
     self._source, self._frame, self._room = source, frame, room
     self._said = False
 
@@ -50,16 +49,14 @@ class Texts:
     """Returns the texts as they are, of at most `length` tokens where the model takes more; with
     `cut` one that is too long is cut, which is said once. Raises UserError: as `listed`; without
     `cut`, a text that is too long."""
-    found = sentences_lib.encode(listed(texts, first), self.vocabulary.encode_batch, self._frame)
+    found = sentences_lib.encode(listed(texts, first), self.vocabulary, self._frame)
     return self._fitting(found, cut, first, length)
 
   def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
     """Encodes texts as `plain` does; each has one blank or more. Raises UserError: as `plain`; a
     text without a blank, a vocabulary without a mask token."""
     blank = sentences_lib.BLANK
-    whole = sentences_lib.encode_blanks(
-      listed(texts, first), self.vocabulary.encode_batch, self._frame, self.mask, self.spelled
-    )
+    whole = sentences_lib.encode_blanks(listed(texts, first), self.vocabulary, self._frame)
     found = self._fitting(whole, cut, first)
     for number, (given, sentence) in enumerate(zip(whole, found, strict=True), first):
       if not given.blanks:
@@ -70,11 +67,6 @@ class Texts:
           'shorten it'
         )
     return found
-
-  @property
-  def spelled(self) -> str:
-    """The text of a blank in this vocabulary."""
-    return sentences_lib.BLANK if self.mask is None else self.vocabulary.pieces[self.mask]
 
   def piece(self, number: int) -> str:
     """Returns a token as the vocabulary spells it; '' for a row of the table that it does not

@@ -15,7 +15,7 @@ from bertjax.models.layers import unmasking
 from bertjax.models.layers.decoding import Sampling
 from bertjax.models.layers.unmasking import Unmasking
 from bertjax.objectives import lm
-from bertjax.text.sentences import BLANK, Row, as_batch
+from bertjax.text.sentences import Row, as_batch, blanks_in
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import batches
 from bertjax.use.generate import AT_ONCE, Text, check_numbers, end_of, text
@@ -37,7 +37,7 @@ def texts(
     )
   check_numbers(new_tokens, sampling, seed, model.vocabulary.size)
   unmasking.check(how, new_tokens)
-  prompts, blanks = listed(prompts, first), {BLANK, model.vocabulary.pieces[mask]}
+  prompts, blanks = listed(prompts, first), blanks_in(model.vocabulary)
   for number, prompt in enumerate(prompts, first):
     if any(blank in prompt for blank in blanks):
       raise UserError(

@@ -77,7 +77,7 @@ class Words:
     Raises UserError: a model without a head for words, or without a mask token; a text that is too
     long."""
     self._require_words('score texts')
-    mask: Any = self._texts.mask  # of causal models not read
+    mask: Any = self.vocabulary.special['mask']  # of causal models not read
     found = self._texts.plain(texts, cut, first)
     if self.net.model.causal:
       rows = [[sentences_lib.continued(sentence)] for sentence in found]
@@ -127,7 +127,7 @@ class Words:
         f'{self.source}, of config.model.name={self.net.name!r}, scores the words of a second text '
         f'and cannot {what}: this one embeds and writes texts (bertjax.generate)'
       )
-    if self._texts.mask is None and not self.net.model.causal:
+    if self.vocabulary.special['mask'] is None and not self.net.model.causal:
       raise UserError(
         f'{self.source}, of config.model.name={self.net.name!r}, has no mask token in its '
         f'vocabulary and cannot {what}: expected one with it, or a causal model; this one embeds '

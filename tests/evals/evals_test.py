@@ -160,8 +160,11 @@ WORDS = {'the': 5, 'cat': 6, 'sat': 7}
 
 def encode(sentences, template=None):
   split = lambda texts: [[WORDS[w] for w in text.split()] for text in texts]
+  vocabulary: Any = types.SimpleNamespace(
+    encode_batch=split, special=SPECIAL, pieces={SPECIAL['mask']: '<mask>'}
+  )
   template = template or dict(batch(), position_BT=np.zeros((2, 8), np.int32))
-  return fill_mask.encode(sentences, split, SPECIAL, template)
+  return fill_mask.encode(sentences, vocabulary, template)
 
 
 def test_a_sentence_is_framed_and_its_masks_become_slots():

@@ -1,5 +1,7 @@
 """Texts in their frames, with blanks."""
 
+import types
+
 import pytest
 from mutation import mutation
 
@@ -7,24 +9,24 @@ from bertjax.text import sentences
 from bertjax.text.sentences import Frame
 
 FRAME = Frame((1,), (2,))
-
-
-def letters(parts):
-  """An id for each character, as a vocabulary over bytes."""
-  return [[ord(c) for c in part] for part in parts]
+# An id for each character, as a vocabulary over bytes.
+LETTERS = types.SimpleNamespace(
+  encode_batch=lambda parts: [[ord(c) for c in part] for part in parts],
+  special=dict(mask=9), pieces={9: '<mask>'},
+)  # fmt: skip
 
 
 @mutation(r"rf'\s*{re.escape(each)}'", r"rf'{re.escape(each)}'")
 @pytest.mark.parametrize('spelled', ['[MASK]', '<mask>'])
 def test_the_space_before_a_blank_goes_with_it(spelled):
-  (found,) = sentences.encode_blanks([f'ab  {spelled} c{spelled}'], letters, FRAME, 9, '<mask>')
+  (found,) = sentences.encode_blanks([f'ab  {spelled} c{spelled}'], LETTERS, FRAME)
   assert found.id_n.tolist() == [1, *map(ord, 'ab'), 9, *map(ord, ' c'), 9, 2]
   assert found.blanks == (3, 6) and (found.begin, found.end) == (1, 7)
 
 
 @mutation('  end = room - len(frame.after)\n', '  end = room\n')
 def test_a_cut_keeps_the_frame():
-  (long,) = sentences.encode_blanks(['ab[MASK]cd[MASK]'], letters, FRAME, 9)
+  (long,) = sentences.encode_blanks(['ab[MASK]cd[MASK]'], LETTERS, FRAME)
   cut = sentences.cut(long, 6, FRAME)
   assert cut.id_n.tolist() == [1, *map(ord, 'ab'), 9, ord('c'), 2]
   assert cut.blanks == (3,) and cut.end == 5
@@ -44,5 +46,5 @@ def test_a_causal_row_asks_at_the_token_before():
     (FRAME, [0, 1, 2], [97, 98, 99]),
     (Frame(), [0, 1], [98, 99]),  # nothing stands before the first
   ):
-    row = sentences.continued(sentences.encode(['abc'], letters, frame)[0])
+    row = sentences.continued(sentences.encode(['abc'], LETTERS, frame)[0])
     assert (row.columns, row.targets) == (columns, targets)

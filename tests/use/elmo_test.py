@@ -80,7 +80,7 @@ def test_the_nearest_tokens_of_a_word_in_its_context(made, tmp_path):
     assert said.split()[place] == f'*{texts[number - 1].split()[place]}*'
 
 
-@mutation('if self._texts.mask is None and not', 'if False and not')
+@mutation("if self.vocabulary.special['mask'] is None and not", 'if False and not')
 def test_a_bilm_neither_fills_blanks_nor_scores(made):
   _, model = made
   for ask, what in ((model.score, 'score texts'), (model.fill, 'fill in blanks')):
