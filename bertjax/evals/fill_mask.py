@@ -1,6 +1,6 @@
 """Top predictions for sentences with [MASK], to look at what a model has learned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +11,10 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import extra_ids, from_config
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import BLANK
-from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Array, Batch, Evaluation, Evaluator, Report, Subject, Variables
 from bertjax.vocab.vocabulary import Vocabulary
+
+TOP = 5  # pieces that are shown for each mask
 
 
 class Options(NamedTuple):
@@ -46,30 +48,10 @@ def encode(sentences: Sequence[str], vocabulary: Vocabulary, template: Batch) ->
   return {k: known.get(k, np.zeros_like(v)) for k, v in template.items()}
 
 
-def likeliest(
-  predict: Callable[..., dict[str, jax.Array]], count: int = 5, size: int | None = None
-) -> Callable:
-  """(variables, carry, batch) -> probabilities and ids of the `count` likeliest, [B, P, count], of
-  the first `size` ids; None: of all."""
-  return lambda variables, carry, batch: jax.lax.top_k(
-    jax.nn.softmax(predict(variables, carry, batch)['logits_BPV'])[..., :size], count
-  )
-
-
-def top_predictions(
-  top: Callable[..., Any], variables: Any, carry: Any, batch: Batch, put: Callable[[Batch], Any]
-) -> list[list[list[tuple[int, float]]]]:
-  """Returns the likeliest ids with their probabilities, per sentence and per mask. `top` is what
-  `likeliest` gives, compiled; `put` sends the host batch of `encode` to the devices."""
-  prob_BPC, id_BPC = jax.device_get(top(variables, carry, put(batch)))
-  used_BP = np.asarray(batch['weight_BP']) > 0
-  return [
-    [
-      list(zip(map(int, id_BPC[row, slot]), map(float, prob_BPC[row, slot]), strict=True))
-      for slot in np.flatnonzero(used_BP[row])
-    ]
-    for row in np.flatnonzero(used_BP.any(1))
-  ]
+def likeliest(logits_BPV: Array, count: int, size: int) -> tuple[Array, Array]:
+  """Returns probabilities and ids of the `count` likeliest of the first `size` ids, [B, P, count]:
+  a table of words may have more rows than the vocabulary, which no text has."""
+  return jax.lax.top_k(jax.nn.softmax(logits_BPV)[..., :size], count)
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
@@ -84,15 +66,22 @@ def make(subject: Subject, options: Options) -> Evaluation:
   ids = extra_ids.ids(config, language, store.languages)
   batch = {**batch, **{f'{k}_BT': np.full_like(batch[f'{k}_BT'], ids[k]) for k in ids}}
   objective = subject.objective
-  top = subject.compile(likeliest(objective.predict))
+
+  def top(variables: Variables, carry: Any, batch: Batch) -> tuple[Array, Array]:
+    logits_BPV = objective.predict(variables, carry, batch)['logits_BPV']
+    return likeliest(logits_BPV, TOP, vocabulary.size)
+
+  compiled = subject.compile(top)
 
   def run(variables: Variables, step: int) -> Report:
-    answers = top_predictions(
-      top, variables, subject.put(objective.carry(template)), batch, subject.put
-    )
+    carry = subject.put(objective.carry(template))
+    prob_BPC, id_BPC = jax.device_get(compiled(variables, carry, subject.put(batch)))
     table = Table('sentence', 'likeliest pieces', title=f'Masked tokens, completed at step {step}')
-    for sentence, slots in zip(sentences, answers, strict=True):
-      lines = ['  '.join(f'{vocabulary.pieces[i]} {p:.2f}' for i, p in slot) for slot in slots]
+    for row, sentence in enumerate(sentences):
+      lines = []
+      for slot in np.flatnonzero(batch['weight_BP'][row]):
+        found = zip(id_BPC[row, slot], prob_BPC[row, slot], strict=True)
+        lines.append('  '.join(f'{vocabulary.pieces[i]} {p:.2f}' for i, p in found))
       table.add_row(sentence.replace('[', r'\['), '\n'.join(lines))
     return Report({}, table)
 

@@ -55,14 +55,11 @@ class Words:
     if not isinstance(top, int | np.integer) or top < 1:
       raise UserError(f'expected at least one candidate for each blank, got top={top}')
     found = self._texts.with_blanks(texts, cut, first)
-    size = self.vocabulary.size  # the word table may have more rows, which no text has
+    size = self.vocabulary.size
     top = min(int(top), size)
-    predict = lambda variables, carry, batch: dict(
-      logits_BPV=lm.all_scores(self.net.words(variables, batch))
-    )
-    tops = likeliest(predict, top, size)
     rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
-    answers = self.runner.run(('fill', top), lambda v, batch: tops(v, (), batch), rows)
+    tops = lambda v, batch: likeliest(lm.all_scores(self.net.words(v, batch)), top, size)
+    answers = self.runner.run(('fill', top), tops, rows)
     candidates = lambda prob_C, id_C: [
       Candidate(self._texts.piece(i), int(i), float(p), self._texts.text(i))
       for i, p in zip(id_C, prob_C, strict=True)

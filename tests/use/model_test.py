@@ -291,7 +291,7 @@ def test_what_cannot_work_is_refused(bert, made, tmp_path):
       call()
 
 
-@mutation('tops = likeliest(predict, top, size)', 'tops = likeliest(predict, top)')
+@mutation('self.net.words(v, batch)), top, size)', 'self.net.words(v, batch)), top, None)')
 def test_a_blank_is_filled_with_what_the_vocabulary_has(made):
   """A table with more rows than words, as of the weights of mBERT beside an English vocabulary."""
   model = load(made('wide', 'bert', vocab_size=cases.VOCAB + 300))
