@@ -81,7 +81,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   of_rows, set_of = rows_lib.main_set(subject)
   held_out = rows_lib.hold_out(of_rows, set_of)
   if held_out is None:
-    return Evaluation(frozenset(), lambda variables, step: Report({}))
+    return rows_lib.NOTHING
   mask = subject.store.special.get('mask')
   if mask is None:
     raise UserError(

@@ -1,7 +1,6 @@
 """Held-out losses and metrics, each example counted once, and the baselines they must beat."""
 
 import collections
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -9,9 +8,7 @@ import numpy as np
 
 from bertjax.evals.held_out import rows
 from bertjax.objectives.rtd import BY_WORD, auc
-from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
-
-NOTHING = Evaluation(frozenset(), lambda variables, step: Report({}))
+from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
 def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
@@ -34,26 +31,19 @@ def frequency_auc(labels_2V: np.ndarray, counts_V: np.ndarray) -> float | None:
 
 
 def evaluate(
-  eval_step: Callable[..., tuple[dict, Any]],
-  variables: Any,
-  carry: Any,
-  batches: Iterable[Batch],
-  put: Callable[[Batch], Any],
-  counts_V: np.ndarray,
-  finish: Callable[[dict], dict[str, float]],
+  held_out: rows.HeldOut, variables: Variables, counts_V: np.ndarray
 ) -> dict[str, float]:
-  """Runs a compiled (variables, carry, batch) -> (sums, carry) over host batches, whose rows beyond
-  the last example have weight 0. Returns what `finish` of the objective makes of every term's
-  global sums, and `unigram_entropy`: the cross-entropy, under the smoothed unigram of the training
-  store (counts_V, all 0 where it is not known), of the targets that the input shows as the mask
-  token (those of `mlm_masked`). Beside every accuracy of a label, `<label>_majority`: the share of
-  its most frequent class among the same examples. Where tokens are detected, `rtd_auc_unigram`: see
+  """Scores the rows. Returns what `finish` of the objective makes of every term's global sums, and
+  `unigram_entropy`: the cross-entropy, under the smoothed unigram of the training store (counts_V,
+  all 0 where it is not known), of the targets that the input shows as the mask token (those of
+  `mlm_masked`). Beside every accuracy of a label, `<label>_majority`: the share of its most
+  frequent class among the same examples. Where tokens are detected, `rtd_auc_unigram`: see
   `frequency_auc`."""
-  nll_V = unigram_nll(counts_V)
+  nll_V, carry = unigram_nll(counts_V), held_out.carry()
   totals: dict[str, tuple[Any, Any]] = {}
   unigram, classes = [0.0, 0.0], {}
-  for batch in batches:
-    sums, carry = eval_step(variables, carry, put(batch))
+  for batch in held_out.batches():
+    sums, carry = held_out.step(variables, carry, held_out.put(batch))
     for name, (total, weight) in jax.device_get(sums).items():
       before = totals.get(name, (0.0, 0.0))
       totals[name] = (before[0] + np.float64(total), before[1] + np.float64(weight))
@@ -69,7 +59,7 @@ def evaluate(
   if unigram[1]:
     totals['unigram_entropy'] = (unigram[0], unigram[1])
   labels_2V, _ = totals.pop(BY_WORD, (None, 0.0))
-  found = finish(totals)
+  found = held_out.objective.finish(totals)
   if labels_2V is not None and counts_V.any():
     auc = frequency_auc(labels_2V, counts_V)
     found |= {} if auc is None else dict(rtd_auc_unigram=auc)
@@ -81,21 +71,15 @@ def make(subject: Subject, options: rows.Options) -> Evaluation:
   out."""
   held_out = rows.hold_out(subject, options)
   if held_out is None:
-    return NOTHING
+    return rows.NOTHING
   counts_V = subject.store.counts
-
-  def run(variables: Variables, step: int) -> Report:
-    carry, batches, finish = held_out.carry(), held_out.batches(), held_out.objective.finish
-    found = evaluate(held_out.step, variables, carry, batches, held_out.put, counts_V, finish)
-    return Report(found)
-
   names = set(rows.score_names(subject, held_out))
   names |= {f'{name}_majority' for name in names if f'{name}_BG' in held_out.template}
   if 'masked_BP' in held_out.template and counts_V.any():
     names.add('unigram_entropy')
   if 'rtd_auc' in names and counts_V.any():
     names.add('rtd_auc_unigram')
-  return Evaluation(frozenset(names), run)
+  return Evaluation(frozenset(names), lambda v, step: Report(evaluate(held_out, v, counts_V)))
 
 
 EVALUATOR = Evaluator(rows.Options, make)

@@ -1,8 +1,8 @@
 """Pseudo-perplexity: each token predicted from all the others (Salazar et al. 2020, eq. 2)."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -71,16 +71,12 @@ def affordable(rows: int, columns: int) -> int:
 
 
 def pseudo_perplexity(
-  eval_step: Callable[..., tuple[dict, Any]],
-  variables: Any,
-  carry: Any,
-  parts: Iterable[Batch],
-  put: Callable[[Batch], Any],
+  held_out: rows_lib.HeldOut, variables: Variables, parts: Iterable[Batch]
 ) -> float:
   """exp of the mean -log p(token | all others) over the tokens that batches hide one at a time."""
-  total = weight = 0.0
+  total, weight, carry = 0.0, 0.0, held_out.carry()
   for part in parts:
-    sums, _ = eval_step(variables, carry, put(part))
+    sums, _ = held_out.step(variables, carry, held_out.put(part))
     nll, count = jax.device_get(sums['mlm_masked'])
     total, weight = total + float(nll), weight + float(count)
   return math.exp(total / weight)
@@ -91,7 +87,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   token."""
   held_out = rows_lib.hold_out(*rows_lib.main_set(subject))
   if held_out is None:
-    return Evaluation(frozenset(), lambda variables, step: Report({}))
+    return rows_lib.NOTHING
   if subject.store.special['mask'] is None:
     raise UserError(
       'config.evals: pseudo_perplexity hides tokens behind the mask token, which the vocabulary of '
@@ -108,8 +104,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       for part in one_at_a_time(batch, count, subject.store.special)
     )
     parts = passing('Pseudo-perplexity', parts, -(-rows * columns // held_out.batch_size))
-    value = pseudo_perplexity(held_out.step, variables, held_out.carry(), parts, held_out.put)
-    return Report(dict(pseudo_perplexity=value))
+    return Report(dict(pseudo_perplexity=pseudo_perplexity(held_out, variables, parts)))
 
   return Evaluation(frozenset(['pseudo_perplexity']), run)
 

@@ -37,6 +37,14 @@ def batch(rows=2, length=8, slots=3):
   return b
 
 
+def held_out(step, *batches) -> Any:
+  return types.SimpleNamespace(
+    step=lambda variables, carry, batch: (step(batch), carry), carry=lambda: (),
+    batches=lambda: batches, put=lambda batch: batch,
+    objective=types.SimpleNamespace(finish=means),
+  )  # fmt: skip
+
+
 def test_the_unigram_is_add_one_smoothed_and_normalised():
   counts = np.array([0, 3, 5])
   nll = loss.unigram_nll(counts)
@@ -48,12 +56,10 @@ def test_means_are_over_all_batches_not_of_means():
   counts = np.ones(10, np.int64)
   one, two = batch(), batch()
   two['masked_BP'][1] = 0
-  found = loss.evaluate(
-    lambda v, c, b: (next(sums), c), {}, (), [one, two], lambda b: b, counts, means
-  )
+  found = loss.evaluate(held_out(lambda b: next(sums), one, two), {}, counts)
   assert found['mlm'] == 7 / 5
   np.testing.assert_allclose(found['unigram_entropy'], np.log(10))
-  unknown = loss.evaluate(lambda v, c, b: ({}, c), {}, (), [one], lambda b: b, 0 * counts, means)
+  unknown = loss.evaluate(held_out(lambda b: {}, one), {}, 0 * counts)
   assert unknown == {}
 
 
@@ -63,7 +69,7 @@ def test_the_unigram_counts_only_targets_shown_as_mask():
   b = batch()
   b['masked_BP'][1] = 0  # id 9 was kept or replaced: not counted
   sums = dict(mlm=(np.float32(1), np.float32(1)))
-  found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b], lambda b: b, counts, means)
+  found = loss.evaluate(held_out(lambda b: sums, b), {}, counts)
   np.testing.assert_allclose(found['unigram_entropy'], -np.log(91 / 101), rtol=1e-12)
 
 
@@ -72,7 +78,7 @@ def test_a_label_comes_with_the_share_of_its_majority():
     next_BG=np.array([[1], [0], [1], [0]]), example_weight_BG=np.float32([[1], [1], [1], [0]])
   )
   sums = dict(next=(np.float32(1), np.float32(3)))
-  found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b, b], lambda b: b, np.zeros(10), means)
+  found = loss.evaluate(held_out(lambda b: sums, b, b), {}, np.zeros(10))
   assert found == dict(next=1 / 3, next_majority=4 / 6)
 
 
@@ -88,14 +94,11 @@ def test_detection_by_the_frequency_of_words_alone():
   expected = sum((b > a) + 0.5 * (b == a) for a, b in pairs) / len(pairs)
   labels = np.pad(np.stack([original, replaced]), ((0, 0), (0, 5)))
   half = (labels / 2, 12.0)  # of each of two batches
-  found = loss.evaluate(
-    lambda v, c, b: ({rtd.BY_WORD: half}, c), {}, (), [batch()] * 2, lambda b: b, counts, means
-  )
+  of_words = lambda labels: lambda b: {rtd.BY_WORD: labels}
+  found = loss.evaluate(held_out(of_words(half), batch(), batch()), {}, counts)
   assert found['rtd_auc_unigram'] == pytest.approx(expected)
   none = (labels * [[1], [0]], 18.0)
-  found = loss.evaluate(
-    lambda v, c, b: ({rtd.BY_WORD: none}, c), {}, (), [batch()], lambda b: b, counts, means
-  )
+  found = loss.evaluate(held_out(of_words(none), batch()), {}, counts)
   assert 'rtd_auc_unigram' not in found
 
 
@@ -114,12 +117,12 @@ def test_every_real_token_is_hidden_once_and_no_special_one():
 
 
 def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
-  def uniform(variables, carry, part):
+  def uniform(part):
     weight = float(part['weight_BP'].sum())
-    return dict(mlm_masked=(np.float32(weight * np.log(50)), np.float32(weight))), carry
+    return dict(mlm_masked=(np.float32(weight * np.log(50)), np.float32(weight)))
 
   parts = pseudo_perplexity.one_at_a_time(batch(), 2, SPECIAL)
-  value = pseudo_perplexity.pseudo_perplexity(uniform, {}, (), parts, lambda b: b)
+  value = pseudo_perplexity.pseudo_perplexity(held_out(uniform), {}, parts)
   np.testing.assert_allclose(value, 50, rtol=1e-5)
 
 
@@ -139,11 +142,11 @@ def test_more_rows_than_a_batch_has_are_each_scored_once():
     rows=7, batch=lambda row_n, shuffle: dict(row_B=row_n, dropped_B=row_n)
   )
   unused: Any = None
-  held_out = HeldOut(held, {}, unused, unused, 2, 0, unused)
-  found = [(batch['row_B'].tolist(), rows) for batch, rows in held_out.first(5)]
+  some = HeldOut(held, {}, unused, unused, 2, 0, unused)
+  found = [(batch['row_B'].tolist(), rows) for batch, rows in some.first(5)]
   assert found == [([0, 1], 2), ([2, 3], 2), ([4, 5], 1)]
-  assert [batch['row_B'].tolist() for batch, _ in held_out.first(7)][-1] == [6, 0]
-  assert [set(batch) for batch, _ in held_out.first(1)] == [{'row_B'}]
+  assert [batch['row_B'].tolist() for batch, _ in some.first(7)][-1] == [6, 0]
+  assert [set(batch) for batch, _ in some.first(1)] == [{'row_B'}]
 
 
 @mutation("if v.type == 'loss'}", 'if v}', file='bertjax/evals/held_out/rows.py')

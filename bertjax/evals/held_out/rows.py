@@ -18,7 +18,9 @@ from bertjax.field_types import NONE, Count, Natural, Seed
 from bertjax.metrics.progress import passing
 from bertjax.options import override
 from bertjax.store.reader import Store, open_beside
-from bertjax.types import Batch, Context, Objective, Subject, Variables
+from bertjax.types import Batch, Context, Evaluation, Objective, Report, Subject, Variables
+
+NOTHING = Evaluation(frozenset(), lambda variables, step: Report({}))  # where nothing is held out
 
 
 class Options(NamedTuple):
