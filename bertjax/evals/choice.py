@@ -20,10 +20,11 @@ def judged(logits_nG: np.ndarray, right_n: np.ndarray) -> dict[str, float]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """Returns the scores of a file of questions; errors as `labelled.open_rows`."""
-  read = lambda out: out['label_BGC'][RIGHT][..., 0]
+  """Returns the scores of a file of questions; errors as `labelled.judge`."""
+  predict = subject.objective.predict
+  logits = lambda variables, batch: predict(variables, (), batch)['label_BGC'][RIGHT][..., 0]
   scores = lambda found, examples: judged(np.stack([*found]), examples.label[RIGHT].argmax(1))
-  return labelled.judge(subject, options, read, NAMES, scores)
+  return labelled.judge(subject, options, logits, NAMES, scores)
 
 
 EVALUATOR = Evaluator(Options, make)

@@ -88,14 +88,15 @@ def names(classes: int, several: str = '') -> frozenset[str]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """Returns the scores of a file of labelled examples. Raises UserError: as `labelled.open_rows`; a
+  """Returns the scores of a file of labelled examples. Raises UserError: as `labelled.judge`; a
   number is predicted, and the run is judged by a score of classes."""
   classes = dict(subject.config.model.labels)[LABEL]
   _check_best(subject, classes)
-  read = lambda out: out['label_BGC'][LABEL][:, 0]
+  predict = subject.objective.predict
+  logits = lambda variables, batch: predict(variables, (), batch)['label_BGC'][LABEL][:, 0]
   scores = lambda found, examples: judged(np.stack([*found]), examples.label[LABEL])
   several = subject.config.data.task.get('several', '')
-  return labelled.judge(subject, options, read, names(classes, several), scores)
+  return labelled.judge(subject, options, logits, names(classes, several), scores)
 
 
 def _check_best(subject: Subject, classes: int) -> None:

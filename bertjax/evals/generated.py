@@ -7,15 +7,15 @@ words as T5's is (`intl`; t5/evaluation/metrics.py). `cut` counts the texts that
 row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
-from bertjax.evals.held_out.labelled import CUT
 from bertjax.evals.squad import programs, scores
 from bertjax.examples.labelled.common import from_config
 from bertjax.field_types import Count, Natural, NonNegative
@@ -24,9 +24,9 @@ from bertjax.models.layers.contracts import PairModel
 from bertjax.models.layers.decoding import Beams, Sampling, Written
 from bertjax.objectives import model_of
 from bertjax.text import sentences
-from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Batch, Evaluation, Evaluator, Subject, Variables
 
-NAMES = frozenset(('exact', 'f1', 'rouge_l', 'bleu', CUT))
+NAMES = frozenset(('exact', 'f1', 'rouge_l', 'bleu'))
 
 
 class Options(NamedTuple):
@@ -72,7 +72,7 @@ def judged(
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """Returns the scores of a file of texts. Raises UserError: as `labelled.open_rows`; a task
+  """Returns the scores of a file of texts. Raises UserError: as `labelled.judge`; a task
   without texts to be written, or more beams than half of the words."""
   task = subject.config.data.task
   if task.name != 'write':
@@ -80,7 +80,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f"{subject.key} judges texts that a model writes: expected config.data.task.name='write', "
       f'got {task.name!r}'
     )
-  rows = labelled.open_rows(subject, labelled.Options(*options[:4]))
   vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
   how = Beams(options.beams, options.alpha) if options.beams else Sampling()
   decoding.check(how, vocabulary.size)
@@ -97,15 +96,12 @@ def make(subject: Subject, options: Options) -> Evaluation:
       model, vocabulary.size, how, new, end, model.for_writing(variables), given
     )
 
-  written = labelled.outputs(subject, rows, options.batch_size, function)
-
-  def run(variables: Variables, step: int) -> Report:
-    ids = (decoding.until(each.token_BKN[0], end) for each in written(variables))
+  def scores_of(written: Iterable[Written], examples: Labelled) -> dict[str, float]:
+    ids = (decoding.until(each.token_BKN[0], end) for each in written)
     found = [vocabulary.decode(i for i in text if i != end) for text in ids]
-    scored = judged(found, rows.examples.truth, options.program)
-    return Report(scored | {CUT: float(rows.examples.cut)})
+    return judged(found, examples.truth, options.program)
 
-  return Evaluation(NAMES, run)
+  return labelled.judge(subject, options, function, NAMES, scores_of)
 
 
 EVALUATOR = Evaluator(Options, make)

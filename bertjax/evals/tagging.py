@@ -65,10 +65,11 @@ def names(scheme: tag_lib.Scheme) -> frozenset[str]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """Returns the scores of a file of tagged sentences; errors as `labelled.open_rows`."""
-  task, read = subject.config.data.task, lambda out: out['token_label_BTC'][TAG]
+  """Returns the scores of a file of tagged sentences; errors as `labelled.judge`."""
+  task, predict = subject.config.data.task, subject.objective.predict
+  logits = lambda variables, batch: predict(variables, (), batch)['token_label_BTC'][TAG]
   scores = lambda found, examples: judged(found, examples, task.scheme, task.classes)
-  return labelled.judge(subject, options, read, names(task.scheme), scores)
+  return labelled.judge(subject, options, logits, names(task.scheme), scores)
 
 
 def judged(

@@ -54,7 +54,8 @@ def subject(label, classes, best='eval/dev/accuracy'):
     data=types.SimpleNamespace(task={}),
     best=types.SimpleNamespace(metric=best),
   )
-  return types.SimpleNamespace(config=config)
+  objective = types.SimpleNamespace(predict=None)
+  return types.SimpleNamespace(config=config, objective=objective, store=None)
 
 
 @mutation(
@@ -70,7 +71,8 @@ def subject(label, classes, best='eval/dev/accuracy'):
 )
 def test_texts_that_were_cut_are_counted(monkeypatch, module, name, label):
   rows = types.SimpleNamespace(examples=types.SimpleNamespace(label={name: label}, cut=7))
-  monkeypatch.setattr(labelled, 'open_rows', lambda subject, options: rows)
+  monkeypatch.setattr(labelled, 'file_of', lambda subject, options: ('', ''))
+  monkeypatch.setattr(labelled.from_config, 'open_rows', lambda *given, judged: rows)
   monkeypatch.setattr(labelled, 'outputs', lambda *given: lambda variables: iter(logits([0, 1])))
   evaluation = module.make(subject(name, 2), labelled.Options('', 0, 64))
   found = evaluation.run({}, 1).scores
@@ -79,8 +81,7 @@ def test_texts_that_were_cut_are_counted(monkeypatch, module, name, label):
 
 
 @mutation('  _check_best(subject, classes)\n', '')
-def test_classes_that_were_forgotten_are_asked_for(monkeypatch):
-  monkeypatch.setattr(labelled, 'open_rows', lambda subject, options: None)
+def test_classes_that_were_forgotten_are_asked_for():
   with pytest.raises(UserError, match='data.task.classes is .*, of a number, .*eval/dev/spearman'):
     classification.make(subject('label', 1), labelled.Options('', 0, 64))
   several = subject('label', 1, 'eval/stars/dev/accuracy')

@@ -34,16 +34,6 @@ class Options(NamedTuple):
   language: str = ''
 
 
-def open_rows(subject: Subject, options: Options) -> Rows:
-  """Returns the rows of the file. Raises UserError if the file is not of the task, a batch_size
-  that the devices do not divide, or no language where the model needs one."""
-  path, key = file_of(subject, options)
-  return from_config.open_rows(
-    subject.config, path, key, subject.store, options.examples, options.batch_size,
-    options.language, judged=True,
-  )  # fmt: skip
-
-
 def file_of(subject: Subject, options: Any) -> tuple[str, str]:
   """Returns the path of the examples, and the key that names it; `options` has the fields of
   `Options`. Raises UserError: as `check_batch`."""
@@ -63,19 +53,24 @@ def check_batch(subject: Subject, batch_size: int) -> None:
 
 
 def judge(
-  subject: Subject, options: Options, read: Callable[[Any], Any], names: Iterable[str],
-  scores: Callable[[Iterator[Any], Labelled], dict[str, float]],
+  subject: Subject, options: Any, function: Callable[[Variables, Batch], Any],
+  names: Iterable[str], scores: Callable[[Iterator[Any], Labelled], dict[str, float]],
 ) -> Evaluation:  # fmt: skip
-  """Returns an evaluation of the file, with CUT beside the scores; raises as `open_rows`.
+  """Returns an evaluation of the file, with CUT beside the scores. Raises UserError if the file is
+  not of the task, a batch_size that the devices do not divide, or no language where the model needs
+  one.
 
   Args:
-    subject, options: as of an evaluator's `make`.
-    read: what `Objective.predict` returns -> an array of what is judged, B first.
+    subject, options: as of an evaluator's `make`; the options have the fields of `Options`.
+    function: (variables, batch) -> what is judged, as of `outputs`.
     names: of the scores.
-    scores: (what was read of each example, the examples) -> the scores.
+    scores: (what was found of each example, the examples) -> the scores.
   """
-  rows = open_rows(subject, options)
-  function = lambda variables, batch: read(subject.objective.predict(variables, (), batch))
+  path, key = file_of(subject, options)
+  rows = from_config.open_rows(
+    subject.config, path, key, subject.store, options.examples, options.batch_size,
+    options.language, judged=True,
+  )  # fmt: skip
   found = outputs(subject, rows, options.batch_size, function)
 
   def run(variables: Variables, step: int) -> Report:
