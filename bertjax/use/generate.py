@@ -53,8 +53,7 @@ def texts(
   function = functools.partial(function, new_tokens, -1 if end is None else end)
   key = ('generate', how, new_tokens, end)
   for cut in batches.cuts(length_n, ways, None, AT_ONCE * max(int(length_n.max(initial=1)), 1)):
-    batch = _batch(model, rows, cut)
-    batch |= dict(row_B=batch['row_B'] + first - 1, seed_B=np.full(cut.count, seed, np.int32))
+    batch = _batch(model, rows, cut, first) | dict(seed_B=np.full(cut.count, seed, np.int32))
     written = jax.device_get(model.writing_runner.call(key, function, batch))
     token_BN, score_B = written.token_BKN[:, 0], written.score_BK[:, 0]
     for place, index in enumerate(cut.index_n):
@@ -110,18 +109,19 @@ def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> li
   return [ids if len(ids) else np.array([end], np.int32) for ids in rows]
 
 
-def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut) -> dict[str, np.ndarray]:
-  """Lays prompts out with their padding in front; of pairs, behind."""
+def _batch(model: Any, rows: Sequence[Any], cut: batches.Cut, first: int) -> dict[str, np.ndarray]:
+  """Lays prompts out with their padding in front; of pairs, behind. Rows that are too many repeat
+  those of the cut."""
   pair = isinstance(model.net.writer, PairModel)
   shape = cut.count, cut.length
   token_BT, example_BT = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-  row_B = np.zeros(cut.count, np.int32)
-  for place in range(cut.count):  # rows that are too many repeat the first
-    index = cut.index_n[place if place < len(cut.index_n) else 0]
+  index_B = np.resize(cut.index_n, cut.count)
+  for place, index in enumerate(index_B):
     own = slice(0, len(rows[index])) if pair else slice(cut.length - len(rows[index]), None)
-    token_BT[place, own], example_BT[place, own], row_B[place] = rows[index], 1, index
+    token_BT[place, own], example_BT[place, own] = rows[index], 1
   begun = dict(out_token_BU=np.tile(_frame(model).start, (cut.count, 1))) if pair else {}
   begun |= model.runner.tables(token_BT)
+  row_B = (index_B + first - 1).astype(np.int32)
   return dict(token_BT=token_BT, example_BT=example_BT, row_B=row_B, **begun)
 
 

@@ -89,9 +89,9 @@ def _rows(model: Any, prompts: Sequence[str], new_tokens: int, mask: int, first:
 def _batch(
   model: Any, rows: Sequence[Row], cut: batches.Cut, new_tokens: int, first: int
 ) -> dict[str, np.ndarray]:
-  """Lays the rows of a cut out; those that are too many repeat its first."""
-  index_n = np.resize(cut.index_n, cut.count)
-  chosen = [rows[index] for index in index_n]
+  """Lays the rows of a cut out; those that are too many repeat them."""
+  index_B = np.resize(cut.index_n, cut.count)
+  chosen = [rows[index] for index in index_B]
   batch = as_batch(chosen, cut.count, cut.length, new_tokens, model.net.frame)
   batch |= model.runner.tables(batch['token_BT'])
-  return batch | dict(row_B=(index_n + first - 1).astype(np.int32))
+  return batch | dict(row_B=(index_B + first - 1).astype(np.int32))

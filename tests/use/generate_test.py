@@ -36,7 +36,7 @@ def load(tmp_path_factory):
   return get
 
 
-@mutation("row_B=batch['row_B'] + first - 1", "row_B=batch['row_B']")
+@mutation('row_B = (index_B + first - 1)', 'row_B = (index_B)')
 @pytest.mark.parametrize(
   'recipe, how',
   [

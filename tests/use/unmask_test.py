@@ -113,7 +113,7 @@ DRAWN: dict = dict(sampling=Sampling(1.0, 50), unmasking=Unmasking(2, 'random', 
 
 
 @pytest.mark.parametrize('how', [{}, DRAWN], ids=['likeliest', 'drawn'])
-@mutation('row_B=(index_n + first - 1)', 'row_B=(index_n * first)', case='drawn')
+@mutation('row_B=(index_B + first - 1)', 'row_B=(index_B * first)', case='drawn')
 def test_a_text_is_what_its_prompt_gives_alone(model, how):
   found = model.generate(PROMPTS, 4, ends=False, **how)
   for number, text in enumerate(found, 1):
