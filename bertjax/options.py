@@ -1,7 +1,7 @@
 """Fields of the config read as an options class, where each has its type, range and meaning.
 
 An options class, or a function, has an annotated keyword argument for every field: `bool`, `int`,
-`float`, `str`, `Literal['a', 'b']`, a tuple, `X | None`, or one of the ranges of types.py
+`float`, `str`, `Literal['a', 'b']`, a tuple, `X | None`, or one of the ranges of field_types.py
 (`Count`, `Share`, ..). Its docstring says what each means, under Attributes or Args.
 """
 
@@ -75,19 +75,14 @@ def named(
 
 def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) -> Options:
   """Returns the options, of a class or a function's keyword arguments, that some fields of the
-  config make. Raises UserError as `check` does; `key` is of the config."""
-  return options(**check(options, given, key))
-
-
-def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> dict[str, Any]:
-  """Returns the fields, each of its type, with the defaults of those that are not given: integers
-  where floats are expected become floats. Raises UserError: a field that is not known (the nearest
-  is named), one that is lacking, or a value of another type or out of range."""
-  return check_fields(fields_of(options), given, key)
+  config make. Raises UserError as `check_fields` does; `key` is of the config."""
+  return options(**check_fields(fields_of(options), given, key))
 
 
 def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str) -> dict[str, Any]:
-  """Checks and converts fields as `check` does, against fields that are known already."""
+  """Returns the fields, each of its type, with the defaults of those that are not given: integers
+  where floats are expected become floats. Raises UserError: a field that is not known (the nearest
+  is named), one that is lacking, or a value of another type or out of range."""
   for name in given:
     if name not in known:
       removed.refuse(f'{key.partition(" ")[0]}.{name}')  # what is chosen stands behind it

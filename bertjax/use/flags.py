@@ -1,4 +1,4 @@
-"""The flags that `predict` and `embed` share, and the texts that they name."""
+"""The flags that `predict`, `embed` and `generate` share, and the texts that they name."""
 
 import codecs
 import itertools

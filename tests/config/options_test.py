@@ -137,9 +137,9 @@ def test_of_a_function_the_keywords_are_fields():
   assert list(found) == ['beta', 'eps']
   assert [field.required for field in found.values()] == [True, False]
   assert found['beta'].help == 'of the running mean.' and found['eps'].help == 'is added.'
-  assert options.check(make, dict(beta=0), 'k') == dict(beta=0.0, eps=1e-6)
+  assert options.check_fields(found, dict(beta=0), 'k') == dict(beta=0.0, eps=1e-6)
   with pytest.raises(UserError, match="fields of k: .*got 'params'"):
-    options.check(make, dict(beta=0.5, params=1), 'k')
+    options.check_fields(found, dict(beta=0.5, params=1), 'k')
 
 
 @mutation(r'(.*(?:\n {4,}.*)*)', '(.*)')
