@@ -2,6 +2,7 @@
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,6 @@ from bertjax.errors import UserError, choose, warn
 from bertjax.formats import config_json
 from bertjax.formats import directory as directory_lib
 from bertjax.formats.originals.original import Opening
-from bertjax.formats.sentence_modules import Sentences
 from bertjax.formats.tokenizer import layouts
 from bertjax.machine import copies, remote
 from bertjax.models.layers import pad_id
@@ -34,21 +34,20 @@ class Found(NamedTuple):
   rules: sharding.Rules  # `config.sharding_rules`
   vocabulary: Vocabulary  # of its texts
   languages: tuple[str, ...]  # in the order of their ids; () where nothing says them
-  # of the examples that it was fine-tuned on, by name or number; None where nothing says it
-  language: str | int | None
-  # `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows at
-  # most, and of questions the LIMITS of its own evaluation; {} of any other
-  task: Mapping[str, Any]
   # head -> names of its classes, of a model from elsewhere that says them
   classes: Mapping[str, Sequence[str]]
-  # problem_type of a head for texts of a model from elsewhere, '' where it is not said
-  problem: str
-  tasks: tuple[str, ...]  # of a run on several of which none was chosen: then it has no heads
-  beside: tuple[Any, ...]  # the same parameters as other phases of the run read them, like `model`
-  sentences: Sentences  # how vectors of texts are made where nothing else is asked for
+  meta: Mapping[str, Any]  # what else a model from elsewhere says, see `original.Opening`
   # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there and
   # were made)
   read: Callable[[Any], tuple[Any, list[str]]]
+  # `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows at
+  # most, and of questions the LIMITS of its own evaluation; {} of any other
+  task: Mapping[str, Any] = MappingProxyType({})
+  # of those examples, by name or number; None where nothing says it
+  language: str | int | None = None
+  tasks: tuple[str, ...] = ()  # of a run on several of which none was chosen: then it has no heads
+  # the same parameters as other phases of the run read them, like `model`
+  beside: tuple[Any, ...] = ()
 
 
 def find(path: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Found:
@@ -64,18 +63,7 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
     if of_format:
       return _of_opening(foreign.open_source(str(path), 'the model'))
     return _of_opening(directory_lib.open_directory(copies.local(path).absolute()))
-  run = runs.open_run(path, step, task)
-
-  def read(abstract: Any) -> tuple[Any, list[str]]:
-    if not (run.task or run.tasks):
-      return reading.read_variables(run.checkpoint, abstract), []
-    params = run.params()  # with what other tasks alone read
-    return _put(dict(params={key: params[key] for key in abstract['params']}), abstract), []
-
-  languages = runs.languages_of(run.workdir, run.config)
-  found = _found(run.checkpoint, run.config, run.vocabulary, languages, run.meta, read)
-  beside = tuple(_filled(model, run.vocabulary) for model in run.beside)
-  return found._replace(tasks=run.tasks, classes=run.imported_classes, beside=beside)
+  return _of_run(runs.open_run(path, step, task))
 
 
 def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[str, Any]:
@@ -92,7 +80,7 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
   for head in heads:
     names = tuple(found.classes.get(head.name) or (f'LABEL_{i}' for i in range(head.classes)))
     if head[:2] == ('text', 'label'):
-      several = ',' if found.problem == config_json.SEVERAL else ''
+      several = ',' if found.meta.get('problem_type') == config_json.SEVERAL else ''
       names = names if head.classes > 1 else ()
       return task | dict(name='classify', classes=names, several=several)
     if head[:2] == ('token', 'tag'):
@@ -162,6 +150,39 @@ def _is_directory(path: remote.Place) -> bool:
     return False
 
 
+def _of_run(run: runs.Run) -> Found:
+  config, vocabulary = run.config, _present(run.vocabulary, run.checkpoint)
+
+  def filled(model: Any) -> Any:
+    """Returns a `config.model` with what the vocabulary says."""
+    model = model.copy_and_resolve_references()
+    model.vocab_size = model.vocab_size or vocabulary.size
+    if vocabulary.size > model.vocab_size:
+      raise UserError(
+        f'the vocabulary of {run.checkpoint} has {vocabulary.size} ids, the word table '
+        f'{model.vocab_size} rows: expected the vocabulary that the model was trained with'
+      )
+    pad_id.fill(model, vocabulary.special['pad'])
+    return model
+
+  def read(abstract: Any) -> tuple[Any, list[str]]:
+    if not (run.task or run.tasks):
+      return reading.read_variables(run.checkpoint, abstract), []
+    params = run.params()  # with what other tasks alone read
+    return _put(dict(params={key: params[key] for key in abstract['params']}), abstract), []
+
+  task = dict(config.data.task)
+  if task:
+    task |= dict(length=config.length, **_limits(config.evals))
+  said = config.data.get('language', '') if task else ''
+  language = int(said) if said.isdecimal() else said or None
+  return Found(
+    run.checkpoint, filled(config.model), sharding.as_rules(config.sharding_rules), vocabulary,
+    runs.languages_of(run.workdir, config), run.imported_classes, run.meta, read, task, language,
+    run.tasks, tuple(map(filled, run.beside)),
+  )  # fmt: skip
+
+
 def _of_opening(opened: Opening) -> Found:
   recipe: Any = runs.recipe_of(opened.recipe)
   model = directory_lib.whole_model(opened, recipe.model)
@@ -172,45 +193,19 @@ def _of_opening(opened: Opening) -> Found:
     finite.require(variables, opened.path, ': take another model')
     return variables, taken.made
 
-  config = dict(model=model, sharding_rules=recipe.sharding_rules)
-  found = _found(opened.path, config, opened.vocabulary, opened.languages, opened.meta, read)
-  return found._replace(classes=opened.classes)
+  return Found(
+    opened.path, model, sharding.as_rules(recipe.sharding_rules),
+    _present(opened.vocabulary, opened.path), opened.languages, opened.classes, opened.meta, read,
+  )  # fmt: skip
 
 
-def _found(
-  source: pathlib.Path, config: Any, vocabulary: Vocabulary | None, languages, meta, read: Callable
-) -> Found:
+def _present(vocabulary: Vocabulary | None, source: pathlib.Path) -> Vocabulary:
   if vocabulary is None:
     raise UserError(
       f'{source} has no vocabulary, without which no text can be read: expected it in the vocab '
       'folder of the run or of config.data.store, or a tokenizer beside config.json; copy it there'
     )
-  model = _filled(config['model'], vocabulary)
-  if vocabulary.size > model.vocab_size:
-    raise UserError(
-      f'the vocabulary of {source} has {vocabulary.size} ids, the word table {model.vocab_size} '
-      'rows: expected the vocabulary that the model was trained with'
-    )
-  rules = sharding.as_rules(config['sharding_rules'])
-  task = dict(config['data'].task) if 'data' in config else {}
-  if task:
-    task['length'] = config['length']
-    task |= _limits(config['evals'])
-  said = config['data'].get('language', '') if task else ''
-  language = int(said) if said.isdecimal() else said or None
-  sentences = Sentences(**meta.get('sentences', {}))
-  return Found(
-    source, model, rules, vocabulary, tuple(languages), language, task, {},
-    meta.get('problem_type') or '', (), (), sentences, read,
-  )  # fmt: skip
-
-
-def _filled(model: Any, vocabulary: Any) -> Any:
-  """Returns a `config.model` with what the vocabulary says."""
-  model = model.copy_and_resolve_references()
-  model.vocab_size = model.vocab_size or vocabulary.size
-  pad_id.fill(model, vocabulary.special['pad'])
-  return model
+  return vocabulary
 
 
 def _put(variables: Any, abstract: Any) -> Any:

@@ -116,7 +116,8 @@ class Model(Words, FineTuned):
       vocabulary = speller.vocabulary if speller else vocabulary
       return cls(
         found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
-        load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
+        load_lib.task_of(found, net.heads, net.room), found.tasks,
+        vectors_lib.Sentences(**found.meta.get('sentences', {})),
       )  # fmt: skip
 
   @functools.cached_property

@@ -45,7 +45,7 @@ def test_xlnet_learns_to_answer_and_to_say_that_there_is_no_answer(tuned):
 
 
 @mutation('cls_last = self.net.frame.turned', 'cls_last = False')
-@mutation("task |= _limits(config['evals'])", 'task |= {}')
+@mutation(', **_limits(config.evals))', ')')
 def test_predictions_of_xlnet_are_as_right_as_the_evaluation_says(files, tuned, tmp_path):
   workdir, _ = tuned
   finetune_runs.check_answers(workdir, files / 'dev.json', tmp_path)

@@ -82,7 +82,7 @@ def check_labels(found, theirs):
 both = pytest.mark.parametrize('family', ['bert', 'roberta'])
 
 
-@mutation('return found._replace(classes=opened.classes)', 'return found')
+@mutation('opened.languages, opened.classes, opened', 'opened.languages, {}, opened')
 @mutation("layouts.separators(found.model.get('family', ''))", '1', case='roberta')
 @both
 def test_texts_and_pairs_are_classified(made, family):
@@ -149,7 +149,7 @@ def test_blanks_are_filled(made):
 
 
 @pytest.mark.full
-@mutation('classes=run.imported_classes', 'classes={}')
+@mutation('run.imported_classes, run.meta', '{}, run.meta')
 @mutation('        check_beside(', '        dict(', file='bertjax/predict.py')
 @mutation('for one in (model, *beside)', 'for one in (model,)')
 def test_converted_runs_answer_the_same_and_so_does_the_command_by_their_mean(made, tmp_path):

@@ -29,7 +29,7 @@ def test_words_are_cut_by_the_rules_of_the_language(shared):
   assert load.in_language(plain, 1, ()) is plain
 
 
-@mutation('vocabulary, opened.languages, opened.meta, read', 'vocabulary, (), opened.meta, read')
+@mutation('opened.path), opened.languages, opened', 'opened.path), (), opened')
 def test_a_directory_may_name_the_languages_of_its_table(tmp_path):
   pair = used_models.make(tmp_path, 'xlm', extra=(('language', 3),))
   run = runs.open_run(pair.workdir)

@@ -104,7 +104,7 @@ def test_vectors_are_those_that_modules_json_declares(case, path):
   np.testing.assert_allclose(found, right(path, **(dict(texts=TEXTS) | rule)), atol=2e-5)
 
 
-@mutation("Sentences(**meta.get('sentences', {}))", 'Sentences()')
+@mutation("Sentences(**found.meta.get('sentences', {}))", 'Sentences()')
 def test_a_converted_run_has_what_was_declared(path, tmp_path):
   declare(path, (PLAIN[0], ('Pooling', CLS), UNIT))
   importing.import_model(f'hf:{path}', tmp_path / 'run')
