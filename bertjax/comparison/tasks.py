@@ -43,11 +43,8 @@ class Tasks(NamedTuple):
   @property
   def probed(self) -> bool:
     """True if a linear classifier can be fitted: to one class of each text."""
-    return (
-      bool(self.file)
-      and self.config.data.task.name == 'classify'
-      and bool(self.config.data.task.classes and not self.config.data.task.several)
-    )
+    task = self.config.data.task if self.file else None
+    return bool(task and task.name == 'classify' and task.classes and not task.several)
 
   def flags(self, arm: Arm) -> list[str]:
     """Returns flags by which an arm is probed while it is trained, if its objective can be."""
