@@ -94,7 +94,7 @@ class Result(NamedTuple):
 
   @property
   def measured(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """The scores of `tasks.measure`, and reasons where there are none."""
+    """The scores of `tasks.score`, and reasons where there are none."""
     path = self.directory / NAME
     found = json_files.read(path, dict, ': remove it') if path.exists() else {}
     return found.get('scores', {}), found.get('refused', {})

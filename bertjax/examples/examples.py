@@ -44,7 +44,7 @@ def read_by(store: Any, model: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """The rows of an endless sequence of epochs; `types.TrainingRows`."""
+  """The rows of an endless sequence of epochs; `data_contracts.TrainingRows`."""
 
   store: Any  # the token store
   recipe: Recipe  # the plan and masking that make its batches

@@ -1,4 +1,4 @@
-"""Rows that are streamed from a seqio Task or Mixture, with the interface of `types.TrainingRows`.
+"""Rows that are streamed from a seqio Task or Mixture: `data_contracts.TrainingRows`.
 
 `config.data.reader='seqio'` reads so, without a store. A stream cannot be entered anywhere: a
 resumed run reads past all rows that it has seen. Nothing is held out, unless the Task has a split

@@ -1,4 +1,4 @@
-"""Labelled examples as the rows of a run: `types.TrainingRows`, and `types.HeldOutRows`.
+"""Labelled examples as the rows of a run: `TrainingRows` and `HeldOutRows` of data_contracts.py.
 
 All are in memory. An epoch is a permutation of them, drawn from the seed; any batch of it is made
 at once, so that a resumed run reads nothing twice. A row is no longer than the longest example of
