@@ -236,7 +236,8 @@ class Subject(NamedTuple):
   ways: int  # number that must divide the rows of a batch
   # Objective -> (variables, carry, device batch) -> (sums, carry), compiled at its first use
   eval_step: Callable[[Objective], Callable[..., tuple[Any, Any]]]
-  # function -> the function, compiled for the run's mesh at its first use
+  # function of (variables, ..) -> the function, compiled for the run's mesh at its first use with
+  # arrays of these shapes
   compile: Callable[[Callable], Callable]
   put: Callable[[Batch], Any]  # global host batch -> global arrays; every process sends its rows
   shared: dict[Any, Any]  # results that evaluators of the phase share with each other, by key

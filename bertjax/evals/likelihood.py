@@ -110,7 +110,6 @@ def make(subject: Subject, options: Options) -> Evaluation:
   right_n = np.array([choice.right(question, 'index') for question in asked])
   vocabulary = read_vocabulary(subject.store.path / 'vocab')
   rows, cut = rows_of(asked, vocabulary, causal_frame(subject.store.special).before, length)
-  steps: dict[Any, Any] = {}  # by shape
 
   def row_nll(variables: Variables, batch: Batch) -> jax.Array:
     """Returns -log p of the targets of each row."""
@@ -118,10 +117,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
     nll_BP, _ = lm.score(scores, batch['target_BP'])
     return jnp.sum(nll_BP * batch['weight_BP'], 1)
 
-  def nll(variables: Variables, batch: Batch) -> np.ndarray:
-    shape = batch['token_BT'].shape, batch['target_BP'].shape
-    step = steps.setdefault(shape, subject.compile(row_nll))
-    return np.asarray(step(variables, subject.put(batch)))
+  compiled = subject.compile(row_nll)
 
   def run(variables: Variables, number: int) -> Report:
     nll_n = np.zeros(len(rows))
@@ -129,7 +125,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
     for start in range(0, len(rows), options.batch_size):
       index_n = order_n[start : start + options.batch_size]
       batch = _batch([rows[i] for i in index_n], options.batch_size)
-      nll_n[index_n] = nll(variables, batch)[: len(index_n)]
+      nll_n[index_n] = np.asarray(compiled(variables, subject.put(batch)))[: len(index_n)]
     size_n = np.array([len(row.columns) for row in rows])
     return Report(judged(nll_n, size_n, right_n) | {CUT: float(cut)})
 

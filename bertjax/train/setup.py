@@ -251,15 +251,16 @@ def _phase(
 
 
 def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:
-  """Returns the function, compiled for the arguments of its first call; later ones must be like
-  them."""
-  compiled: Any = None
+  """Returns a function of (variables, ..), compiled at its first call with other arguments of these
+  shapes."""
+  compiled: dict[Any, Any] = {}
 
-  def call(*arguments):
-    nonlocal compiled
-    if compiled is None:
-      compiled = devices.compile(function, arguments, **options)
-    return compiled(*arguments)
+  def call(variables: Any, *others: Any) -> Any:
+    leaves, tree = jax.tree.flatten(others)
+    shapes = (tree, *(leaf.shape for leaf in leaves))
+    if shapes not in compiled:
+      compiled[shapes] = devices.compile(function, (variables, *others), **options)
+    return compiled[shapes](variables, *others)
 
   return call
 

@@ -88,12 +88,7 @@ def outputs(
   passes = subject.config.total_steps // subject.config.eval_steps + 1
   seen, platform = passes * rows.rows, jax.default_backend()
   rows = rows.fewer(subject.objective.flops, subject.template, seen, platform)
-  by_length: dict[int, Any] = {}
-
-  def compute(variables: Variables, batch: Batch) -> Any:
-    step = by_length.setdefault(batch['token_BT'].shape[1], subject.compile(function))
-    return jax.tree.map(np.asarray, step(variables, subject.put(batch)))
-
+  compiled = subject.compile(function)
   # Rows of like lengths lie together, so that batches have little padding.
   number_n = rows.by_length()
 
@@ -101,7 +96,7 @@ def outputs(
     found: list[Any] = []
     batches = loader.eval_batches(rows, batch_size, chosen_n=number_n)
     for batch in passing(subject.key, batches, -(-rows.rows // batch_size)):
-      output = compute(variables, batch)
+      output = jax.tree.map(np.asarray, compiled(variables, subject.put(batch)))
       found += (
         jax.tree.map(lambda x, place=place: x[place], output) for place in range(batch_size)
       )
