@@ -128,8 +128,8 @@ def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the
 
 
 @mutation(
-  'begin, end = int(context.begin_n[first]),',
-  "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first])) + 1,",
+  'begin, end = int(context.begin_n[first_n[i]]),',
+  "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first_n[i]])) + 1,",
 )
 def test_an_answer_may_begin_and_end_inside_of_a_word():
   """run_squad.py:write_predictions takes the ## of any piece away before it looks for the text."""

@@ -116,8 +116,8 @@ def open_file(shared, name, length=384):
 
 
 @mutation(
-  'begin, end = int(context.begin_n[first]),',
-  "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first])) + 1,",
+  'begin, end = int(context.begin_n[first_n[i]]),',
+  "begin, end = context.text.rfind(' ', 0, int(context.begin_n[first_n[i]])) + 1,",
   case='derived-v1.1-dev',
 )
 @pytest.mark.full

@@ -88,7 +88,8 @@ def _decoded(
   for i in np.argsort(-score_n, kind='stable'):
     if len(candidates) == limits.best:
       break
-    text, begin = _text(context, int(first_n[i]), int(last_n[i]))
+    begin, end = int(context.begin_n[first_n[i]]), int(context.end_n[last_n[i]])
+    text = context.text[begin:end]
     candidates.setdefault(text, Candidate(text, begin, float(score_n[i])))
   return Decoded(tuple(candidates.values()), *_null(rows, said, list(candidates.values())))
 
@@ -104,12 +105,6 @@ def _null(
   pairs = zip(rows, said, strict=True)
   null = min(float(logits_T2[row.cls].astype(np.float64).sum()) for row, logits_T2 in pairs)
   return null, null - scores[0]
-
-
-def _text(context: Context, first: int, last: int) -> tuple[str, int]:
-  """Returns the answer from one token to another, and its first character."""
-  begin, end = int(context.begin_n[first]), int(context.end_n[last])
-  return context.text[begin:end], begin
 
 
 def _ranked(
