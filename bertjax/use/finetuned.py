@@ -75,14 +75,11 @@ class FineTuned:
     logits = self.runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
     tags, unread = tagged.tags(scheme, classes), Tag(tagged.unread(scheme), None)
-    read = [
-      answers.tags(x_TC[row.first_n - before], tags)
-      for x_TC, row in zip(logits, found, strict=True)
-    ]
-    return [
-      each + [unread] * (len(sentence) - len(each))
-      for each, sentence in zip(read, sentences, strict=True)
-    ]
+    tagged_sentences = []
+    for x_TC, row, sentence in zip(logits, found, sentences, strict=True):
+      read = answers.tags(x_TC[row.first_n - before], tags)
+      tagged_sentences.append(read + [unread] * (len(sentence) - len(read)))
+    return tagged_sentences
 
   def choose(self, asked: Sequence[Question], cut: bool = False, first: int = 1) -> list[Choice]:
     """Returns the likeliest choice of each question, by the task of a fine-tuned run; cut and first
