@@ -85,9 +85,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f'config.evals: expected two classes or more in the {train.rows} examples of '
       f'{options.train}, got one: take more of them (examples), or shuffle the file'
     )
-  train_vectors, dev_vectors = (
-    means(subject, model, side, options.batch_size) for side in (train, dev)
-  )
+  train_vectors, dev_vectors = (means(subject, model, side) for side in (train, dev))
   fixed = dict(majority=float(np.bincount(dev_n).max() / len(dev_n)), cut=float(dev.examples.cut))
 
   def run(variables: Variables, step: int) -> Report:
@@ -109,9 +107,7 @@ def _without_cls(
   return made._replace(id_n=behind(made.id_n), type_n=behind(made.type_n))
 
 
-def means(
-  subject: Subject, model: Any, rows: Rows, batch_size: int
-) -> Callable[[Variables], np.ndarray]:
+def means(subject: Subject, model: Any, rows: Rows) -> Callable[[Variables], np.ndarray]:
   """Variables -> float32 [rows, D], computed in batches on the devices of the run."""
 
   def function(variables: Variables, batch: Batch):
@@ -119,7 +115,7 @@ def means(
     out: Any = model.apply(variables, whole, False, method='read')
     return masked_mean(out['last_BTD'], batch['example_BT'])
 
-  outputs = labelled.outputs(subject, rows, batch_size, function)
+  outputs = labelled.outputs(subject, rows, function)
   return lambda variables: np.stack(list(outputs(variables)))
 
 

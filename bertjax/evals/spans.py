@@ -63,7 +63,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   def function(variables: Variables, batch):
     return objective.said(subject.objective.predict(variables, (), batch))
 
-  said = labelled.outputs(subject, rows, options.batch_size, function)
+  said = labelled.outputs(subject, rows, function)
   limits = decoding.Limits(options.best, options.longest)
   program = programs.named(options.program)
   threshold = options.threshold if task.no_answer else None

@@ -14,7 +14,7 @@ LENGTHS = (8, 8, 8, 8, 16, 16)  # of a batch each
 class Lines:
   """Rows of one token each, two to a batch, in rows as long as LENGTHS says."""
 
-  rows, ordered = 2 * len(LENGTHS), False
+  rows, together, ordered = 2 * len(LENGTHS), 2, False
   store = types.SimpleNamespace(special=dict(pad=0))
 
   def fewer(self, *_):
@@ -44,7 +44,7 @@ def test_an_evaluation_compiles_once_for_a_length_however_often_it_runs():
     config=types.SimpleNamespace(total_steps=2, eval_steps=1), key='config.evals.dev',
     objective=types.SimpleNamespace(flops=None), template={},
   )  # fmt: skip
-  run = labelled.outputs(subject, Lines(), 2, lambda add, batch: batch['token_BT'][:, 0] + add)
+  run = labelled.outputs(subject, Lines(), lambda add, batch: batch['token_BT'][:, 0] + add)
   for add in (0, 100):
     assert list(run(add)) == list(range(add, add + Lines.rows))
   assert compiled == [(2, 8), (2, 16)]

@@ -71,7 +71,7 @@ def judge(
     subject.config, path, key, subject.store, options.examples, options.batch_size,
     options.language, judged=True,
   )  # fmt: skip
-  found = outputs(subject, rows, options.batch_size, function)
+  found = outputs(subject, rows, function)
 
   def run(variables: Variables, step: int) -> Report:
     made = scores(found(variables), rows.examples)
@@ -81,7 +81,7 @@ def judge(
 
 
 def outputs(
-  subject: Subject, rows: Rows, batch_size: int, function: Callable[..., Any]
+  subject: Subject, rows: Rows, function: Callable[..., Any]
 ) -> Callable[[Variables], Iterator[Any]]:
   """Returns variables -> for each row, in their order, what a function of (variables, batch) gives
   for it, in NumPy; it makes a tree of arrays, B first, and is compiled once for each length."""
@@ -94,11 +94,11 @@ def outputs(
 
   def run(variables: Variables) -> Iterator[Any]:
     found: list[Any] = []
-    batches = loader.eval_batches(rows, batch_size, chosen_n=number_n)
-    for batch in passing(subject.key, batches, -(-rows.rows // batch_size)):
+    batches = loader.eval_batches(rows, rows.together, chosen_n=number_n)
+    for batch in passing(subject.key, batches, -(-rows.rows // rows.together)):
       output = jax.tree.map(np.asarray, compiled(variables, subject.put(batch)))
       found += (
-        jax.tree.map(lambda x, place=place: x[place], output) for place in range(batch_size)
+        jax.tree.map(lambda x, place=place: x[place], output) for place in range(rows.together)
       )
     return (found[place] for place in np.argsort(number_n))
 
