@@ -1,6 +1,7 @@
 """The page of a comparison, from results of runs that never were."""
 
 import json
+import math
 import pathlib
 import re
 import statistics
@@ -53,6 +54,12 @@ def test_the_rate_with_the_best_median_is_chosen(found):
   lost = found[4]._replace(config={}, rows=[])  # it ended before its first step
   assert results.chosen([lost, *found[:8]]) == found[:3]
   assert results.chosen([found[4]]) == []  # it did not finish
+
+
+@mutation('_finite(found[-1]) if found', 'found[-1] if found')
+def test_a_run_that_is_lost_at_its_end_has_no_score_of_before(found):
+  lost = found[0]._replace(rows=[*found[0].rows, {'step': 40, 'eval/mlm_masked': math.nan}])
+  assert lost.last('eval/mlm_masked') is None and results.chosen([lost, found[1]]) == [found[1]]
 
 
 @mutation('for part in TRAINING)\n      value', "for part in ('compute',))\n      value")
@@ -129,7 +136,7 @@ def tuned(run: Result, peak: str, value: float | None) -> None:
 
 
 @mutation('at_best_rate(done, lambda one: one.value, done[0].mode) if done else []', 'done')
-@mutation('whole and math.isfinite', 'math.isfinite')
+@mutation('if whole and metric in row', 'if metric in row')
 @mutation('one.directory for one in ones if one.value is None', 'one.directory for one in []')
 def test_of_rates_of_fine_tuning_the_best_is_taken_for_each_arm(found, tmp_path):
   for run, *values in zip(

@@ -35,7 +35,7 @@ class Tuned(NamedTuple):
   metric: str
   mode: str  # 'max' or 'min', which is better
   majority: float | None  # what a guess of the commonest class has
-  value: float | None  # after the last step; None: it failed, or is not finished
+  value: float | None  # after the last step; None: it failed, is not finished, or is lost (NaN)
 
 
 class Result(NamedTuple):
@@ -61,15 +61,15 @@ class Result(NamedTuple):
       if 'flops/total' in row:
         spent = row['flops/total'], row['tokens/total']
         seconds += sum(row[f'time/{part}'] for part in TRAINING)
-      value = row.get(metric)
-      if value is not None and math.isfinite(value):
+      value = _finite(row.get(metric))
+      if value is not None:
         found.append(Point(*spent, seconds, value))
     return found
 
   def last(self, metric: str) -> float | None:
-    """Returns a score after the last step of a finished run; None if it has none."""
-    found = self.curve(metric) if self.finished else []
-    return found[-1].value if found else None
+    """Returns a score after the last step of a finished run; None if it has none, or no number."""
+    found = [row[metric] for row in self.rows if metric in row] if self.finished else []
+    return _finite(found[-1]) if found else None
 
   @property
   def unigram(self) -> float | None:
@@ -125,10 +125,15 @@ def _tuned(home: pathlib.Path) -> Tuned:
   record = resume.stored(home) or dict(config=dict(best=dict(metric='', mode='')))
   metric, mode = (record['config']['best'][key] for key in ('metric', 'mode'))
   whole = finished(str(home))
-  rows = [row for row in lines.of_run(home) if whole and math.isfinite(row.get(metric, math.nan))]
+  rows = [row for row in lines.of_run(home) if whole and metric in row]
   last = rows[-1] if rows else {}
   majority = last.get(f'{metric.rpartition("/")[0]}/majority')
-  return Tuned(home, home.name.removeprefix(TUNED), metric, mode, majority, last.get(metric))
+  value = _finite(last.get(metric))
+  return Tuned(home, home.name.removeprefix(TUNED), metric, mode, majority, value)
+
+
+def _finite(value: float | None) -> float | None:
+  return value if value is not None and math.isfinite(value) else None
 
 
 def chosen(of_arm: Sequence[Result]) -> list[Result]:
