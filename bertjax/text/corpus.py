@@ -55,8 +55,9 @@ class Corpus:
     mostly stay whole when split."""
     if given != sentence_split.AUTO:
       return given
-    parts = (self.files.apart() if self.files else []) or [self.records(0)]
-    found = {sentence_split.detect(self._beginning(records)) for records in parts}
+    files = self.files
+    parts = [files.alone(each) for each in files.sources if not each.parallel] if files else []
+    found = {sentence_split.detect(self._beginning(part)) for part in parts or [self.records(0)]}
     return sentence_split.SENTENCES if sentence_split.SENTENCES in found else sentence_split.LINES
 
   def _beginning(self, records: Iterable[bytes]) -> Iterator[str]:

@@ -212,10 +212,6 @@ class Files:
     """Bytes of all files."""
     return sum(path.stat().st_size for path in self.paths)
 
-  def apart(self) -> list['Files']:
-    """Returns those of each source by themselves, without parallel text."""
-    return [self.alone(source) for source in self.sources if not source.parallel]
-
   def alone(self, source: Source) -> 'Files':
     """Returns those of a source by themselves, of which nothing is read yet."""
     left_out = LeftOut(self.left_out.skip)

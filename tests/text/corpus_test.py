@@ -77,7 +77,7 @@ def test_counts_of_what_is_left_out_are_those_of_one_pass(tmp_path):
 
 
 @mutation('if given != sentence_split.AUTO:', 'if False:')
-@mutation('self.files.apart() if self.files else', 'self.files.apart()[:1] if self.files else')
+@mutation('for each in files.sources if not', 'for each in files.sources[:1] if not')
 def test_each_part_says_what_its_lines_are(tmp_path):
   for name, text in (('en', 'One.\nTwo.\n' * 9), ('zh', '一。二。\n三。四。\n')):
     (tmp_path / f'{name}.txt').write_text(text)
