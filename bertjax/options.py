@@ -61,18 +61,6 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
   }
 
 
-def named(
-  given: Mapping[str, Any], choices: Mapping[str, Callable[..., Any]], common: Any, key: str
-) -> dict[str, Field]:
-  """Returns the fields of what `given` names among some functions, which `key` of the config holds:
-  its own, the common ones of an options class, and `name`. Raises UserError: no name, or none of
-  the choices."""
-  if 'name' not in given:
-    raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
-  chosen = choices[choose(given['name'], choices, f'{key}.name')]
-  return fields_of(chosen) | fields_of(common) | {'name': Field(str, True, '')}
-
-
 def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) -> Options:
   """Returns the options, of a class or a function's keyword arguments, that some fields of the
   config make. Raises UserError as `check_fields` does; `key` is of the config."""

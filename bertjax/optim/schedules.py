@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from bertjax import options
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Natural, NonNegative, Positive, Share
 from bertjax.types import Array
 
@@ -180,7 +180,10 @@ SHAPES = {
 def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
   """Returns the fields of a `config.optimizer.schedule`: its shape's, those of `Common`, and the
   name. Raises UserError: no name, or none of SHAPES."""
-  return options.named(given, SHAPES, Common, WHAT)
+  if 'name' not in given:
+    raise UserError(f'{WHAT} lacks name: expected one of {", ".join(sorted(SHAPES))}')
+  own = options.fields_of(SHAPES[choose(given['name'], SHAPES, f'{WHAT}.name')])
+  return own | options.fields_of(Common) | {'name': options.Field(str, True, '')}
 
 
 def make(config: Any) -> Callable[[Any], Array]:
