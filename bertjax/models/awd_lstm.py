@@ -217,10 +217,9 @@ class AWDLSTM(StreamModel, kw_only=True):
 
   @nn.nowrap
   def _layer_flops(self, batch: Batch) -> float:
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     sizes = itertools.pairwise([self.width, *map(self._size, range(self.layers))])
     gates = (4 * cells * (inputs + cells) for inputs, cells in sizes)
-    return flops_lib.head_flops(real, *gates)
+    return flops_lib.head_flops(flops_lib.real(batch), *gates)
 
 
 class Labelled(AWDLSTM, LabelModel, kw_only=True):
@@ -278,9 +277,9 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`."""
-    examples = float(np.sum(batch['example_weight_BG']))
     sizes = (self.inner * (3 * self.width + classes) for _, classes in self.labels)
-    return self._layer_flops(batch) + flops_lib.head_flops(examples, *sizes)
+    heads = flops_lib.head_flops(flops_lib.examples(batch), *sizes)
+    return self._layer_flops(batch) + heads
 
 
 def turn(x_BTD: Array, real_BT: Array) -> Array:

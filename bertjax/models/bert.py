@@ -164,8 +164,7 @@ class Base(Sized, kw_only=True):
     visits = layers * self.inner_groups  # what is shared is computed every time
     count = visits * flops_lib.block_flops(batch['example_BT'], width, ffn, window=self.reach)
     if table_width != width:
-      real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-      count += flops_lib.head_flops(real, table_width * width)
+      count += flops_lib.head_flops(flops_lib.real(batch), table_width * width)
     return count
 
 

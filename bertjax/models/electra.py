@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Positive
@@ -193,10 +192,9 @@ class Electra(bert.Base, kw_only=True):
   @nn.nowrap
   def discriminator_flops(self, batch: Batch) -> float:
     """FLOPs of forward and backward through the discriminator and its head."""
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
     net = self.net_flops(batch, self.table_width, **size)
-    return net + flops_lib.head_flops(real, self.width * self.width + self.width)
+    return net + flops_lib.head_flops(flops_lib.real(batch), self.width**2 + self.width)
 
   @nn.nowrap
   def generator_flops(self, batch: Batch) -> float:
@@ -209,10 +207,10 @@ class Electra(bert.Base, kw_only=True):
       size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
     size.pop('heads', None)
     towers = 2 if self.generator == 'two_tower' else 1
-    where = np.asarray(batch['example_BT']) > 0 if towers == 2 else batch['weight_BP']
+    scored = flops_lib.real(batch) if towers == 2 else flops_lib.targets(batch)
     width = self.generator_table_width
     transform = towers * size['width'] * width if self.transform else 0
-    head = flops_lib.head_flops(float(np.count_nonzero(where)), transform, width * self.vocab_size)
+    head = flops_lib.head_flops(scored, transform, width * self.vocab_size)
     return towers * self.net_flops(batch, width, **size) + head
 
 

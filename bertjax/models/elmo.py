@@ -261,11 +261,10 @@ class Features(ELMo, LabelModel, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: of the layers those of a forward pass."""
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-    examples = float(np.sum(batch['example_weight_BG']))
+    real = flops_lib.real(batch)
     size = lambda labels: 2 * self.width * sum(classes for _, classes in labels)
     layers = flops_lib.head_flops(real, 2 * self._direction + self._spelling) / 3
-    heads = (examples, size(self.labels)), (real, size(self.token_labels))
+    heads = (flops_lib.examples(batch), size(self.labels)), (real, size(self.token_labels))
     return layers + sum(flops_lib.head_flops(*each) for each in heads)
 
 

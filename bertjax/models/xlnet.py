@@ -187,12 +187,11 @@ class XLNet(Sized, Remembering, kw_only=True):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs with a full memory, see `Model.flops`."""
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     predicted = flops_lib.targets(batch)
     rows, length = np.shape(batch['example_BT'])
     square, ffn = self.width * self.width, 2 * self.width * self.ffn
     content, query = seen_pairs(batch, self.mem_len)
-    each = flops_lib.head_flops(real, 4 * square + ffn)
+    each = flops_lib.head_flops(flops_lib.real(batch), 4 * square + ffn)
     each += flops_lib.head_flops(predicted, 2 * square + ffn)
     # No gradient reaches the memory or the position table, so their projections cost 4 each.
     far = 2 * (length + self.mem_len) if 'direction_B' in batch else 2 * length + self.mem_len
@@ -238,13 +237,11 @@ class Labelled(XLNet, LabelModel):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: one stream, each token sees all of its example."""
-    example_BT = np.asarray(batch['example_BT'])
-    real, square = float(np.sum(example_BT > 0)), self.width * self.width
-    each = flops_lib.head_flops(real, 4 * square + 2 * self.width * self.ffn)
+    example_BT, square = batch['example_BT'], self.width * self.width
+    each = flops_lib.head_flops(flops_lib.real(batch), 4 * square + 2 * self.width * self.ffn)
     each += flops_lib.head_flops(2 * example_BT.shape[1] * 2 / 3, square)  # the position table's
-    each += 18.0 * self.width * flops_lib.attended_pairs(example_BT, None)
-    count = self.layers * each
-    count += label_flops(self, batch, square)
+    each += 18.0 * self.width * flops_lib.attended_pairs(example_BT)
+    count = self.layers * each + label_flops(self, batch, square)
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 

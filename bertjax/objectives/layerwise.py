@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.field_types import NONE
@@ -102,11 +101,10 @@ def make(config) -> Objective:
     return Out(terms, carry)
 
   def flops(batch: Batch) -> float:
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-    fitted = flops_lib.head_flops(real * (student.layers + 1), student.width * teacher.width)
-    return (
-      pair.flops(batch) + student.layers * teaching.compared_flops(batch, student, teacher) + fitted
-    )
+    places = flops_lib.real(batch) * (student.layers + 1)
+    fitted = flops_lib.head_flops(places, student.width * teacher.width)
+    compared = student.layers * teaching.compared_flops(batch, student, teacher)
+    return pair.flops(batch) + compared + fitted
 
   evals = ('loss', 'linear_probe')
   return Objective(init, loss, pair.predict, lambda batch: (), flops, evals=evals)

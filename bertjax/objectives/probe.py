@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction
@@ -77,8 +76,8 @@ def make(config) -> Objective:
     return apply(variables, batch, None)
 
   def flops(batch: Batch) -> float:
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-    return encoder.flops(batch) / 3 + flops_lib.head_flops(real, tagger_matrices(tagger, encoder))
+    entries = tagger_matrices(tagger, encoder)
+    return encoder.flops(batch) / 3 + flops_lib.head_flops(flops_lib.real(batch), entries)
 
   return Objective(init, loss, predict, lambda batch: (), flops, evals=('tagging',))
 

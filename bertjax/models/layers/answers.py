@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
@@ -165,7 +164,5 @@ def flops(form: str, width: int, batch: Batch) -> float:
   if form == 'none':
     return 0.0
   inner = FORMS[form].width or width
-  tokens = float(np.sum(np.asarray(batch['example_BT']) > 0))
-  rows = float(np.sum(batch['example_weight_BG']))
-  each = flops_lib.head_flops(tokens, width, width * inner, inner)
-  return each + flops_lib.head_flops(rows, 3 * width * inner, inner)
+  each = flops_lib.head_flops(flops_lib.real(batch), width, width * inner, inner)
+  return each + flops_lib.head_flops(flops_lib.examples(batch), 3 * width * inner, inner)

@@ -47,6 +47,16 @@ def block_flops(
   return count + 12.0 * inner * pairs
 
 
+def real(batch: Any) -> float:
+  """Returns the number of tokens of a batch, padding left out."""
+  return float(np.sum(np.asarray(batch['example_BT']) > 0))
+
+
+def examples(batch: Any) -> float:
+  """Returns the number of packed examples of a batch."""
+  return float(np.sum(batch['example_weight_BG']))
+
+
 def targets(batch: Any) -> float:
   """Returns the number of predicted tokens of a batch, whatever they weigh."""
   return float(np.count_nonzero(batch['weight_BP']))

@@ -6,12 +6,12 @@ from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
-import numpy as np
 
 from bertjax.kernels import mesh
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
   Dense,
@@ -22,7 +22,6 @@ from bertjax.models.layers.basic import (
   affine_inits,
   param,
 )
-from bertjax.models.layers.flops import head_flops
 from bertjax.types import Array, Batch
 
 Pooling = Literal['first', 'mean']  # of which token labels of examples are
@@ -173,11 +172,9 @@ def label_flops(model: Any, batch: Batch, text: int, token: int = 0, pooled: boo
   of the layers between states and these heads; pooled: those of texts run without a label, too."""
   count, size = 0.0, lambda labels: model.width * sum(classes for _, classes in labels)
   if model.labels or pooled:
-    examples = float(np.sum(batch['example_weight_BG']))
-    count += head_flops(examples, text, size(model.labels))
+    count += flops_lib.head_flops(flops_lib.examples(batch), text, size(model.labels))
   if model.token_labels:
-    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-    count += head_flops(real, token, size(model.token_labels))
+    count += flops_lib.head_flops(flops_lib.real(batch), token, size(model.token_labels))
   return count
 
 
