@@ -5,7 +5,7 @@ from typing import Any
 
 from bertjax import models, registry
 from bertjax.errors import UserError
-from bertjax.kernels.dropout import noise_from_key
+from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
@@ -91,6 +91,11 @@ def label_model(config: Any) -> Any:
   return model
 
 
+def noise_of(batch: Batch, ctx: Context) -> Noise | None:
+  """Returns the keys of a step's dropout; None in evaluation."""
+  return noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+
+
 def in_one_pass(
   model: Any, terms: Callable[[Any, Batch], dict[str, Term]], evals: Sequence[str]
 ) -> Objective:
@@ -98,8 +103,7 @@ def in_one_pass(
   `terms` makes the loss of that and the batch."""
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, noise)
+    out = model.apply(variables, batch, noise_of(batch, ctx))
     return Out(terms(out, batch) | out.get('penalties', {}), carry, out.get('updates', {}))
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:

@@ -16,11 +16,10 @@ from bertjax.errors import UserError
 from bertjax.field_types import Natural
 from bertjax.kernels import sampled_softmax
 from bertjax.kernels.cross_entropy import cross_entropy
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.elmo import ELMo
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.memory import Start
-from bertjax.objectives import lm, model_of, require_words
+from bertjax.objectives import lm, model_of, noise_of, require_words
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, Touched
 
 SCORING = 'softmax', 'head/bias'  # of the words that are scored
@@ -70,7 +69,7 @@ def make(config) -> Objective:
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     row_n = ctx.touched.rows.get(SCORING[0])
     net = model if row_n is None else model.clone(outputs=len(row_n))
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    noise = noise_of(batch, ctx)
     out = net.apply(variables, batch, lm.before(model, carry, batch, start), noise)
     scores = out['word'], out['out_word']
     targets = batch['target_BT'], batch['target_BU']

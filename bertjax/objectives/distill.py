@@ -24,7 +24,6 @@ import numpy as np
 from bertjax.errors import UserError, amount
 from bertjax.field_types import NONE, Natural, NonNegative, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.heads import at_targets, gather_positions
 from bertjax.objectives import (
@@ -139,9 +138,8 @@ def make(config) -> Objective:
     return terms
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     seen = at_every_token(batch) if everywhere else batch
-    out, theirs = pair.outputs(variables, seen, noise, inner)
+    out, theirs = pair.outputs(variables, seen, ctx, inner)
     return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import NONE
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import INITS, Dense
 from bertjax.models.layers.contracts import AttendingModel
@@ -86,9 +85,8 @@ def make(config) -> Objective:
     return dict(variables, params=dict(variables['params'], **{FIT: made}))
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     own, frozen = teaching.own(variables), teaching.frozen(variables)
-    out, theirs = pair.outputs(variables, batch, noise, True)
+    out, theirs = pair.outputs(variables, batch, ctx, True)
     found = student.apply(own, out, tuple(range(student.layers)), method='projections')
     wanted = teacher.apply(frozen, theirs, last_of_each, method='projections')
     fitted_LBTD: Any = fit.apply(dict(params=variables['params'][FIT]), states(out))

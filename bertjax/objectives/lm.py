@@ -13,10 +13,9 @@ from typing import Any, Literal, NamedTuple
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.memory import Start
-from bertjax.objectives import model_of
+from bertjax.objectives import model_of, noise_of
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
 Unit = Literal['word', 'character', 'byte']
@@ -56,7 +55,7 @@ def over_a_stream(model: Any, name: str, start: Start, evals: Sequence[str]) -> 
   term `name`; `start` is what a run begins with."""
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    noise = noise_of(batch, ctx)
     out = model.apply(variables, batch, before(model, carry, batch, start), noise)
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
     terms = Term.learned(name, nll_BP, right_BP, batch['weight_BP'])

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction
-from bertjax.kernels.dropout import Noise, noise_from_key
+from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import INITS
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.tagger import Features, Kind, Tagger
-from bertjax.objectives import model_of, tag
+from bertjax.objectives import model_of, noise_of, tag
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out
 
 TAGGER = 'tagger'
@@ -69,8 +69,7 @@ def make(config) -> Objective:
     return dict(token_label_BTC={tag.TAG: logits_BTC})
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    return Out(tag.terms(apply(variables, batch, noise), batch), carry)
+    return Out(tag.terms(apply(variables, batch, noise_of(batch, ctx)), batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     return apply(variables, batch, None)

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import NONE, Natural
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import AttendingModel
 from bertjax.objectives import teaching
 from bertjax.objectives.teaching import KEY
@@ -66,8 +65,7 @@ def make(config) -> Objective:
     return {name: heads(x_LBTNH) for name, x_LBTNH in found.items()}
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out, theirs = pair.outputs(variables, batch, noise, True)
+    out, theirs = pair.outputs(variables, batch, ctx, True)
     found = projected(student, teaching.own(variables), out, student.layers - 1)
     wanted = projected(teacher, teaching.frozen(variables), theirs, layer)
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)

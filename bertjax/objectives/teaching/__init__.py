@@ -9,11 +9,10 @@ import jax.numpy as jnp
 
 from bertjax import models
 from bertjax.errors import UserError
-from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.contracts import Model
-from bertjax.objectives import check_heads, model_of
-from bertjax.types import FIT, TEACHER, Array, Batch, Term, Variables
+from bertjax.objectives import check_heads, model_of, noise_of
+from bertjax.types import FIT, TEACHER, Array, Batch, Context, Term, Variables
 
 KEY = 'config.objective'
 CHUNK = 1 << 25  # scores of a model at a time, where every token has some
@@ -37,10 +36,10 @@ class Pair(NamedTuple):
       )
     return dict(own, **{TEACHER: self.teacher.init(key, batch)['params']})
 
-  def outputs(self, variables: Variables, batch: Batch, noise: Noise | None, hidden: bool):
-    """Returns the outputs of both on a batch; noise is of the student's dropout, and with hidden
-    both return every layer's output."""
-    learned = self.student.apply(own(variables), batch, noise, hidden)
+  def outputs(self, variables: Variables, batch: Batch, ctx: Context, hidden: bool):
+    """Returns the outputs of both on a batch in a step; with hidden both return every layer's
+    output."""
+    learned = self.student.apply(own(variables), batch, noise_of(batch, ctx), hidden)
     return learned, self.teacher.apply(frozen(variables), batch, None, hidden)
 
   def predict(self, variables: Variables, carry: Any, batch: Batch, hidden: bool = False):
