@@ -160,7 +160,7 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
         "text that goes on does not keep: expected 'relative' or 'shaw' to write"
       )
     rows, columns = batch['token_BT'].shape
-    return self._written(batch, memory_lib.first(self.clone(mem_len=columns + room), rows, 'empty'))
+    return self._written(batch, self.clone(mem_len=columns + room).carry(rows))
 
   def step(self, token_B: Array, text: Memory) -> tuple[Array, Memory]:
     """Reads a token more of each row; see `WritingModel`."""

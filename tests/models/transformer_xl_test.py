@@ -70,7 +70,7 @@ def test_memory_reaches_back_exactly_layers_times_its_length(same_length, reach)
   assert differs[: reach + 1].all() and not differs[reach + 1 :].any()
 
 
-@mutation('jnp.where((start_B == 0)[:, None], memory.example_BM, 0)', 'memory.example_BM')
+@mutation('jnp.where((start_B == 0)[:, None], carry.example_BM, 0)', 'carry.example_BM')
 def test_a_start_makes_a_row_new_and_leaves_the_other():
   _, objective, variables = make(4, mem_len=4)
   first, second = batch(text(4), 1), batch(text(4, 1))

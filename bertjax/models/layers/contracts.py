@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
-from bertjax.models.layers import memory
 from bertjax.models.layers.basic import Activation, Dtype
 from bertjax.models.layers.encoder import unstacked
 from bertjax.models.layers.heads import Head, at_targets, declared
-from bertjax.models.layers.memory import Start
+from bertjax.models.layers.memory import Memory, Start
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Array, Batch, Variables
 
@@ -124,19 +123,25 @@ class Sized(Model, kw_only=True):
 
 
 class Remembering(Model):
-  """Carries a `memory.Memory`; has the fields mem_len, layers, width and dtype."""
+  """Carries a `Memory`; has the fields mem_len, layers, width and dtype."""
 
   divides_columns = False
 
   @nn.nowrap
-  def carry(self, rows: int, start: Start = 'empty') -> Any:
-    """Returns the memory before the first batch."""
-    return memory.first(self, rows, start)
+  def carry(self, rows: int, start: Start = 'empty') -> Memory | tuple[()]:
+    """Returns the memory before the first batch; () where mem_len is 0. Zeros are of example 1:
+    every row of a stream is one example."""
+    if not self.mem_len:
+      return ()
+    hidden_BLMD = jnp.zeros((rows, self.layers, self.mem_len, self.width), self.dtype)
+    return Memory(hidden_BLMD, jnp.full((rows, self.mem_len), int(start == 'zeros'), jnp.int32))
 
   @nn.nowrap
-  def reset(self, carry: Any, start_B: Array) -> Any:
+  def reset(self, carry: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
     """Returns the memory without the rows whose text begins anew."""
-    return memory.forget(carry, start_B)
+    if not carry:
+      return ()
+    return carry._replace(example_BM=jnp.where((start_B == 0)[:, None], carry.example_BM, 0))
 
 
 class LabelModel(Model):

@@ -10,7 +10,7 @@ of them are filled. The originals begin in two ways, `Start`:
           program: train.py, cache_fn, and a data set that repeats)
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,23 +27,6 @@ class Memory(NamedTuple):
 
   hidden_BLMD: Array
   example_BM: Array
-
-
-def first(model: Any, rows: int, start: Start) -> Memory | tuple[()]:
-  """Returns the memory before the first batch of a model with the fields mem_len, layers, width and
-  dtype; () where mem_len is 0. Zeros are of example 1: every row of a stream is one example."""
-  if not model.mem_len:
-    return ()
-  hidden_BLMD = jnp.zeros((rows, model.layers, model.mem_len, model.width), model.dtype)
-  return Memory(hidden_BLMD, jnp.full((rows, model.mem_len), int(start == 'zeros'), jnp.int32))
-
-
-def forget(memory: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
-  """Returns the memory without the rows whose start_B is 1."""
-  if not memory:
-    return ()
-  kept_BM = jnp.where((start_B == 0)[:, None], memory.example_BM, 0)
-  return memory._replace(example_BM=kept_BM)
 
 
 def remembered(
