@@ -101,7 +101,7 @@ class Net(nn.Module):
       {'params': p}, x, context, noise, None, number
     )[0]
     apart = unrolled(self.remat, noise)
-    apply = remat_lib.function(run, self.remat, not apart)
+    apply = remat_lib.function(run, self.remat, apart)
     before, last = (jax.tree.map(lambda leaf, at=at: leaf[at], params) for at in (np.s_[:-1], -1))
 
     def visit(x_BTD: Array, inputs) -> tuple[Array, None]:

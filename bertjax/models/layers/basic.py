@@ -9,12 +9,12 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels import target
 from bertjax.kernels.dropout import Noise
-from bertjax.models.layers.remat import keep
 from bertjax.types import Array
 
 Init = Callable[..., Any]
@@ -163,7 +163,7 @@ class Dense(nn.Module):
     if self.bias:
       bias = param(self, 'bias', self.axes[self.inputs :], self.shape, bias_init)
       y_2d = y_2d + bias.astype(self.dtype).reshape(1, -1)
-    return keep(y_2d, 'product').reshape(batch + self.shape)
+    return checkpoint_name(y_2d, 'product').reshape(batch + self.shape)
 
 
 class Norm(nn.Module):

@@ -46,7 +46,7 @@ def scanned(model: Any, block: type[nn.Module], noise: Noise | None) -> Any:
   will get it. Memories have their layers on axis 1, outputs and parameters on axis 0."""
   apart = unrolled(model.remat, noise)
   return nn.scan(
-    remat_lib.module(block, model.remat, not apart),
+    remat_lib.module(block, model.remat, apart),
     unroll=apart,
     variable_axes={'params': 0},
     split_rngs={'params': True},
@@ -160,7 +160,7 @@ class Encoder(nn.Module):
 
     def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
-      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat, not apart)(params, x_BTD)
+      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat, apart)(params, x_BTD)
       return x_BTD, h_BTD
 
     def one_period(x_BTD: Array, inputs):
@@ -192,7 +192,7 @@ class Encoder(nn.Module):
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
     run = lambda params, *args: layer.apply({'params': params}, *args)
     apart = unrolled(self.remat, noise)
-    apply = remat_lib.function(run, self.remat, not apart)
+    apply = remat_lib.function(run, self.remat, apart)
     # Exact, where the original's int(l / layers * groups) and transformers' int(l / (layers /
     # groups)) are rounded otherwise in some odd cases, first at 22 layers in 22 groups, 18 in 14.
     group_L, outputs = np.arange(self.layers) * self.groups // self.layers, []

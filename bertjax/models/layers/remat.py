@@ -1,7 +1,7 @@
 """Policies that choose what of a layer the backward pass keeps and what it computes again.
 
-Matrix products and attention are marked where they are computed (`keep`); the policies choose among
-the marks. The rest of a layer is cheap beside them: activations, norms, dropout, sums.
+Matrix products and attention are marked where they are computed (`checkpoint_name`); the policies
+choose among the marks. The rest of a layer is cheap beside them: activations, norms, dropout, sums.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,6 @@ from typing import Any, Literal
 
 import flax.linen as nn
 import jax
-from jax.ad_checkpoint import checkpoint_name
-
-from bertjax.types import Array
 
 # none: what XLA's derivative asks for. light: products and attention are kept, the rest is computed
 # again. dots: attention is computed again too. full: the layer's input alone is kept.
@@ -21,24 +18,19 @@ Mark = Literal['product', 'attention']
 KEPT: dict[str, tuple[Mark, ...]] = dict(light=('product', 'attention'), dots=('product',), full=())
 
 
-def keep(x: Array, mark: Mark) -> Array:
-  """x, marked as something that is costly to compute again."""
-  return checkpoint_name(x, mark)
-
-
-def function(run: Callable[..., Any], remat: str, loop: bool) -> Callable[..., Any]:
-  """Returns a function whose derivative keeps what the policy says. As the body of a loop, forward
-  and backward are apart; elsewhere the compiler is kept from merging what is computed again."""
+def function(run: Callable[..., Any], remat: str, unrolled: bool) -> Callable[..., Any]:
+  """Returns a function whose derivative keeps what the policy says. In the body of a loop forward
+  and backward are apart; unrolled, the compiler is kept from merging what is computed again."""
   if remat == 'none':
     return run
-  return jax.checkpoint(run, prevent_cse=not loop, policy=_policy(remat))
+  return jax.checkpoint(run, prevent_cse=unrolled, policy=_policy(remat))
 
 
-def module(layer: type[nn.Module], remat: str, loop: bool) -> type[nn.Module]:
+def module(layer: type[nn.Module], remat: str, unrolled: bool) -> type[nn.Module]:
   """Returns a module whose derivative keeps what the policy says, see `function`."""
   if remat == 'none':
     return layer
-  return nn.remat(layer, prevent_cse=not loop, policy=_policy(remat))
+  return nn.remat(layer, prevent_cse=unrolled, policy=_policy(remat))
 
 
 def _policy(remat: str) -> Any:

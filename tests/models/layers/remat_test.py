@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax.core import meta
+from jax.ad_checkpoint import checkpoint_name
 from mutation import mutation
 
 from bertjax.config import command_line
@@ -25,11 +26,11 @@ def test_what_is_computed_again_changes_no_gradient(policy, products):
   w = jnp.full((8, 8), 0.1)
 
   def layer(x):
-    x = remat.keep(x @ w, 'product')
-    return jnp.tanh(remat.keep(jnp.exp(x) @ w, 'attention'))
+    x = checkpoint_name(x @ w, 'product')
+    return jnp.tanh(checkpoint_name(jnp.exp(x) @ w, 'attention'))
 
   def loss(x, policy=policy):
-    apply = remat.function(layer, policy, True)
+    apply = remat.function(layer, policy, False)
     return jax.lax.scan(lambda x, _: (apply(x), None), x, length=3)[0].sum()
 
   x = jnp.linspace(-0.1, 0.1, 64).reshape(8, 8)
@@ -40,20 +41,20 @@ def test_what_is_computed_again_changes_no_gradient(policy, products):
 
 
 @mutation(
-  "return keep(y_2d, 'product').reshape(batch + self.shape)",
-  "return (keep(y_2d - bias, 'product') + bias).reshape(batch + self.shape)",
+  "return checkpoint_name(y_2d, 'product').reshape(batch + self.shape)",
+  "return (checkpoint_name(y_2d - bias, 'product') + bias).reshape(batch + self.shape)",
 )
 def test_a_bias_is_not_added_again():
   dense = basic.Dense((6,), ('embed', 'mlp'), basic.INITS['normal'](0.1))
   x = jnp.ones((2, 3))
   params = meta.unbox(dense.init(jax.random.key(0), x))
-  run = remat.function(lambda x: jnp.sin(dense.apply(params, x)), 'light', False)
+  run = remat.function(lambda x: jnp.sin(dense.apply(params, x)), 'light', True)
   gradient = lambda x, dy: jax.vjp(run, x)[1](dy)
   assert jax.jit(gradient).lower(x, jnp.ones((2, 6))).as_text().count('stablehlo.add') == 1
 
 
 @mutation(
-  "return keep(y_2d, 'product').reshape(batch + self.shape)",
+  "return checkpoint_name(y_2d, 'product').reshape(batch + self.shape)",
   'return y_2d.reshape(batch + self.shape)',
 )
 def test_a_model_keeps_less_and_less(monkeypatch):
@@ -91,7 +92,7 @@ def test_a_model_keeps_less_and_less(monkeypatch):
 )
 @mutation('    unroll=apart,\n', '', case='bert-light', file='bertjax/models/layers/encoder.py')
 @mutation(
-  '(run, self.remat, not apart)(params', '(run, self.remat, True)(params', case='modernbert-light'
+  '(run, self.remat, apart)(params', '(run, self.remat, False)(params', case='modernbert-light'
 )
 def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   """As on a GPU: the same loss and gradients, no array of all layers' outputs, and what is computed
