@@ -26,7 +26,7 @@ from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import Dropout, Norm, options_of, small_table
 from bertjax.models.layers.block import Block, Context
-from bertjax.models.layers.encoder import scanned, stacked, unrolled
+from bertjax.models.layers.encoder import initial, scanned, stacked, unrolled
 from bertjax.types import Array, Batch, Factory
 
 PASSES = 2  # of the last layer in the enhanced mask decoder (masked_language_model.py:47)
@@ -95,8 +95,7 @@ class Net(nn.Module):
   def _decoded(
     self, layer: Layer, x_BTD: Array, position_BT: Any, context: Context, noise: Noise | None
   ) -> Array:
-    first = lambda key: layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
-    params = self.param('layers', stacked, first, self.layers)
+    params = self.param('layers', stacked, initial(layer, x_BTD, context), self.layers)
     run = lambda p, x, context, noise, number: layer.apply(
       {'params': p}, x, context, noise, None, number
     )[0]

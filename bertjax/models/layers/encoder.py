@@ -155,8 +155,7 @@ class Encoder(nn.Module):
     apart = unrolled(self.remat, noise)
     first = Block(**fields, enters=self.normed_stream, parent=None)
     later = Block(**fields, parent=None)
-    init = lambda key: self._init(later, key, x_BTD, contexts[0])
-    stack = self.param('layers', stacked, init, self.layers)
+    stack = self.param('layers', stacked, initial(later, x_BTD, contexts[0]), self.layers)
 
     def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
@@ -189,7 +188,7 @@ class Encoder(nn.Module):
     """Returns a scan over the visits of each group. What they share is a constant of the scan, so
     its transpose adds up the gradients of the visits, and no layer has a copy."""
     layer = Block(**fields, parent=None)
-    blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
+    blocks, each = self._parameters(initial(layer, x_BTD, context))
     run = lambda params, *args: layer.apply({'params': params}, *args)
     apart = unrolled(self.remat, noise)
     apply = remat_lib.function(run, self.remat, apart)
@@ -234,9 +233,10 @@ class Encoder(nn.Module):
     stack = self.param('layers', stacked, lambda k: some(k, every), copies)
     return list(_layers(stack)), {}
 
-  def _init(self, layer: Block, key: Array, x_BTD: Array, context: Context) -> Any:
-    """Returns the parameters of one layer."""
-    return layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
+
+def initial(layer: Block, x_BTD: Array, context: Any) -> Callable[[Array], Any]:
+  """Returns the function of a key that makes the parameters of one layer."""
+  return lambda key: layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
 
 
 def stacked(key: Array, init: Callable[[Array], Any], copies: int) -> Any:
