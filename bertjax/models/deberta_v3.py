@@ -18,18 +18,14 @@ from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import electra
-from bertjax.models.deberta import PASSES, Base, Net
+from bertjax.models.deberta import PASSES, Base, Deberta, Net
 from bertjax.models.layers.attend import example_mask
-from bertjax.models.layers.basic import (
-  INITS,
-  Init,
-  Norm,
-  options_of,
-  word_table,
-)
+from bertjax.models.layers.basic import INITS, Init, Norm, options_of, word_table
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.types import Array, Batch, Factory, Part
+
+SINGLE = dict(name='deberta', family='deberta_v2')  # one of the nets, as a DeBERTa
 
 
 class DebertaV3(Base, electra.Electra, kw_only=True):
@@ -114,9 +110,9 @@ class Judge(nn.Module):
 
 
 def make(config) -> DebertaV3:
-  """Builds the model from `config.model`. Raises UserError: as `electra.build`; a generator that is
+  """Builds the model from `config.model`. Raises UserError: as `electra.make`; a generator that is
   no net of its own, or of another width, whose word table the discriminator could not have."""
-  made = electra.build(DebertaV3, config)
+  made = electra.make(config, DebertaV3)
   size = electra.generator_size(config)
   if made.generator != 'own' or (size['width'], size['heads']) != (made.width, made.heads):
     raise UserError(
@@ -133,23 +129,18 @@ def make(config) -> DebertaV3:
   return made
 
 
-def _encoder(model: Mapping[str, Any]) -> dict[str, Any]:
-  of_two_nets = (*electra.OF_TWO_NETS, 'disentangled', 'decoder')
-  fields = {key: value for key, value in dict(model).items() if key not in of_two_nets}
-  return fields | dict(name='deberta', family='deberta_v2', words=False)
-
-
 def _beside(model: Any) -> dict[str, Part]:
   """Returns the generator; {} where it ends in the decoder, which is of no class."""
   if model.decoder:
     return {}
-  size = dict(layers=electra.generator_size(model)['layers'], words=True)
+  layers = electra.generator_size(model)['layers']
+  net = lambda whole: electra.net_of(whole, Deberta, **SINGLE, layers=layers, words=True)
 
   def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
     tables = dict(params['generator_embeddings'], word=params['word'])
     return dict(embeddings=tables, encoder=params['generator_net'], mlm=params['mlm'])
 
-  return dict(generator=Part(lambda whole: _encoder(whole) | size, select))
+  return dict(generator=Part(net, select))
 
 
 def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -186,6 +177,9 @@ def _begun(model: Any, other: Mapping[str, Any]) -> Part:
 
 
 MODEL = Factory(
-  options_of(DebertaV3), make, Part(_encoder, _discriminator), begins=dict(deberta=_begun),
+  options_of(DebertaV3),
+  make,
+  Part(lambda model: electra.net_of(model, Deberta, **SINGLE, words=False), _discriminator),
+  begins=dict(deberta=_begun),
   beside=_beside,
-)  # fmt: skip
+)

@@ -8,6 +8,7 @@ logit per token. The projections and that last dense keep the framework's defaul
 (Glorot uniform), the rest is the config's.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -23,17 +24,22 @@ from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import example_mask
-from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init, options_of
+from bertjax.models.layers.basic import (
+  ACTIVATIONS,
+  INITS,
+  METADATA,
+  Dense,
+  Dropout,
+  Init,
+  options_of,
+)
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import Head, WordHead, at_targets, gather_positions
 from bertjax.types import Array, Batch, Factory, Part
 
-# Fields of `config.model` that a BERT has not.
-OF_TWO_NETS = (
-  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
-)  # fmt: skip
+SINGLE = dict(name='bert', family='electra_net')  # one of the nets, as a BERT
 Generator = Literal['own', 'shared', 'uniform', 'two_tower']
 
 
@@ -122,7 +128,7 @@ class Electra(bert.Base, kw_only=True):
       encoder |= dict(layers=size['layers'], layer=layer)
       net = lambda: Net(size['width'], self.dropout, encoder)
       if not self.tied_embeddings:
-        width = self.generator_table_width
+        width = generator_table_width(self)
         own: dict[str, Any] = dict(tables, width=width, out_width=width)
         self.generator_embeddings = Embeddings(**own)
       if self.generator == 'own':
@@ -177,13 +183,6 @@ class Electra(bert.Base, kw_only=True):
     scores = self.generate(batch, None)
     return at_targets(scores, batch) if self.generator == 'two_tower' else scores
 
-  @property
-  def generator_table_width(self) -> int:
-    """Width of the tables that the generator reads."""
-    if self.tied_embeddings or self.generator == 'shared':
-      return self.table_width
-    return min(self.table_width, generator_size(self)['width'])
-
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs of generator and discriminator, see `Model.flops`."""
@@ -208,7 +207,7 @@ class Electra(bert.Base, kw_only=True):
     size.pop('heads', None)
     towers = 2 if self.generator == 'two_tower' else 1
     scored = flops_lib.real(batch) if towers == 2 else flops_lib.targets(batch)
-    width = self.generator_table_width
+    width = generator_table_width(self)
     transform = towers * size['width'] * width if self.transform else 0
     head = flops_lib.head_flops(scored, transform, width * self.vocab_size)
     return towers * self.net_flops(batch, width, **size) + head
@@ -223,7 +222,16 @@ def generator_size(model: Any) -> dict[str, int]:
   return dict(width=width, layers=layers, heads=heads, ffn=4 * width)
 
 
-def build(kind: type[Electra], config: Any) -> Any:
+def generator_table_width(model: Any) -> int:
+  """Returns the width of the tables that the generator reads, of an `Electra` or its
+  `config.model`."""
+  width = model.embedding_width or model.width
+  if model.tied_embeddings or model.generator == 'shared':
+    return width
+  return min(width, generator_size(model)['width'])
+
+
+def make(config, kind: type[Electra] = Electra) -> Any:
   """Builds a pair of nets from `config.model`. Raises UserError: an unknown generator, one without
   layers, heads that do not divide its width, labels of examples, which have no head here; or as
   `bert.fields`."""
@@ -243,15 +251,10 @@ def build(kind: type[Electra], config: Any) -> Any:
   return kind(**fields)
 
 
-def make(config) -> Electra:
-  """Builds the model from `config.model`; errors as `build`."""
-  return build(Electra, config)
-
-
-def as_bert(model: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-  """Returns the `config.model` of one net as a BERT of the family electra_net, with more fields."""
-  fields = {key: value for key, value in dict(model).items() if key not in OF_TWO_NETS}
-  return fields | dict(name='bert', family='electra_net') | more
+def net_of(model: Mapping[str, Any], kind: type[bert.Bert], **more: Any) -> dict[str, Any]:
+  """Returns the `config.model` of one net as a model of this kind, with more fields."""
+  own = {*METADATA, *(field.name for field in dataclasses.fields(kind))}
+  return {key: value for key, value in dict(model).items() if key in own} | more
 
 
 def encoder_of(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,16 +269,14 @@ def beside(model: Any) -> dict[str, Part]:
     return {}
   own, size = model.generator == 'own', {}
   if own:
-    size = generator_size(model)
-    width = model.embedding_width or model.width
-    size['embedding_width'] = width if model.tied_embeddings else min(width, size['width'])
+    size = dict(generator_size(model), embedding_width=generator_table_width(model))
 
   def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
     tables = params.get('generator_embeddings', params['embeddings'])
     net = params['generator_net' if own else 'discriminator']
     return dict(encoder_of(tables, net), mlm=params['mlm'])
 
-  return dict(generator=Part(lambda whole: as_bert(whole, **size), select))
+  return dict(generator=Part(lambda whole: net_of(whole, bert.Bert, **SINGLE, **size), select))
 
 
 def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -284,6 +285,8 @@ def _discriminator(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 MODEL = Factory(
-  options_of(Electra), make, Part(lambda model: as_bert(model, words=False), _discriminator),
+  options_of(Electra),
+  make,
+  Part(lambda model: net_of(model, bert.Bert, **SINGLE, words=False), _discriminator),
   beside=beside,
-)  # fmt: skip
+)

@@ -59,7 +59,11 @@ TAUGHT = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
-@mutation('make, Part(lambda ', 'make, tuned=Part(lambda ', case='minilm:l6_h384-electra-terms3')
+@mutation(
+  'Part(lambda model: net_of(model, bert',
+  'tuned=Part(lambda model: net_of(model, bert',
+  case='minilm:l6_h384-electra-terms3',
+)
 def test_a_bert_comes_closer_to_a_teacher_of_another_family(
   recipe, system, terms, rich_store, teacher_of, tmp_path
 ):
