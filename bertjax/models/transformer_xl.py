@@ -231,8 +231,8 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
 
   @nn.nowrap
   def _head_flops(self, batch: Batch) -> float:
-    """Returns the head, with an entry for each cluster, is everywhere, a cluster's words where they
-    are."""
+    """Returns the FLOPs of the head, which has an entry for each cluster, at every target, and of
+    each cluster's words at the targets that are among them."""
     weight_BP, target_BP = np.asarray(batch['weight_BP']), np.asarray(batch['target_BP'])
     total = 0.0
     for i, (first, last) in enumerate(pairwise((0, *self.cutoffs, self.vocab_size))):

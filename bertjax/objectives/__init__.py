@@ -17,15 +17,13 @@ def model_of(given: Any, objective: str, kind: type[Model]) -> Any:
   """Returns the model of a run, `config.model`, which must be of the kind that its objective, named
   for messages, trains: a contract of `models/layers/contracts.py`, or the one class that it is for.
   Raises UserError if there is no such model, its fields do not work, or it is of another kind."""
-  name = given.name
-  module = registry.find(MODELS, name, KEY)
-  if not _defines(name, kind):
+  if not _defines(given.name, kind):
     fitting = [repr(other) for other in registry.names_in(MODELS) if _defines(other, kind)]
     raise UserError(
-      f'config.objective.name={objective!r} needs {KEY}={" or ".join(fitting)}, got {name!r}: '
-      'begin with a config file that has both'
+      f'config.objective.name={objective!r} needs {KEY}={" or ".join(fitting)}, got '
+      f'{given.name!r}: begin with a config file that has both'
     )
-  return module.MODEL.make(given)
+  return models.build(given)
 
 
 def labels_of(model: Any, kind: str = 'text') -> Labels:

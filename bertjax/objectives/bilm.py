@@ -74,9 +74,7 @@ def make(config) -> Objective:
     scores = out['word'], out['out_word']
     targets = batch['target_BT'], batch['target_BU']
     weights = batch['weight_BT'], batch['weight_BU']
-    means = lambda values: [
-      Term(jnp.sum(w * v), jnp.sum(w)) for w, v in zip(weights, values, strict=True)
-    ]
+    means = lambda values: list(map(Term.mean, values, weights))
     rights = ()
     if ctx.train and sampled:
       hidden_WBPD, target_WBP = jnp.stack([each.hidden_BPE for each in scores]), jnp.stack(targets)

@@ -231,8 +231,7 @@ class _Pair(NamedTuple):
       terms, scores, picked = self._generated(variables, batch, original_BT, dropped)
       if self.settings.train == 'generator':
         return Out(terms, carry)
-      settings = self.settings
-      id_BP = draw(picked, batch, noise, settings.temperature)
+      id_BP = draw(picked, batch, noise, self.settings.temperature)
     fake_BT = replace(batch['token_BT'], id_BP, batch)
     shown = dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake')
     logit_BT = self._apply('discriminate', variables, *shown)['rtd_BT']
@@ -281,9 +280,7 @@ class _Pair(NamedTuple):
     """logits_BPV of the generator, and what the discriminator says of the batch as it is."""
     out = self._apply('discriminate', variables, batch, None, hidden)
     if self.model.generator != 'uniform':
-      scores = self._apply('generate', variables, batch, None)
-      towers = self.model.generator == 'two_tower'
-      out['logits_BPV'] = logits(at_targets(scores, batch) if towers else scores)
+      out['logits_BPV'] = logits(self._apply('word_scores', variables, batch))
     return out
 
   def flops(self, batch: Batch) -> float:

@@ -99,7 +99,7 @@ UNIFORM, COLD = np.full(WORDS, 1 / WORDS), Q**2 / np.sum(Q**2)
 @mutation(
   'jnp.uint32(self.model.vocab_size)', 'jnp.uint32(self.model.vocab_size - 1)', case='uniform'
 )
-@mutation('noise, settings.temperature)', 'noise, 1.0)', case='colder')
+@mutation('noise, self.settings.temperature)', 'noise, 1.0)', case='colder')
 def test_the_logit_of_electra(generator, temperature, q, monkeypatch):
   """A word drawn again is original: log of rate q (1 - p) / (p (1 - rate + rate q))."""
   c = cases.config('electra', generator=generator, vocab_size=WORDS)

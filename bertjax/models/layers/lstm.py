@@ -80,7 +80,7 @@ class LSTM(nn.Module):
     real, None: all are, change no state; noise is of the dropout."""
     inputs, out = x_BTI.shape[-1], self.projection or self.width
     axes = ('embed', None, 'ffn')
-    declare = lambda name, axes, shape, init: param(self, name, axes, shape, init)
+    declare = functools.partial(param, self)
     input_IGC = declare('input', axes, (inputs, 4, self.width), self.initializer)
     state_PGC = declare('state', axes, (out, 4, self.width), self.initializer)
     if noise is not None and self.weight_dropout:
