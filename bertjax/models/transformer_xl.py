@@ -19,8 +19,6 @@ import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
-from bertjax.kernels.adaptive_softmax import AdaptiveScores, log_probabilities
-from bertjax.kernels.cross_entropy import logits
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Relative
@@ -42,7 +40,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.contracts import Remembering, Sized, StreamModel, WritingModel
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import Head, WordHead, at_targets
+from bertjax.models.layers.heads import Head, WordHead, all_scores, at_targets
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
 from bertjax.types import Array, Batch, Factory, Variables
@@ -171,8 +169,7 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
     out = self(batch, text)
     last_B1 = jnp.full_like(batch['token_BT'][:, :1], batch['token_BT'].shape[1] - 1)
     scores = at_targets(out['word'], dict(target_pos_BP=last_B1))
-    many = isinstance(scores, AdaptiveScores)
-    return (log_probabilities(scores) if many else logits(scores))[:, 0], out['carry']
+    return all_scores(scores)[:, 0], out['carry']
 
   def _words(self, init: Init, dtype: Any) -> tuple[Callable, Callable]:
     """(token_BT -> x_BTD, h_BPD -> scores), over the same tables."""

@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
-from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
+from bertjax.kernels.cross_entropy import Scores, cross_entropy
 from bertjax.models.layers.contracts import StreamModel
+from bertjax.models.layers.heads import all_scores
 from bertjax.models.layers.memory import Start
 from bertjax.objectives import model_of, noise_of
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
@@ -74,13 +75,6 @@ def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Arr
   if isinstance(scores, AdaptiveScores):
     return adaptive_softmax.adaptive_cross_entropy(scores, target_BP)
   return cross_entropy(scores, target_BP)[:2]
-
-
-def all_scores(scores: Scores | AdaptiveScores) -> Array:
-  """Logits of all words, or with clusters their log-probabilities; float32 [B, P, V]."""
-  if isinstance(scores, AdaptiveScores):
-    return adaptive_softmax.log_probabilities(scores)
-  return logits(scores)
 
 
 def finish(sums: Mapping[str, tuple[Any, Any]], term: str, unit: Unit = 'word') -> dict[str, float]:

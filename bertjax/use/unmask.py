@@ -13,8 +13,8 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.models.layers import unmasking
 from bertjax.models.layers.decoding import Sampling
+from bertjax.models.layers.heads import all_scores
 from bertjax.models.layers.unmasking import Unmasking
-from bertjax.objectives import lm
 from bertjax.text.sentences import Row, as_batch, blanks_in
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import batches
@@ -51,7 +51,7 @@ def texts(
   def written(variables: Variables, batch: Batch) -> tuple[Array, Array]:
     def scored(token_BT: Array) -> Array:
       scores = net.words(variables, dict(batch, token_BT=token_BT))
-      return unmasking.only(lm.all_scores(scores), model.vocabulary.size, never)
+      return unmasking.only(all_scores(scores), model.vocabulary.size, never)
 
     return unmasking.write(scored, batch, new_tokens, how, sampling)
 

@@ -12,6 +12,7 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.evals.fill_mask import likeliest
 from bertjax.models.layers.contracts import PairModel
+from bertjax.models.layers.heads import all_scores
 from bertjax.objectives import lm
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import Row
@@ -58,7 +59,7 @@ class Words:
     size = self.vocabulary.size
     top = min(int(top), size)
     rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
-    tops = lambda v, batch: likeliest(lm.all_scores(self.net.words(v, batch)), top, size)
+    tops = lambda v, batch: likeliest(all_scores(self.net.words(v, batch)), top, size)
     answers = self.runner.run(('fill', top), tops, rows)
     candidates = lambda prob_C, id_C: [
       Candidate(self._texts.piece(i), int(i), float(p), self._texts.text(i))

@@ -12,6 +12,7 @@ from tiers import in_tiers
 
 from bertjax.errors import UserError
 from bertjax.models import transformer_xl
+from bertjax.models.layers.heads import all_scores
 from bertjax.models.layers.positions import sinusoids
 from bertjax.objectives import lm
 
@@ -162,13 +163,13 @@ def test_initial_values_are_those_of_the_original():
 
 
 @mutation('self.clone(mem_len=columns + room)', 'self.clone(mem_len=4)')
-@mutation("room), rows, 'empty')", "room), rows, 'zeros')")
+@mutation('room).carry(rows)', "room).carry(rows, 'zeros')")
 @pytest.mark.parametrize('cutoffs', in_tiers([(), (50, 120)], [()]))
 def test_a_text_token_by_token_is_the_whole_text(cutoffs):
   """Whatever stands before a short prompt; nothing falls out of the memory."""
   model, _, variables = make(10, mem_len=0, cutoffs=cutoffs)
   token_BT = text(10)
-  score = lambda v: lm.all_scores(model.apply(v, batch(token_BT))['word'])
+  score = lambda v: all_scores(model.apply(v, batch(token_BT))['word'])
   whole_BTV = np.asarray(jax.jit(score)(variables))[..., : cases.VOCAB]
   written_texts.check_token_by_token(model, variables, token_BT, whole_BTV, [6, 4], dict(atol=2e-5))
 

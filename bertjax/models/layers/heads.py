@@ -8,8 +8,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from bertjax.kernels import mesh
-from bertjax.kernels.adaptive_softmax import AdaptiveScores
-from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.adaptive_softmax import AdaptiveScores, log_probabilities
+from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import (
@@ -202,3 +202,8 @@ def at_targets(scores: Any, batch: Batch) -> Any:
     tails = tuple(at_targets(tail, batch) for tail in scores.tails)
     return scores._replace(head=at_targets(scores.head, batch), tails=tails)
   return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))
+
+
+def all_scores(scores: Scores | AdaptiveScores) -> Array:
+  """Logits of all words, or with clusters their log-probabilities; float32 [B, P, V]."""
+  return log_probabilities(scores) if isinstance(scores, AdaptiveScores) else logits(scores)
