@@ -7,7 +7,7 @@ import numpy as np
 from bertjax.evals import classification
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
-from bertjax.objectives.choose import RIGHT
+from bertjax.models.layers.heads import RIGHT
 from bertjax.types import Evaluation, Evaluator, Subject
 
 NAMES = frozenset(('loss', 'accuracy', 'majority'))

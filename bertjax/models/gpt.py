@@ -35,6 +35,7 @@ from bertjax.models.layers.cache import Caches, Reading
 from bertjax.models.layers.contracts import LabelModel, Sized, StreamModel
 from bertjax.models.layers.encoder import ended, one_by_one, scanned
 from bertjax.models.layers.heads import (
+  RIGHT,
   Head,
   WordHead,
   declared,
@@ -57,9 +58,6 @@ SIZES: dict[str, dict[str, int]] = {
   'large': dict(layers=36, width=1280, heads=20, ffn=5120, positions=1024),
   'xl': dict(layers=48, width=1600, heads=25, ffn=6400, positions=1024),
 }
-
-
-RIGHT = 'right'  # the label of choices, see objectives/choose.py
 
 
 class GPT(Sized, StreamModel, OneText, kw_only=True):

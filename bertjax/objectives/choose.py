@@ -7,11 +7,10 @@ The loss is the mean cross-entropy of the rows, as of transformers' `...ForMulti
 import jax
 import jax.numpy as jnp
 
+from bertjax.models.layers.heads import RIGHT
 from bertjax.objectives import check_heads, label_model
 from bertjax.objectives.combine import next_words
 from bertjax.types import Batch, Factory, Objective, Term
-
-RIGHT = 'right'
 
 
 def make(config) -> Objective:

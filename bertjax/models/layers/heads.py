@@ -26,6 +26,7 @@ from bertjax.types import Array, Batch
 
 Pooling = Literal['first', 'mean']  # of which token labels of examples are
 PoolerActivation = Literal['tanh', 'gelu_erf', 'relu', 'none']
+RIGHT = 'right'  # the label of choices: which part of a row is right
 POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS['relu'])
 
 
