@@ -199,7 +199,7 @@ class Objective(NamedTuple):
   # (key, batch) -> variables, a dict of collections whose leaves are flax.linen partitioning boxes
   init: Callable[[Array, Batch], Variables]
   loss: Callable[[Variables, Any, Batch, Context], Out]  # (variables, carry, batch, ctx) -> Out
-  # (variables, carry, batch) -> dict of arrays: logits and, where asked, hidden states
+  # (variables, carry, batch) -> dict of arrays: logits and last hidden states
   predict: Callable[[Variables, Any, Batch], dict[str, Array]]
   carry: Callable[[Batch], Any]  # (batch) -> the carry before the first batch; () if there is none
   # (host batch) -> model FLOPs of one forward and backward pass over it: see

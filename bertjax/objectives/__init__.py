@@ -98,14 +98,14 @@ def in_one_pass(
   model: Any, terms: Callable[[Any, Batch], dict[str, Term]], evals: Sequence[str]
 ) -> Objective:
   """Returns an objective whose loss is read off what a model without a carry returns for a batch:
-  `terms` makes the loss of that and the batch."""
+  `terms` makes the loss of that and the batch. Of the model it takes init, apply and flops."""
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     out = model.apply(variables, batch, noise_of(batch, ctx))
     return Out(terms(out, batch) | out.get('penalties', {}), carry, out.get('updates', {}))
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return model.apply(variables, batch, None, hidden)
+  def predict(variables, carry, batch: Batch) -> dict[str, Array]:
+    return model.apply(variables, batch, None)
 
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 

@@ -92,8 +92,8 @@ def make(config) -> Objective:
       terms['bilm_accuracy'] = _sum(*means(rights))
     return Out(terms, out['carry'])
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return model.apply(variables, batch, hidden, method='read')
+  def predict(variables, carry, batch: Batch) -> dict[str, Array]:
+    return model.apply(variables, batch, False, method='read')
 
   finish = functools.partial(lm.finish, term='bilm')
   carry = lambda batch: model.carry(len(batch['token_BT']))

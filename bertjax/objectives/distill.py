@@ -142,8 +142,8 @@ def make(config) -> Objective:
     out, theirs = pair.outputs(variables, seen, ctx, inner)
     return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = pair.predict(variables, carry, batch, hidden)
+  def predict(variables, carry, batch: Batch) -> dict[str, Array]:
+    out = pair.predict(variables, carry, batch)
     return dict(out, logits_BPV=logits(out['word'])) if words else out
 
   def flops(batch: Batch) -> float:

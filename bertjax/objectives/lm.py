@@ -62,8 +62,8 @@ def over_a_stream(model: Any, name: str, start: Start, evals: Sequence[str]) -> 
     terms = Term.learned(name, nll_BP, right_BP, batch['weight_BP'])
     return Out(terms | out.get('penalties', {}), out['carry'])
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, before(model, carry, batch, start), None, hidden)
+  def predict(variables, carry, batch: Batch) -> dict[str, Array]:
+    out = model.apply(variables, batch, before(model, carry, batch, start))
     return dict(out, logits_BPV=all_scores(out['word']))
 
   first = lambda batch: model.carry(len(batch['token_BT']), start)

@@ -68,8 +68,8 @@ def make(config) -> Objective:
       found |= label_terms(name, logits_BGC, batch)
     return found
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, None, hidden)
+  def predict(variables, carry, batch: Batch) -> dict[str, Array]:
+    out = model.apply(variables, batch)
     return dict(out, logits_BPV=logits(out['word']))
 
   # A causal position does not see the tokens after it, so none is hidden to be completed.

@@ -5,6 +5,7 @@ The encoder has neither dropout nor gradient; its optimizer must freeze it too
 Peters et al. 2018.
 """
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,8 +18,8 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import INITS
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.tagger import Features, Kind, Tagger
-from bertjax.objectives import model_of, noise_of, tag
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out
+from bertjax.objectives import in_one_pass, model_of, tag
+from bertjax.types import Array, Batch, Factory, Objective
 
 TAGGER = 'tagger'
 DEEP = dict(second_to_last=2, sum_last_four=4, concat_last_four=4)  # layers that features need
@@ -68,17 +69,12 @@ def make(config) -> Objective:
     logits_BTC = tagger.apply(own, *read(variables, batch), noise)
     return dict(token_label_BTC={tag.TAG: logits_BTC})
 
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    return Out(tag.terms(apply(variables, batch, noise_of(batch, ctx)), batch), carry)
-
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return apply(variables, batch, None)
-
   def flops(batch: Batch) -> float:
     entries = tagger_matrices(tagger, encoder)
     return encoder.flops(batch) / 3 + flops_lib.head_flops(flops_lib.real(batch), entries)
 
-  return Objective(init, loss, predict, lambda batch: (), flops, evals=('tagging',))
+  probe = SimpleNamespace(init=init, apply=apply, flops=flops)
+  return in_one_pass(probe, tag.terms, ('tagging',))
 
 
 def tagger_matrices(tagger: Tagger, encoder: Any) -> int:

@@ -276,9 +276,9 @@ class _Pair(NamedTuple):
   def _apply(self, method: str, variables, *args: Any) -> Any:
     return self.model.apply(variables, *args, method=method)
 
-  def predict(self, variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+  def predict(self, variables, carry, batch: Batch) -> dict[str, Array]:
     """logits_BPV of the generator, and what the discriminator says of the batch as it is."""
-    out = self._apply('discriminate', variables, batch, None, hidden)
+    out = self._apply('discriminate', variables, batch, None)
     if self.model.generator != 'uniform':
       out['logits_BPV'] = logits(self._apply('word_scores', variables, batch))
     return out

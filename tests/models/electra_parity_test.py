@@ -1,6 +1,8 @@
 """ELECTRA's step against PyTorch `transformers`: its two classes, trained jointly on what our
 generator drew (eager attention, float32, evaluation mode)."""
 
+import functools
+
 import cases
 import jax
 import numpy as np
@@ -99,15 +101,16 @@ def compare(c, generator, judge, batch):
   (loss, ours), grads = gradients_of(rtd.make(c), batch)(params)
   means = {name: term.total / term.weight for name, term in ours.terms.items()}
   real_BT = batch['example_BT'] > 0
-  predict = jax.jit(rtd.make(c).predict, static_argnames='hidden')
-  out = predict(dict(params=params), (), dict(batch, token_BT=fake_BT), hidden=True)
+  read = jax.jit(functools.partial(electra.make(c.model).apply, method='read'))
+  out = read(dict(params=params), dict(batch, token_BT=fake_BT))
   for layer, theirs in enumerate(judged.hidden_states[1:]):
     ours = np.asarray(out['hidden_LBTD'][layer])
     close(ours[real_BT], theirs.detach().numpy()[real_BT], HIDDEN, f'hidden state {layer}')
   close(
     np.asarray(out['rtd_BT'])[real_BT], judged.logits.detach().numpy()[real_BT], LOGITS, 'logits'
   )
-  made_BPV = predict(dict(params=params), (), batch)['logits_BPV'][..., : cases.VOCAB]
+  predicted = jax.jit(rtd.make(c).predict)(dict(params=params), (), batch)
+  made_BPV = predicted['logits_BPV'][..., : cases.VOCAB]
   rows = np.arange(len(real_BT))[:, None]
   theirs_BPV = made.logits.detach().numpy()[rows, batch['target_pos_BP']]
   some_B = real_BT.any(1)  # others are padding alone

@@ -79,9 +79,8 @@ def test_packed_rows_equal_unpacked_rows():
   packed = cases.batch([[17, 12]], 32, types=c.model.types)  # the same draws, in one row
   objective = mlm.make(c)
   variables = cases.variables(objective.init, apart)
-  predict = jax.jit(objective.predict, static_argnames='hidden')
-  two = predict(variables, (), apart, hidden=True)
-  one = predict(variables, (), packed, hidden=True)
+  predict = jax.jit(objective.predict)
+  two, one = predict(variables, (), apart), predict(variables, (), packed)
   close(one['last_BTD'][0, :17], np.asarray(two['last_BTD'])[0, :17], HIDDEN, 'first example')
   close(one['last_BTD'][0, 17:29], np.asarray(two['last_BTD'])[1, :12], HIDDEN, 'second example')
   real = slice(0, cases.VOCAB)

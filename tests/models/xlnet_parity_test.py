@@ -11,6 +11,8 @@ from parity import HIDDEN, LOGITS, LOSS, close, close_gradients, gradients_of
 from slow_imports import torch
 from xlnet_cases import LENGTH, MEMORY, ROWS, make_case, torch_inputs
 
+from bertjax.kernels.cross_entropy import logits
+from bertjax.models import xlnet
 from bertjax.models.layers.memory import Memory
 from bertjax.objectives import plm
 
@@ -36,10 +38,14 @@ def test_equals_transformers(kind, fields):
   c, state, batches, model = make_case(kind, **fields)
   params = state_dicts.from_huggingface(state, c.model)
   objective = plm.make(c)
+
+  def run(variables, batch, memory):
+    out = xlnet.make(c.model).apply(variables, batch, memory, hidden=True)
+    return dict(out, logits_BPV=logits(out['word']))
+
   memory, mems = objective.carry(batches[0]), None
   for batch in batches:
-    predict = jax.jit(objective.predict, static_argnames='hidden')
-    ours = predict(dict(params=params), memory, batch, hidden=True)
+    ours = jax.jit(run)(dict(params=params), batch, memory)
     model.zero_grad()
     inputs = torch_inputs(batch)
     theirs = model(**inputs, mems=mems, use_mems=True, output_hidden_states=True)
@@ -51,8 +57,8 @@ def test_equals_transformers(kind, fields):
       ours_BXD = np.asarray(ours['hidden_LBXD'][layer])
       close(ours_BXD[:, :LENGTH][real], h_BTD[real], HIDDEN, f'content {layer}')
       close(ours_BXD[:, LENGTH:][used], g_BPD[used], HIDDEN, f'query {layer}')
-    logits = np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
-    close(logits[used], theirs.logits.detach().numpy()[used], LOGITS, 'logits')
+    logits_BPV = np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
+    close(logits_BPV[used], theirs.logits.detach().numpy()[used], LOGITS, 'logits')
 
     (loss, out), grads = gradients_of(objective, batch, memory)(params)
     assert abs(loss - theirs.loss.item()) <= LOSS * theirs.loss.item()
@@ -85,6 +91,6 @@ def test_memory_begins_as_zeros_and_no_epoch_clears_it():
     ours = predict(dict(params=params), memory, batch)
     with torch.no_grad():
       theirs = model(**torch_inputs(batch), mems=mems, use_mems=True)
-    used, logits = batch['weight_BP'] > 0, np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
-    close(logits[used], theirs.logits.numpy()[used], LOGITS, 'logits')
+    used, ours_BPV = batch['weight_BP'] > 0, np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
+    close(ours_BPV[used], theirs.logits.numpy()[used], LOGITS, 'logits')
     memory, mems = ours['carry'], theirs.mems

@@ -18,7 +18,7 @@ def system(**model):
   return objective, cases.variables(objective.init, make_batch())
 
 
-@mutation('before(model, carry, batch, start), None, hidden)', 'carry, None, hidden)')
+@mutation('batch, before(model, carry, batch, start))', 'batch, carry)')
 def test_a_row_that_starts_anew_forgets():
   objective, variables = system()
   batch, later = make_batch(0), make_batch(1)
@@ -50,23 +50,22 @@ def test_shared_query_biases_are_one_for_all_layers():
 
 @mutation("dropout_lib.fork(noise, 'query')", 'noise')
 def test_dropout_is_drawn_apart_for_the_two_streams():
-  objective, variables = system(dropout=0.0, attention_dropout=0.5, mem_len=0)
+  _, variables = system(dropout=0.0, attention_dropout=0.5, mem_len=0)
   batch = make_batch()
   # Without content at the slots both streams ask the same, so only the draws tell them apart.
   batch['token_BT'] = np.full_like(batch['token_BT'], 9)
   variables['params']['mask'] = variables['params']['word'][9]
   batch['order_q_BT'] = np.ones_like(batch['order_q_BT'])
   batch['order_k_BT'] = np.zeros_like(batch['order_k_BT'])
-  predict = jax.jit(objective.predict, static_argnames='hidden')
-  still = predict(variables, (), batch, hidden=True)['hidden_LBXD'][0]
+  net = xlnet.make(config(dropout=0.0, attention_dropout=0.5, mem_len=0).model)
+  run = jax.jit(lambda v, noise: net.apply(v, batch, (), noise, True)['hidden_LBXD'][0])
+  still = run(variables, None)
   used, row = batch['weight_BP'] > 0, np.arange(ROWS)[:, None]
   at_slots = lambda x: (
     np.asarray(x[:, :LENGTH])[row, batch['target_pos_BP']][used],
     x[:, LENGTH:][used],
   )
   np.testing.assert_allclose(*at_slots(still), atol=1e-5)
-  noise = noise_from_key(jax.random.key(0), jnp.arange(ROWS))
-  net = xlnet.make(config(dropout=0.0, attention_dropout=0.5, mem_len=0).model)
-  drawn = jax.jit(lambda v: net.apply(v, batch, (), noise, True))(variables)['hidden_LBXD'][0]
+  drawn = run(variables, noise_from_key(jax.random.key(0), jnp.arange(ROWS)))
   content, query = at_slots(drawn)
   assert np.abs(content - query).max() > 1e-2

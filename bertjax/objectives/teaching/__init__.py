@@ -42,9 +42,9 @@ class Pair(NamedTuple):
     learned = self.student.apply(own(variables), batch, noise_of(batch, ctx), hidden)
     return learned, self.teacher.apply(frozen(variables), batch, None, hidden)
 
-  def predict(self, variables: Variables, carry: Any, batch: Batch, hidden: bool = False):
+  def predict(self, variables: Variables, carry: Any, batch: Batch):
     """Returns the student's outputs for a batch, as `Objective.predict`."""
-    return self.student.apply(own(variables), batch, None, hidden)
+    return self.student.apply(own(variables), batch)
 
   def flops(self, batch: Batch) -> float:
     """FLOPs of both; a third of a model's is the forward pass, all that a teacher does."""
