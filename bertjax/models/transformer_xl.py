@@ -69,7 +69,7 @@ class Layer(Block):
     shape = (self.heads, self.head_size)
     if context.table_RD is not None:
       u_NH, w_NH = context.biases or query_biases(self, 'uw', shape, self.initializer)
-      r_RNH = attention.project(context.table_RD)
+      r_RNH = attention.position(context.table_RD)
       return Relative(r_RNH, u_NH=u_NH, w_NH=w_NH, far=keys - 1)
     if self.attention != 'shaw':
       return Relative()

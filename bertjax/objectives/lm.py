@@ -78,16 +78,14 @@ def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Arr
 
 
 def finish(sums: Mapping[str, tuple[Any, Any]], term: str, unit: Unit = 'word') -> dict[str, float]:
-  """`Objective.finish` of an objective whose loss of a token is the term."""
+  """`Objective.finish` of an objective whose loss of a token is the term, which is given as the
+  papers do, too."""
   found = means(sums)
-  return found | (in_unit(found[term], unit) if term in found else {})
-
-
-def in_unit(nll: float, unit: str) -> dict[str, float]:
-  """Returns a mean loss in nats as the papers give it."""
+  if term not in found:
+    return found
   if unit != 'word':
-    return {f'bits_per_{unit}': nll / math.log(2)}
-  return dict(perplexity=math.exp(min(nll, 700.0)))  # beyond, a double overflows
+    return found | {f'bits_per_{unit}': found[term] / math.log(2)}
+  return found | dict(perplexity=math.exp(min(found[term], 700.0)))  # beyond, a double overflows
 
 
 OBJECTIVE = Factory(Options, make, targets=lambda config: ('next',))

@@ -85,7 +85,7 @@ class Attention(nn.Module):
   initializer: Init
   dropout: float  # of the probabilities
   bias: bool = True  # whether the projections have one
-  positions: bool = False  # whether there is a table of distances to project
+  positions: bool = False  # whether there is `position`, which makes `Relative.r_RNH` of distances
   out_initializer: Init | None = None
   dtype: Any = jnp.float32
   scale: float | None = None  # of the scores, T5's is 1; None: 1 / sqrt(H)
@@ -164,7 +164,3 @@ class Attention(nn.Module):
     key, value, seen_BTS = cache.other_key_BNSH, cache.other_value_BNSH, reading.other_seen_BTS
     assert key is not None and value is not None and seen_BTS is not None
     return self.out(decode.attend(self.query(x_BTD), key, value, seen_BTS, None, self.scale)), cache
-
-  def project(self, table_RD: Array) -> Array:
-    """Returns a table of distances as `Relative.r_RNH`."""
-    return self.position(table_RD)

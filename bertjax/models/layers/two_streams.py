@@ -74,7 +74,7 @@ class Layer(Block):
     u_NH, w_NH, z_NH = context.biases or query_biases(self, 'uwz', shape, self.initializer)
     embedding_2NH = param(self, 'segment', ('type', 'heads', 'head'), (2, *shape), self.initializer)
     segment = Segment(z_NH, embedding_2NH, context.segment_BT, context.segment_BS)
-    r_RNH = attention.project(context.table_RD)
+    r_RNH = attention.position(context.table_RD)
     return Relative(
       r_RNH, u_NH=u_NH, w_NH=w_NH, segment=segment, direction_B=context.direction_B, far=keys
     )
