@@ -1,6 +1,6 @@
 """Training systems: one file each, `config.objective.name`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertjax import models, registry
@@ -108,6 +108,11 @@ def in_one_pass(
     return model.apply(variables, batch, None)
 
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
+
+
+def scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:
+  """Terms whose shares of the loss are that much of what they were."""
+  return {name: term._replace(scale=factor * term.scale) for name, term in terms.items()}
 
 
 def _defines(name: str, kind: type[Model]) -> bool:

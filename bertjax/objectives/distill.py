@@ -35,7 +35,7 @@ from bertjax.objectives import (
   soft_labels,
   teaching,
 )
-from bertjax.objectives.teaching import KEY, divergence, scaled
+from bertjax.objectives.teaching import KEY, divergence
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
@@ -115,7 +115,7 @@ def make(config) -> Objective:
   def word_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
     targets = at_targets(out['word'], batch) if everywhere else out['word']
-    terms = scaled(mlm.masked_terms(targets, batch, 0.0), factor['hard'])
+    terms = mlm.masked_terms(targets, batch, 0.0, factor['hard'])
     if factor['soft']:
       weight_BP = real_BT if everywhere else batch['weight_BP']
       error_BP = word_divergence(theirs['word'], out['word'], temperature)

@@ -31,13 +31,13 @@ class Options(NamedTuple):
   plus: NonNegative
 
 
-def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
+def masked_terms(scores: Scores, batch: Batch, plus: float, scale: float = 1.0) -> dict[str, Term]:
   """Returns mlm, the trained loss over all targets; mlm_accuracy, the share predicted right; and
   mlm_masked, the loss where the input shows the mask token, which copying cannot lower."""
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
   nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
   masked_BP = weight_BP * batch['masked_BP']
-  terms = Term.learned('mlm', nll_BP, right_BP, weight_BP, 1.0, plus)
+  terms = Term.learned('mlm', nll_BP, right_BP, weight_BP, scale, plus)
   if 'divisor_B' in batch:
     terms['mlm'] = terms['mlm']._replace(weight=jnp.sum(batch['divisor_B']))
   return dict(terms, mlm_masked=Term.mean(nll_BP, masked_BP))

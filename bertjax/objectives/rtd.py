@@ -248,13 +248,11 @@ class _Pair(NamedTuple):
     seen = dict(batch, token_BT=original_BT) if towers else batch
     scores = self._apply('generate', variables, seen, noise)
     if not towers:
-      terms = masked_terms(scores, batch, plus)
-      return terms | dict(mlm=terms['mlm']._replace(scale=generator_scale)), scores, scores
+      return masked_terms(scores, batch, plus, generator_scale), scores, scores
     weight_BT = text_weight(batch)
     cloze = Term.mean(cross_entropy(scores, original_BT)[0], weight_BT, generator_scale, plus)
     picked = at_targets(scores, batch)
-    terms = masked_terms(picked, batch, plus)
-    return terms | dict(mlm=terms['mlm']._replace(scale=0.0), cloze=cloze), scores, picked
+    return masked_terms(picked, batch, plus, 0.0) | dict(cloze=cloze), scores, picked
 
   def _detected(
     self, logit_BT: Array, fake_BT: Array, original_BT: Array, scores: Scores | None, batch: Batch,

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
-from bertjax.objectives import classify, in_one_pass, label_model
-from bertjax.objectives.teaching import KEY, divergence, scaled
+from bertjax.objectives import classify, in_one_pass, label_model, scaled
+from bertjax.objectives.teaching import KEY, divergence
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 

@@ -55,8 +55,7 @@ def make(config) -> Objective:
   plus, masked = float(settings.plus), mlm.make(config)
 
   def terms(out: Any, batch: Batch) -> dict[str, Term]:
-    found = mlm.masked_terms(out['word'], batch, plus=0.0)
-    found['mlm'] = found['mlm']._replace(scale=gradient_scale)
+    found = mlm.masked_terms(out['word'], batch, 0.0, gradient_scale)
     return found | boundary_terms(out['boundary'], batch, boundary_scale, plus)
 
   return masked._replace(loss=in_one_pass(model, terms, ()).loss)

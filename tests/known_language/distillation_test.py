@@ -38,7 +38,7 @@ def taught(store_of, tmp_path_factory):
 
 
 @pytest.mark.full
-@mutation("(targets, batch, 0.0), factor['hard']", '(targets, batch, 0.0), 1.0')
+@mutation("(targets, batch, 0.0, factor['hard'])", '(targets, batch, 0.0, 1.0)')
 @pytest.mark.parametrize('temperature', [1.0, 2.0])
 def test_a_student_comes_to_what_its_teacher_says_and_not_to_the_data(
   taught, tmp_path, temperature, one_device

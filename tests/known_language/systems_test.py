@@ -88,7 +88,7 @@ QUICK = dict(
 
 
 @pytest.mark.parametrize('name', in_tiers(QUICK, set(QUICK) - {'transformer_xl'}))
-@mutation('right_BP, weight_BP, 1.0, plus)', 'right_BP, weight_BP, 0.0, plus)', case='bert')
+@mutation('right_BP, weight_BP, scale, plus)', 'right_BP, weight_BP, 0.0, plus)', case='bert')
 @mutation('nll_BG, right_BG, batch', '0 * nll_BG, right_BG, batch', case='bert')
 @mutation(
   'cross_entropy(scores, target_BP)',
@@ -96,10 +96,10 @@ QUICK = dict(
   file='bertjax/objectives/mlm.py',
   case='xlm',
 )
-@mutation("['mlm']._replace(scale=gradient_scale)", "['mlm']._replace(scale=0.0)", case='spanbert')
+@mutation('batch, 0.0, gradient_scale)', 'batch, 0.0, 0.0)', case='spanbert')
 @mutation('- label_BT * logit_BT', '- 0.23 * logit_BT', case='electra')
 @mutation('real_BT, scale, plus)', 'real_BT, 0.0, plus)', case='xlm_e')
-@mutation('_replace(scale=generator_scale)', '_replace(scale=0.0)', case='electra_generator')
+@mutation('batch, plus, generator_scale)', 'batch, plus, 0.0)', case='electra_generator')
 @mutation('name, nll_BP, right_BP', 'name, 0 * nll_BP, right_BP', case='transformer_xl')
 @mutation("word'], batch['target_BP']", "word'], jnp.roll(batch['target_BP'], 1, 1)", case='xlnet')
 def test_a_system_comes_near_the_optimum(name, store_of):

@@ -23,9 +23,9 @@ def run(rich_store):
 
 
 @pytest.mark.full
-@mutation('t._replace(scale=factor * t.scale)', 't._replace(scale=factors[0] * t.scale)')
+@mutation('scaled(out.terms, factor)', 'scaled(out.terms, factors[0])')
 @mutation("row_B=batch['row_B'] + before", "row_B=batch['row_B']")
-@mutation('terms[name] = {k: t._replace', 'terms["mrtd"] = {k: t._replace')
+@mutation('terms[name] = scaled', 'terms["mrtd"] = scaled')
 def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
   (phase,) = run.phases
   state = first_state.initial_state(run)

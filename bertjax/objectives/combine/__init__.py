@@ -20,6 +20,7 @@ from typing import Any
 import jax
 
 from bertjax.errors import UserError
+from bertjax.objectives import scaled
 from bertjax.objectives.combine import task_heads
 from bertjax.types import Batch, Context, Objective, Out, Touched, Variables
 
@@ -54,7 +55,7 @@ def together(
       numbered = dict(found, row_B=batch['row_B'] + before)
       out = own.loss(variables, carry[name], numbered, ctx)
       before += rows[name]
-      terms[name] = {k: t._replace(scale=factor * t.scale) for k, t in out.terms.items()}
+      terms[name] = scaled(out.terms, factor)
       carries[name] = out.carry
       if twice := updates.keys() & out.updates.keys():
         raise UserError(

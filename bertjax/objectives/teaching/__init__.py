@@ -1,7 +1,7 @@
 """A student and its teacher: what the objectives that learn from another model have in common."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ from bertjax.errors import UserError
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.contracts import Model
 from bertjax.objectives import check_heads, model_of, noise_of
-from bertjax.types import FIT, TEACHER, Array, Batch, Context, Term, Variables
+from bertjax.types import FIT, TEACHER, Array, Batch, Context, Variables
 
 KEY = 'config.objective'
 CHUNK = 1 << 25  # scores of a model at a time, where every token has some
@@ -163,8 +163,3 @@ def by_columns(function: Callable[..., Array], arrays: Any, scores: int) -> Arra
   cut = lambda x: jnp.moveaxis(x.reshape(rows, columns // size, size, *x.shape[2:]), 1, 0)
   found = jax.lax.map(jax.checkpoint(lambda part: function(*part)), jax.tree.map(cut, arrays))
   return jnp.moveaxis(found, 0, 1).reshape(rows, columns)
-
-
-def scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:
-  """Terms whose shares of the loss are that much of what they were."""
-  return {name: term._replace(scale=factor * term.scale) for name, term in terms.items()}
