@@ -86,12 +86,11 @@ class BART(EncoderDecoder, kw_only=True):
 
   def embed(self, side: Side, token_BT: Array, position_BT: Array, noise: Noise | None) -> Array:
     """Adds words and positions up; see `EncoderDecoder`."""
-    first = side == 'first'
-    place_XD = self.encoder_place if first else self.decoder_place
+    place_XD, norm = self.decoder_place, self.decoder_norm
+    if side == 'first':
+      place_XD, norm = self.encoder_place, self.encoder_norm
     x_BTD = look_up(self.word, token_BT) * (self.width**0.5 if self.scaled else 1.0)
-    x_BTD = (self.encoder_norm if first else self.decoder_norm)(
-      x_BTD + place_XD[position_BT + OFFSET]
-    )
+    x_BTD = norm(x_BTD + place_XD[position_BT + OFFSET])
     x_BTD = self.dropped(x_BTD, fork(noise, f'{side} words'))
     return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
 

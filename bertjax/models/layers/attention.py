@@ -94,9 +94,8 @@ class Attention(nn.Module):
     shape, axes = (self.heads, self.head_size), ('embed', 'heads', 'head')
     dense = lambda bias, init: Dense(shape, axes, init, bias=bias, dtype=self.dtype)
     query = self.initializer
-    if self.scale is not None and isinstance(
-      query, FanIn
-    ):  # the kernel has what scores are not given
+    # The kernel has the factor that the scores are not given.
+    if self.scale is not None and isinstance(query, FanIn):
       query = FanIn(query.gain * self.head_size**-0.5 / self.scale)
     self.query = dense(self.bias, query)
     self.key, self.value = (dense(self.bias, self.initializer) for _ in range(2))

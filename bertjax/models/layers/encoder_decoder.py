@@ -75,9 +75,8 @@ class EncoderDecoder(Sized, PairModel, kw_only=True):
 
   def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model, or the encoder alone on a batch without a second text."""
-    return (
-      self(batch, None, hidden) if 'out_token_BU' in batch else self.encode(batch, None, hidden)
-    )
+    run = self if 'out_token_BU' in batch else self.encode
+    return run(batch, None, hidden)
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
     """Reads the first text and what the second begins with; see `WritingModel`."""
