@@ -122,9 +122,8 @@ class ModernBert(Sized, TargetModel, kw_only=True):
       )  # fmt: skip
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     transform = Transform(
-      self.width, 'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm, self.biases,
-      name='head',
-    )  # fmt: skip
+      'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm, self.biases, name='head'
+    )
     out |= label_heads(
       self, normal(self.width**-0.5), noise,
       transform(pool(x_BTD, batch, self.pooling)) if self.labels else None,

@@ -72,7 +72,6 @@ def fields(words: bool, heads: Sequence[Head]) -> dict[str, Any]:
 class Transform(nn.Module):
   """dense -> activation -> norm."""
 
-  width: int
   activation: str
   norm_eps: float
   initializer: Init
@@ -82,7 +81,7 @@ class Transform(nn.Module):
 
   @nn.compact
   def __call__(self, h_BPD: Array) -> Array:
-    return transform(self, h_BPD, self.width)
+    return transform(self, h_BPD, h_BPD.shape[-1])
 
 
 class WordHead(nn.Module):
