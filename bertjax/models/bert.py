@@ -177,7 +177,9 @@ class Bert(Base, AttendingModel):
     token, position, type, example, the extra tables' ids, with words target_pos and, with labels or
     a pooler, first."""
     init = INITS[self.initializer](self.init_std)
-    embedded_BTD, word_VE, x_BTD, hidden_LBTD = self.encoded(batch, noise, hidden)
+    embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
+    net, seen = self.net(batch)
+    x_BTD, hidden_LBTD = net(embedded_BTD, seen, noise, hidden=hidden)
     out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
       out['word'] = self._scores(heads_lib.gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
@@ -196,15 +198,6 @@ class Bert(Base, AttendingModel):
       own = self.answers, 1, self.norm_eps, init, self.head_dropout, jnp.dtype(self.dtype)
       out['answers'] = answers_lib.AnswerHead(*own, name='answers')(x_BTD, batch, noise)
     return out
-
-  def encoded(
-    self, batch: Batch, noise: Noise | None, hidden: bool
-  ) -> tuple[Array, Array, Array, Array | None]:
-    """Runs embeddings and layers within `__call__`: what enters the first layer, the word table,
-    what leaves the last, and every layer's output or None."""
-    embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
-    net, seen = self.net(batch)
-    return embedded_BTD, word_VE, *net(embedded_BTD, seen, noise, hidden=hidden)
 
   def net(self, batch: Batch) -> tuple[Encoder, Any]:
     """Returns the layers, and what they are told of the batch besides the hidden states."""
