@@ -2,7 +2,7 @@
 
 A model names the contract that it keeps as its base class, so an objective accepts models that
 were written after it and refuses all others before anything runs. An objective that is made for one
-model alone (`rtd`, `plm`, `span_boundary`) asks for that class.
+model alone (`rtd`, `plm`, `span_boundary`, `bilm`) asks for that class.
 """
 
 from collections.abc import Mapping, Sequence

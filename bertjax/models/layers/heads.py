@@ -1,5 +1,5 @@
 """Output heads: the list of a model's heads, the word table as an output layer, and the heads of
-labels, tags and answers."""
+labels and tags; those of answers are in answers.py."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
