@@ -57,7 +57,9 @@ class Options(NamedTuple):
     generator_weight, discriminator_weight: of the losses; the defaults, and that of temperature,
       are those of electra/configure_pretraining.py.
     temperature: of the generator's draws.
-    electric, train, copy_generator: see above.
+    electric: the discriminator tells noise from data, with a generator of two towers (Electric).
+    train: the net that learns.
+    copy_generator: the discriminator begins as a copy of the generator when the phase begins.
   """
 
   plus: NonNegative

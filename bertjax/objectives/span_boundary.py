@@ -25,7 +25,7 @@ class Options(NamedTuple):
   Attributes:
     boundary_scale: of the boundary's loss; 0: spans alone.
     plus: added to the number of the boundary's targets.
-    gradient_scale: see above.
+    gradient_scale: of the gradients of both losses; 1.0 leaves them as they are.
   """
 
   plus: NonNegative

@@ -31,7 +31,8 @@ class Options(targets.MaskOptions):
   """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rule: see above.
+    rule: how many are predicted, and of which: 'bert' rounds and leaves special tokens out,
+      'roberta' rounds at random and takes all.
     whole_word: words are chosen as a whole.
   """
 

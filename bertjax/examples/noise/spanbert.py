@@ -41,7 +41,7 @@ class Options(targets.MaskOptions):
   """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rule: see above.
+    rule: 'spans' of words, or single 'tokens'.
     max_words: of a span; this, geometric_p and max_pair_targets are those of its README's command.
     geometric_p: of the length of a span in words.
     entity_prob: chance of a turn to take a phrase or entity of the text.

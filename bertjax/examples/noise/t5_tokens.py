@@ -31,7 +31,8 @@ class Options:
 
   Attributes:
     rate: probability of a token to be hidden.
-    form: of the two texts; see above.
+    form: what stands for hidden tokens in the first text: sentinels, one mask, BERT's 90% mask and
+      10% random, or nothing (drop).
     static: the same tokens in every epoch.
   """
 

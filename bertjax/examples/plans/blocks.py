@@ -37,7 +37,8 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    break_mode: rule for the end of a block; see above.
+    break_mode: where a block ends: behind a whole sentence (complete) or a document at the latest
+      (complete_doc), or anywhere (none).
     separator: one more </s> between documents; 'complete_doc' has none, as in fairseq.
   """
 

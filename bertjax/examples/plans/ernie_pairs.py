@@ -34,7 +34,7 @@ class Options(pairs.Options):
   """Fields of `config.data.plan` besides those of pairs.
 
   Attributes:
-    halves: see above.
+    halves: A and B have half of the row each, so that the length does not tell the label.
   """
 
   halves: bool = True

@@ -23,7 +23,7 @@ class Options(pairs.Options):
   """Fields of `config.data.plan` besides those of pairs.
 
   Attributes:
-    random_b: see above.
+    random_b: a chunk of one sentence gets a B of another document, of label 1, as the original's.
   """
 
   random_b: bool = True

@@ -34,7 +34,8 @@ class Options:
 
   Attributes:
     lead: the special token that a row begins with.
-    reset_positions: see above.
+    reset_positions: positions begin anew with the target, behind two </s>; else they run on
+      behind one.
     orders: 'both': a pair is two rows, its second sentence first in the other; 'given': as it is.
   """
 

@@ -26,7 +26,7 @@ class Options(NamedTuple):
   """The fields of `config.objective`.
 
   Attributes:
-    lm: factor of the loss of the texts' next words, see above; 0: it is left out.
+    lm: factor of the loss of the texts' next words; 0: it is left out.
   """
 
   lm: NonNegative = 0.0
