@@ -36,11 +36,12 @@ def made(tmp_path_factory):
 @mutation('self._index[word] = len(self._pieces)', 'self._index[word] = 2')
 def test_words_that_no_vocabulary_has_are_read_by_their_characters(made):
   pair, model = made
-  texts = ['w9 zebra w10', 'zebu <S>']
+  texts = ['w9 zebra w10', 'zebu <S> w8']  # as long, so that one program reads both
   assert model.tokens(texts)[0] == ['<S>', 'w9', 'zebra', 'w10', '</S>']
-  found = [model.embed(texts, 'none', layer) for layer in (0, 1, 2)]
+  found = model.embed(texts, 'none', (0, 1, 2))
   variables = dict(params=model.runner._variables['params'])
-  for place, text in enumerate(texts):
+  read = jax.jit(functools.partial(elmo.make(pair.model).apply, method='read'))
+  for text, found_LTD in zip(texts, found, strict=True):
     words = [*text.split(), '</S>']
     ids, _ = spelling.characters(words, pair.model.characters, {'</S>': spelling.END_TEXT})
     begin, _ = spelling.characters(['<S>'], pair.model.characters)
@@ -48,10 +49,9 @@ def test_words_that_no_vocabulary_has_are_read_by_their_characters(made):
       character_BTW=np.concatenate([begin, ids])[None], token_BT=np.zeros((1, len(words) + 1)),
       example_BT=np.ones((1, len(words) + 1)),
     )  # fmt: skip
-    out = jax.jit(functools.partial(elmo.make(pair.model).apply, method='read'))(variables, batch)
-    wanted = [out['embedded_BTD'], *out['hidden_LBTD']]
-    for layer in range(3):
-      np.testing.assert_allclose(found[layer][place], wanted[layer][0], atol=2e-6)
+    out = read(variables, batch)
+    for layer, wanted_BTD in enumerate([out['embedded_BTD'], *out['hidden_LBTD']]):
+      np.testing.assert_allclose(found_LTD[layer], wanted_BTD[0], atol=2e-6)
 
 
 @mutation('if own.strip() == text.strip():', 'if False:')

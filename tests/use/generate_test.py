@@ -40,8 +40,10 @@ def load(tmp_path_factory):
 @pytest.mark.parametrize(
   'recipe, how',
   [
-    *(('gpt', how) for how in HOWS),
-    ('t5', dict(beams=Beams(2))),
+    ('gpt', HOWS[1]),
+    ('gpt', HOWS[2]),
+    ('t5', HOWS[2]),
+    pytest.param('gpt', HOWS[0], marks=pytest.mark.full),
     *(
       pytest.param(recipe, how, marks=pytest.mark.full)
       for recipe in ('xlm', 'bart', 'transformer_xl')
@@ -53,22 +55,18 @@ def test_a_text_is_what_its_prompt_gives_alone(load, recipe, how):
   model = load(recipe)
   found = model.generate(PROMPTS, 4, **how)
   assert len(found) == len(PROMPTS) and all(len(text.tokens) <= 4 for text in found)
-  for number in (1, 3):  # the longest, and none
-    text, (alone,) = (
-      found[number - 1],
-      model.generate([PROMPTS[number - 1]], 4, first=number, **how),
-    )
-    assert text.tokens == alone.tokens
-    assert text.score == pytest.approx(alone.score, abs=1e-4)
+  (alone,) = model.generate([''], 4, first=3, **how)
+  assert found[2].tokens == alone.tokens
+  assert found[2].score == pytest.approx(alone.score, abs=1e-4)
   assert model.generate([]) == []
 
 
-def test_a_mesh_writes_the_same(load):
+@pytest.mark.parametrize('how', [HOWS[1], pytest.param(HOWS[2], marks=pytest.mark.full)])
+def test_a_mesh_writes_the_same(load, how):
   model = load('gpt')
   eight = used_models.load(model.source, mesh=dict(data=2, fsdp=2, tensor=2))
-  for how in HOWS[1:]:
-    found = ([text.tokens for text in m.generate(PROMPTS, 4, **how)] for m in (model, eight))
-    assert len({str(tokens) for tokens in found}) == 1
+  one, other = ([text.tokens for text in m.generate(PROMPTS, 4, **how)] for m in (model, eight))
+  assert one == other
 
 
 @mutation('isinstance(model.net.writer, PairModel) else rows[index]', 'True else rows[index]')

@@ -5,6 +5,7 @@ import processes
 import pytest
 import used_models
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax.errors import UserError
 from bertjax.export.importing import import_model
@@ -79,12 +80,9 @@ def check_labels(found, theirs):
     assert mine.probabilities == pytest.approx(other, abs=1e-5)
 
 
-both = pytest.mark.parametrize('family', ['bert', 'roberta'])
-
-
 @mutation('opened.languages, opened.classes, opened', 'opened.languages, {}, opened')
 @mutation("layouts.separators(found.model.get('family', ''))", '1', case='roberta')
-@both
+@pytest.mark.parametrize('family', ['bert', 'roberta'])
 def test_texts_and_pairs_are_classified(made, family):
   path, pipeline = made(family, 'text-classification')
   model = used_models.load(path)
@@ -96,7 +94,7 @@ def test_texts_and_pairs_are_classified(made, family):
     model.tag([['cat']])
 
 
-@both
+@pytest.mark.parametrize('family', in_tiers(['bert', 'roberta'], ['bert']))
 def test_words_are_tagged(made, family):
   path, pipeline = made(family, 'token-classification')
   model = used_models.load(path)

@@ -189,15 +189,16 @@ def test_vectors_are_the_hidden_states_of_the_twin(name, made, request):
   else:
     pair = request.getfixturevalue(name)
   texts, model = ['w9 w10 w77 w8', 'w100', *used_models.texts(5, 30)], load(pair)
-  tokens = {layer: model.embed(texts, 'none', layer) for layer in (-1, 0, 1)}
+  layers = (-1, 0, 1)
+  tokens = model.embed(texts, 'none', layers)
   means, firsts = model.embed(texts, 'mean', 1), model.embed(texts, 'first')
   close = lambda got, want: np.testing.assert_allclose(got, want, atol=2e-5)
   for number, text in enumerate(texts):
     ids = [*numbers(text), 3, 2] if name == 'xlnet' else framed(text)
     types = torch.tensor([[0] * (len(ids) - 1) + [2]]) if name == 'xlnet' else None
     hidden = [each[0] for each in theirs(pair.twin, ids, token_type_ids=types).hidden_states]
-    for layer, found in tokens.items():
-      close(found[number], hidden[layer])
+    for found, layer in zip(tokens[number], layers, strict=True):
+      close(found, hidden[layer])
     close(means[number], hidden[1].mean(0))
     close(firsts[number], hidden[-1][-1 if name == 'xlnet' else 0])
   np.testing.assert_array_equal(model.embed(texts, layer=-2), means)
@@ -228,10 +229,10 @@ def test_any_mesh_and_any_company_give_the_same(bert):
   """Of a mesh as it is typed, too, and of texts that come one by one."""
   texts = used_models.texts(37, 12)
   alone, whole = load(bert), load(bert, mesh=dict(data=2, fsdp=2, tensor=2))
-  expected = np.concatenate([alone.embed([text]) for text in texts[:5]])
-  for model in (alone, whole, load(bert, mesh=None), load(bert, mesh='1,1,8')):
+  expected = np.concatenate([alone.embed([text]) for text in texts[:2]])
+  for model in (alone, whole, load(bert, mesh='1,1,8')):
     found = model.embed(text for text in texts)
-    np.testing.assert_allclose(found[:5], expected, atol=1e-5)
+    np.testing.assert_allclose(found[:2], expected, atol=1e-5)
   blank = [f'{text} [MASK]' for text in texts]
   one, eight = ([c.id for t in m.fill(blank) for b in t for c in b] for m in (alone, whole))
   assert one == eight
