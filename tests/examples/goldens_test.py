@@ -12,6 +12,7 @@ import os
 import pathlib
 
 import numpy as np
+import published
 import pytest
 from small_stores import write_store
 from toy_store import (
@@ -38,7 +39,6 @@ from toy_store import (
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes
 from bertjax.store.reader import open_store
-from bertjax.vocab.vocabulary import load_vocabulary
 
 DIRECTORY = pathlib.Path(__file__).parents[1] / 'goldens'
 UPDATE = 'BERTJAX_UPDATE_GOLDENS'
@@ -139,7 +139,7 @@ def sample_store(path, text, vocabulary):
 @pytest.mark.parametrize('name', SAMPLES)
 def test_batches_of_the_sample_text(name, shared, tmp_path):
   config, length, folder = SAMPLES[name]
-  vocabulary = load_vocabulary(shared / 'tokenizers' / folder)
+  vocabulary = published.vocabulary(shared, folder)
   text = (shared / 'golden' / 'google_bert' / 'sample_text.txt').read_text(encoding='utf-8')
   store = sample_store(tmp_path / 'store', text, vocabulary)
   examples = examples_lib.make_examples(store, config, length, 12345)

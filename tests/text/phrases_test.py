@@ -3,6 +3,7 @@
 import lzma
 
 import numpy as np
+import published
 import pytest
 from mutation import mutation
 
@@ -111,7 +112,7 @@ def test_what_follows_a_unit_inside_a_word_begins_anew(tmp_path):
 
 
 def test_units_of_byte_level_bpe(shared):
-  vocabulary = load_vocabulary(shared / 'tokenizers/roberta')
+  vocabulary = published.vocabulary(shared, 'roberta')
   text = 'in New York, the Zürichberg 中国人'
   find = lambda text: [(3, 11), (17, 27), (28, 30)]
   flat = vocabulary.encode_spans([text])

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import numpy as np
+import published
 import pytest
 import used_models
 from mutation import mutation
@@ -13,13 +14,12 @@ from bertjax.errors import UserError
 from bertjax.formats import directory
 from bertjax.sources import runs
 from bertjax.use import load
-from bertjax.vocab.vocabulary import load_vocabulary
 
 
 @mutation('  return vocabulary.of_language(language)\n', '  return vocabulary\n')
 @mutation('    if not languages:\n', '    if False:\n')
 def test_words_are_cut_by_the_rules_of_the_language(shared):
-  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  vocabulary = published.vocabulary(shared, published.XLM)
   assert load.in_language(vocabulary, 'fr', ()).language == 'fr'
   assert load.in_language(vocabulary, 1, ('de', 'fr')).language == 'fr'
   assert load.in_language(vocabulary, None, ('de', 'fr')).language == 'en'

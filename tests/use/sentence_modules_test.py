@@ -112,28 +112,22 @@ def test_a_converted_run_has_what_was_declared(path, tmp_path):
   np.testing.assert_allclose(found, right(path, 'cls', TEXTS, unit=True), atol=2e-5)
 
 
-def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
+def test_what_is_declared_of_a_folder_above_is_read(tmp_path):
   """The layout of old: the model in 0_Transformer."""
-  declare(path, (PLAIN[0], ('Pooling', CLS)))
-  modules = json.loads((path / 'modules.json').read_text())
+  declare(tmp_path, (PLAIN[0], ('Pooling', CLS)))
+  modules = json.loads((tmp_path / 'modules.json').read_text())
   modules[0]['path'] = '0_Transformer'
-  want = right(path, 'cls', TEXTS)
-  root = tmp_path / 'root'
-  root.mkdir()
-  (root / 'modules.json').write_text(json.dumps(modules))
-  (path / 'modules.json').unlink()
-  (path / '1_Pooling').rename(root / '1_Pooling')
-  path.rename(root / '0_Transformer')
-  found = bertjax.Model.load(root / '0_Transformer').embed(TEXTS)
-  np.testing.assert_allclose(found, want, atol=2e-5)
+  (tmp_path / 'modules.json').write_text(json.dumps(modules))
+  (tmp_path / '0_Transformer').mkdir()
+  found = sentence_modules.read(tmp_path / '0_Transformer', 'bert')
+  assert found == sentence_modules.Sentences('first')
 
 
 @mutation("path.name.startswith('0_') and not", 'not')
-def test_a_file_of_that_name_above_is_somebody_elses(path):
+def test_a_file_of_that_name_above_is_somebody_elses(tmp_path):
   """As of a plain directory beside a project of another kind."""
-  (path.parent / 'modules.json').write_text('{"Modules": []}')
-  found = bertjax.Model.load(path).embed(TEXTS)
-  np.testing.assert_allclose(found, right(path, 'mean', TEXTS), atol=2e-5)
+  (tmp_path / 'modules.json').write_text('{"Modules": []}')
+  assert sentence_modules.read(tmp_path / 'theirs', 'bert') == sentence_modules.MEAN
 
 
 REFUSED = {
@@ -178,7 +172,7 @@ def test_what_is_not_computed_is_refused_unless_another_pooling_is_asked_for(pat
 @mutation('  if declared != MEAN:', '  if False:')
 def test_another_pooling_than_the_declared_one_is_named(path, caplog):
   declare(path, (PLAIN[0], ('Pooling', CLS), UNIT), dict(max_seq_length=6))
-  model = bertjax.Model.load(path)
+  model = used_models.load(path)
   for _ in range(2):
     found = model.embed(TEXTS, 'mean')
   np.testing.assert_allclose(found, right(path, 'mean', TEXTS), atol=2e-5)
@@ -192,7 +186,7 @@ def test_the_modules_of_an_export_are_read_again(tmp_path):
   model = dict(words=False, labels=(), pooler=True, activation='gelu_erf')
   run = used_models.make(tmp_path, 'bert', **model).workdir
   exporting.export(run, tmp_path / 'out', form=exporting.Form(sentence_transformers='first'))
-  found = bertjax.Model.load(tmp_path / 'out').embed(['w9 w10', 'w7'])
-  want = bertjax.Model.load(run).embed(['w9 w10', 'w7'], 'first', normalize=True)
+  found = used_models.load(tmp_path / 'out').embed(['w9 w10', 'w7'])
+  want = used_models.load(run).embed(['w9 w10', 'w7'], 'first', normalize=True)
   np.testing.assert_allclose(found, want, atol=1e-5)
   np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)

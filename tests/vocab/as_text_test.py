@@ -2,14 +2,16 @@
 
 import itertools
 
+import published
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
-XLM = 'xlm-xnli15/codes_xnli_15'
-REAL = ('bert-base-uncased', 'ernie-1.0', 'roberta', 'gpt2', 't5', 'xlnet/spiece.model', XLM)
+REAL = (
+  'bert-base-uncased', 'ernie-1.0', 'roberta', 'gpt2', 't5', 'xlnet/spiece.model', published.XLM,
+)  # fmt: skip
 
 
 def spelled(vocabulary):
@@ -37,10 +39,10 @@ def check(vocabulary, unknown_may_come=False):
 
 @pytest.mark.parametrize('name', REAL)
 def test_real_vocabularies(shared, name):
-  if name == XLM:
+  if name == published.XLM:
     pytest.importorskip('sacremoses')
   # A piece like ] may be missing, and is then unknown.
-  check(load_vocabulary(shared / 'tokenizers' / name), name in ('t5', 'ernie-1.0', XLM))
+  check(published.vocabulary(shared, name), name in ('t5', 'ernie-1.0', published.XLM))
 
 
 @pytest.mark.parametrize('kind', TRAINERS)

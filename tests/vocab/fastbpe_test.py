@@ -4,6 +4,7 @@ import json
 import lzma
 import sys
 
+import published
 import pytest
 from mutation import mutation
 from slow_imports import transformers
@@ -57,8 +58,9 @@ def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
 @mutation('words = list(cut(normalise(text)))', 'words = list(moses.cut(text))')
 @mutation('sacremoses.MosesTokenizer(lang=language)', "sacremoses.MosesTokenizer(lang='en')")
 def test_equals_transformers(shared, tmp_path):
-  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  vocabulary = published.vocabulary(shared, published.XLM)
   assert not vocabulary.reads_first_space
+  assert (vocabulary.lowercase, vocabulary.accents) == (True, False)
   index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   (tmp_path / 'vocab.json').write_text(json.dumps(index))
   codes = (shared / 'tokenizers/xlm-xnli15/codes_xnli_15').read_text(encoding='utf-8')
@@ -77,7 +79,7 @@ def test_equals_transformers(shared, tmp_path):
 @mutation('languages = [self.language] * len(texts)', "languages = ['en'] * len(texts)")
 @mutation('      self.check_language(language)\n', '      pass\n')
 def test_texts_may_all_be_in_one_language(shared, monkeypatch):
-  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  vocabulary = published.vocabulary(shared, published.XLM)
   text = "L'homme qu'il a vu."
   french, english = (vocabulary.encode_flat([text], [each])[0].tolist() for each in ('fr', 'en'))
   own = vocabulary.of_language('fr')

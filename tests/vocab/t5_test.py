@@ -1,5 +1,6 @@
 """T5's vocabulary: trained here, read by its own names, the same to transformers."""
 
+import published
 import pytest
 
 from bertjax.vocab import train
@@ -40,5 +41,5 @@ def test_transformers_has_the_same_ids(directory):
 
 
 def test_published_sentinels_are_found_by_their_names(shared):
-  found = load_vocabulary(str(shared / 'tokenizers' / 't5')).sentinels
+  found = published.vocabulary(shared, 't5').sentinels
   assert found == list(range(32100, 32000, -1))

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import published
 import pytest
 import tokenizers
 from mutation import mutation
@@ -178,14 +179,14 @@ def test_what_cannot_work_is_refused(wordpiece, tmp_path, shared):
   strict = spans.Options(128, 64, no_answer=False, separators=1)
   with pytest.raises(UserError, match=r'question \w+ has no answer: .*squad\.py:v2'):
     list(spans.read(str(path), strict))
-  words = load_vocabulary(shared / 'tokenizers/t5')
+  words = published.vocabulary(shared, 't5')
   with pytest.raises(UserError, match='sentencepiece does not keep'):
     spans.contexts([record('Ada')], words)
 
 
 @pytest.mark.parametrize('name', ['squad/derived-v1.1-dev', 'xquad/xquad.zh'])
 def test_real_answers_are_spans_of_tokens(shared, name):
-  vocabulary = load_vocabulary(shared / 'tokenizers/bert-base-multilingual-cased/vocab.txt')
+  vocabulary = published.vocabulary(shared, 'bert-base-multilingual-cased')
   options = spans.Options(128, 64, no_answer=False, separators=1)
   asked = list(spans.read(str(shared / f'downstream/{name}.json.gz'), options))
   same = 0

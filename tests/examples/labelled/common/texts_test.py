@@ -1,6 +1,7 @@
 """Texts and pairs as rows: against the tokenizers of transformers, and the cut against its loop."""
 
 import numpy as np
+import published
 import pytest
 import tokenizers
 from mutation import mutation
@@ -36,13 +37,13 @@ def vocabulary_of_words(words, folder):
   case='pair',
 )
 def test_rows_are_those_of_berts_tokenizer(shared, single):
-  vocab = shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt'
-  theirs = transformers.BertTokenizerFast(str(vocab))
+  vocabulary = published.vocabulary(shared, 'bert-base-uncased')
+  theirs = transformers.BertTokenizerFast(str(vocabulary.files[0]))
   # Theirs cuts in another order, and takes a pair with nothing for one text.
   short = [pair for pair in SAID if len(pair[0].split()) < 20 and pair[1]]
   for pair in short:
     pair = pair[:1] if single else pair
-    (row,) = texts.rows([[text] for text in pair], load_vocabulary(vocab), 64, 1)
+    (row,) = texts.rows([[text] for text in pair], vocabulary, 64, 1)
     want = theirs(*pair)
     np.testing.assert_array_equal(row.id_n, want['input_ids'])
     np.testing.assert_array_equal(row.type_n, want['token_type_ids'])
@@ -51,7 +52,7 @@ def test_rows_are_those_of_berts_tokenizer(shared, single):
 
 @mutation('row.second or width : width] = 1', 'width : width] = 1')
 def test_a_used_pair_has_the_segments_of_a_trained_one(shared):
-  vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')
+  vocabulary = published.vocabulary(shared, 'bert-base-uncased')
   frame = sentences.bert_frame(vocabulary.special)
   for pair in ([['The cat'], ['sat down.']], [['The cat']]):
     (row,) = texts.rows(pair, vocabulary, 64, 1)
