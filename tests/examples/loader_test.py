@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from toy_store import SPECIAL, random_store, recipe, roberta
 
 from bertjax.examples import examples as examples_lib
@@ -25,10 +24,8 @@ def equal(one, two):
   )
 
 
-@pytest.mark.parametrize('config', [recipe(), recipe(pack=8)])
-@pytest.mark.parametrize('hosts', [2, 8])
-def test_hosts_build_the_rows_of_one_global_batch(config, hosts):
-  examples = examples_of(config)
+def test_hosts_build_the_rows_of_one_global_batch():
+  examples, hosts = examples_of(recipe(pack=8)), 8
   count = 2 * examples.rows // 16  # into the next epochs
   whole = first(count, examples, 16)
   shares = [first(count, examples, 16, hosts=(host, hosts)) for host in range(hosts)]

@@ -51,7 +51,6 @@ def test_a_number_is_a_number_in_the_pipeline(tmp_path):
   'fields',
   [
     dict(problem_type='multi_label_classification'),
-    dict(id2label={'0': 'score'}, problem_type='regression'),
     # A cross-encoder: its pipeline says the probability of the one label.
     dict(id2label={'0': 'LABEL_0'}),
   ],

@@ -54,7 +54,6 @@ WRAPPED = dict(
   [
     *(('BertModel', wrap) for wrap in WRAPPED),
     ('BartForConditionalGeneration', 'compiled_in_a_trainer'),  # its own names begin with `model.`
-    ('BartForConditionalGeneration', 'saved_by_a_trainer'),
   ],
 )
 def test_a_wrapped_checkpoint_is_that_of_its_model(name, wrap, tmp_path):
@@ -68,8 +67,6 @@ def test_a_wrapped_checkpoint_is_that_of_its_model(name, wrap, tmp_path):
   found = opened(tmp_path)
   assert found[0] == plain[0]
   jax.tree.map(np.testing.assert_array_equal, found[1], plain[1])
-  if name == 'BertModel':
-    torch_models.check_outputs(tmp_path, *found)
 
 
 @mutation('    state |= torch_files', '    state = torch_files')

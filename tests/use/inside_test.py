@@ -67,11 +67,6 @@ def test_vectors_of_several_layers_are_those_of_each(model):
       model.embed(TEXTS, layer=wrong)
 
 
-@mutation('isinstance(top, int | np.integer)', 'isinstance(top, int)')
-def test_numbers_may_be_those_of_numpy(model):
-  assert model.fill(['w9 [MASK]'], top=np.int64(2)) == model.fill(['w9 [MASK]'], top=2)
-
-
 @mutation("return [*__all__, '__version__']", 'return [*globals()]')
 def test_the_package_lists_what_is_for_its_users():
   assert dir(bertjax) == ['Model', '__version__']

@@ -92,8 +92,9 @@ def test_a_model_shows_where_it_is_from_and_is_not_pickled(bert):
 
 
 @mutation('    blanks.append(len(ids))\n', '    blanks.append(len(ids) + 1)\n')
+@mutation('isinstance(top, int | np.integer)', 'isinstance(top, int)')
 def test_blanks_are_filled_as_the_twin_fills_them(bert):
-  found = load(bert).fill(TWO, top=7)
+  found = load(bert).fill(TWO, top=np.int64(7))
   for text, blanks in zip(TWO, found, strict=True):
     ids = framed(text)
     prob_TV = theirs(bert.twin, ids).prediction_logits[0].softmax(-1)

@@ -47,7 +47,7 @@ def within_languages(sizes):
 @mutation('store.sentences[stop_n], other_n == document_n', 'store.sentences[stop_n], other_n < 0')
 @mutation('place_n = self.start_l[language_n] + counter_rng', 'place_n = draws')
 def test_random_text_is_of_another_document_of_the_language_or_left_out(sizes):
-  store = random_store(sum(sizes), sentences=60, distinct=True)
+  store = random_store(sum(sizes), sentences=30, distinct=True)
   of_document = np.repeat(np.arange(len(sizes)), sizes)
   store.columns = dict(language=np.repeat(of_document, np.diff(store.documents)).astype(np.uint8))
   _, spec = spec_of(recipe(plan__dupe_factor=3), 64, 3)

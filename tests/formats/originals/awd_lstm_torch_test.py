@@ -142,12 +142,13 @@ def test_a_classifier_goes_out_with_its_head(tmp_path):
     '0.rnns.2.module.weight_hh_l0_raw' in found and '1.decoder.bias' not in found
   )  # 0.7 has no bias
   layers = [(torch.nn.BatchNorm1d(x), torch.nn.Linear(x, y)) for x, y in ((3 * 64, 7), (7, 2))]
-  pooled, wanted, read = concat_pool.pooled, [], model.apply
-  keep = lambda *x: wanted.append(pooled(*x)) or wanted[-1]
+  pooled, kept = concat_pool.pooled, []
+  keep = lambda *x: kept.append(pooled(*x)) or kept[-1]
+  read = lambda v: (model.apply(v, batch)['label_BGC']['label'][:, 0], kept[0])
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(concat_pool, 'pooled', keep)
-    logits_BC = read(meta.unbox(variables), batch)['label_BGC']['label'][:, 0]
-  x = torch.tensor(np.asarray(wanted[0]))
+    logits_BC, pooled_BD = jax.jit(read)(meta.unbox(variables))
+  x = torch.tensor(np.asarray(pooled_BD))
   for number, pair in enumerate(layers):
     for name, layer in zip(('bn', 'lin'), pair, strict=True):
       start = f'1.layers.{number}.{name}.'
