@@ -10,7 +10,6 @@ import pytest
 import used_models
 from mutation import mutation
 
-import bertjax
 from bertjax.errors import UserError
 from bertjax.use import answers, neighbours
 
@@ -30,7 +29,7 @@ def test_predict_fills_blanks_as_lines_and_as_json(bert):
   assert done.returncode == 0, done.stderr
   assert done.stderr.splitlines()[0] == '--mode=fill: the first text has a blank'
   (line,) = used_models.json_lines(done.stdout)
-  (expected,) = bertjax.Model.load(bert, mesh=dict(data=8)).fill(['w9 [MASK] w10'], top=3)[0]
+  (expected,) = used_models.load(bert).fill(['w9 [MASK] w10'], top=3)[0]
   assert line['text'] == 'w9 [MASK] w10'
   assert [c['id'] for c in line['masks'][0]] == [c.id for c in expected]
   assert line['masks'][0][0]['probability'] == pytest.approx(expected[0].probability, rel=1e-4)
@@ -64,7 +63,7 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   done = run('embed', *arguments, '--normalize')
   assert done.returncode == 0, done.stderr
   assert done.stderr.splitlines()[-1] == f'{output}: 30 texts, vectors of 64'
-  want = bertjax.Model.load(bert).embed(texts)
+  want = used_models.load(bert).embed(texts)
   want /= np.linalg.norm(want, axis=1, keepdims=True)
   np.testing.assert_allclose(np.load(output), want, atol=1e-5)
 
@@ -108,7 +107,7 @@ def test_mistakes_are_one_line(bert, arguments, message):
 )
 def test_neighbours_of_a_word_of_several_pieces(tmp_path):
   pair = used_models.make(tmp_path, 'bert', first=(*used_models.BERT, 'w', '##x'))
-  model, texts = bertjax.Model.load(pair.workdir), ['w9 wx w10', 'wx']
+  model, texts = used_models.load(pair.workdir), ['w9 wx w10', 'wx']
   found = neighbours.nearest(
     model,
     neighbours.parsed('w9 *wx* w11'),

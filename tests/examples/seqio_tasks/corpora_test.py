@@ -48,14 +48,7 @@ def test_tfds_builders_by_name(name):
     assert len(texts(corpora.open_corpus(f'tfds:{name}'))) == 5
 
 
-@pytest.mark.parametrize(
-  ('name', 'members'),
-  [
-    ('wikipedia', 1),
-    ('wikipedia_books', 2),
-    pytest.param('wiki40b_languages', 16, marks=pytest.mark.full),
-  ],
-)
+@pytest.mark.parametrize(('name', 'members'), [('wikipedia', 1), ('wikipedia_books', 2)])
 def test_registered_corpora_in_one_pass(name, members):
   with tfds.testing.mock_data(num_examples=3):
     assert len(texts(corpora.open_corpus(name))) == 3 * members
