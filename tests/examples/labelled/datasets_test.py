@@ -68,17 +68,17 @@ def encoded(config, path, vocabulary):
 def test_every_task_is_read_with_the_features_of_tfds(name, store):
   config = recipes.get_config(name)
   sections.complete(config)
+  given = (config.data.train, config.data.dev, *(e.file for e in config.evals.values()))
+  files = {path for path in given if path}
+  if name == 'xnli':  # a file a language, of which two are enough to read
+    assert len(files) == 16
+    files = {config.data.dev, 'tfds:xnli:validation:sw'} & files
   with prepared():
-    found = {
-      path: encoded(config, path, store)
-      for path in (config.data.train, config.data.dev, *(e.file for e in config.evals.values()))
-      if path
-    }
+    found = {path: encoded(config, path, store) for path in files}
   spelled = lambda row: ' '.join(PIECES[i] for i in row).replace(' ##', '')
   said = {path: [spelled(row) for row in each.id_n] for path, each in found.items()}
   labels = {k: v.tolist() for k, v in found[config.data.dev].label.items()}
   if name == 'xnli':
-    assert len(said) == 16
     assert said['tfds:xnli:validation:sw'] == ['[CLS] p sw [SEP] h sw [SEP]']
     assert labels == dict(label=[2])
   elif name.startswith('glue/'):
