@@ -40,15 +40,13 @@ def keys(rows, seed=0):
   return jax.vmap(lambda row: jax.random.fold_in(jax.random.key(seed), row))(jnp.arange(rows))
 
 
-@pytest.mark.parametrize(('count', 'alpha'), [(1, 0.0), (4, 0.6)])
-def test_beams_are_those_of_t5x(golden, count, alpha):
+def test_beams_are_those_of_t5x(golden):
   logits, cache, step = of_table(golden['table_BTVV'])
-  found = decoding.search(logits, cache, step, NEW, END, Beams(count, alpha))
-  name = f'beam/{count}_{alpha}'
-  theirs = golden[f'{name}/scores'][:, ::-1]
+  found = decoding.search(logits, cache, step, NEW, END, Beams(4, 0.6))
+  theirs = golden['beam/4_0.6/scores'][:, ::-1]
   real = theirs > decoding.FAR / 2
   np.testing.assert_allclose(np.asarray(found.score_BK)[real], theirs[real], rtol=1e-5)
-  tokens = golden[f'{name}/sequences'][:, ::-1]
+  tokens = golden['beam/4_0.6/sequences'][:, ::-1]
   np.testing.assert_array_equal(np.asarray(found.token_BKN)[real], tokens[real])
 
 
@@ -56,11 +54,9 @@ def test_beams_are_those_of_t5x(golden, count, alpha):
   ('name', 'beams'),
   [
     (f'{count}_{alpha}_{early}', Beams(count, alpha, 'transformers', early))
-    for count, alpha, early in [
-      (4, 0.6, False), (4, 1.0, True), (4, 1.0, 'never'), (8, 1.0, False),
-    ]
+    for count, alpha, early in [(4, 0.6, False), (4, 1.0, True), (4, 1.0, 'never')]
   ],
-)  # fmt: skip
+)
 def test_beams_are_those_of_transformers(golden, name, beams):
   logits, cache, step = of_table(golden['table_BTVV'])
   found = decoding.search(logits, cache, step, NEW, END, beams)
