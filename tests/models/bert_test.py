@@ -21,11 +21,12 @@ from bertjax.types import Context
 def test_initial_values_are_those_of_the_originals():
   """Rows that pad the vocabulary are 0: LAMB's trust ratio is that of the vocabulary alone."""
   batch = cases.batch([[8]], 8)
-  init = lambda c: meta.unbox(jax.jit(mlm.make(c).init)(jax.random.key(0), batch))['params']
-  theirs = init(cases.config('bert'))['encoder']['layers']['ffn_up']['kernel']
+  begun = lambda family, key: meta.unbox(mlm.make(cases.config(family)).init(key, batch))['params']
+  ffn_up = lambda params: params['encoder']['layers']['ffn_up']['kernel']
+  theirs = jax.jit(lambda key: ffn_up(begun('bert', key)))(jax.random.key(0))
   assert abs(theirs.std() - 0.0176) < 0.0003 and abs(theirs).max() <= 0.04  # cut, not rescaled
-  params = init(cases.config('roberta'))
-  kernel = params['encoder']['layers']['ffn_up']['kernel']
+  params = jax.jit(lambda key: begun('roberta', key))(jax.random.key(0))
+  kernel = ffn_up(params)
   assert abs(kernel.std() - 0.02) < 0.0003 and abs(kernel).max() > 0.06
   assert not params['embeddings']['word'][1].any()  # <pad>
   assert params['embeddings']['word'][0].any()
@@ -49,13 +50,13 @@ def test_each_token_depends_on_all_of_its_example_before_it_and_on_nothing_else(
   column = np.arange(len(example))[None]
   mask = Mask(example[None], example[None], causal=True)
   context = block.Context(mask)
-  variables = encoder.init(jax.random.key(0), x_BTD, context, None)
+  variables = cases.variables(encoder.init, x_BTD, context, None)
   direction = rng.normal(size=32).astype(np.float32)  # a plain sum is constant after a norm
 
   def out(x_BTD):
     return encoder.apply(variables, x_BTD, context, None)[0][0] @ direction
 
-  slope_TSD = jax.jacrev(out)(x_BTD)[:, 0]
+  slope_TSD = jax.jit(jax.jacrev(out))(x_BTD)[:, 0]
   reached = np.abs(slope_TSD).max(-1) > 0
   same = (example[:, None] == example) & (example > 0) & (column <= column.T)
   np.testing.assert_array_equal(reached, same | np.eye(len(example), dtype=bool))

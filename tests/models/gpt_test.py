@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import cases
 import chex
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -221,13 +220,13 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
   model = model_of(sizes, True, 20).clone(embedding_dropout=0.5)
   row = np.random.default_rng(0).integers(0, 20, (1, 8))
   batch = rows_of(np.repeat(row, 3, 0))
-  variables = jax.jit(model.init)(jax.random.key(0), batch)
-  noise = Noise(jnp.uint32(3), jnp.arange(3, dtype=jnp.uint32))
-  run = lambda noise: jax.jit(lambda v: model.apply(v, batch, (), noise))(variables)
-  out = run(noise)
+  variables = cases.variables(model.init, batch)
+  rows = jnp.arange(3, dtype=jnp.uint32)
+  run = jax.jit(lambda seed: model.apply(variables, batch, (), Noise(seed, rows)))
+  out, other = run(jnp.uint32(3)), run(jnp.uint32(4))
   last_BTD = np.asarray(out['last_BTD'])
   np.testing.assert_array_equal(last_BTD[0], last_BTD[2])
-  assert np.any(last_BTD[0] != run(None)['last_BTD'][0])
+  assert np.any(last_BTD[0] != other['last_BTD'][0])
   zero = np.mean(np.asarray(out['word'].table_VE)[:28] == 0)
   assert 0.4 < zero < 0.6  # the softmax reads the dropped table
 
@@ -256,7 +255,7 @@ def test_a_text_token_by_token_is_the_whole_text(kind):
   token_BT = np.random.default_rng(0).integers(1, 20, (3, 10))
   given = rows_of(token_BT)
   given |= dict(language_BT=jnp.full_like(given['token_BT'], 2), target_pos_BP=given['position_BT'])
-  variables = nn.meta.unbox(jax.jit(model.init)(jax.random.key(0), given))
+  variables = cases.variables(model.init, given, std=0.3)
   whole_BTV = logits(jax.jit(model.apply)(variables, given)['word'])[..., :20]
   close = dict(atol=1e-5, rtol=1e-5) if dtype == 'float32' else dict(atol=0.08, rtol=0.05)
   written_texts.check_token_by_token(

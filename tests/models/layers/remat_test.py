@@ -101,7 +101,7 @@ def test_layers_without_a_loop_are_the_same(family, policy, monkeypatch):
   c.model.remat = policy
   batch, objective = with_rows(synthetic_batch(c)), own_step.objective_of(c)
   ctx = Context(jax.random.key(0), jnp.int32(0), train=True)
-  variables = meta.unbox(jax.jit(objective.init)(jax.random.key(0), batch))
+  variables = cases.variables(objective.init, batch)
   carry = objective.carry(batch)
   gradient = lambda v: accumulate(objective, v, carry, batch, ctx, 1)[:2]
   texts, results = [], []
