@@ -43,7 +43,7 @@ def row(family, kind, rows=ROWS, *, full=True, **fields):
     row('ernie', 'plain', full=False),
     row('albert', 'plain', full=False, layers=3, groups=2, inner_groups=2),
     row('roberta', 'large', ODD_ROWS, full=False, **ODD | dict(positions=47)),  # 2 stand before
-    row('roberta', 'large', full=False),
+    row('roberta', 'large'),
     row('roberta', 'norm'),
     row('xlm_r', 'large'),
     row('ernie', 'norm'),
