@@ -99,23 +99,20 @@ def test_texts_are_those_of_transformers(case):
     out_token_BU=jnp.tile(jnp.array([start], jnp.int32), (3, 1)),
   )  # fmt: skip
   tensor = lambda x: torch.tensor(np.array(x), dtype=torch.long)
-  for how, asked in (
-    (decoding.Sampling(), dict(num_beams=1)),
-    (decoding.Beams(3, 1.0, 'transformers'), dict(num_beams=3)),
-  ):
-    wanted = case.theirs.generate(
-      tensor(case.token_BT), attention_mask=tensor(case.real_BT), do_sample=False,
-      max_new_tokens=NEW + 1, forced_bos_token_id=CLS, forced_eos_token_id=None,
-      no_repeat_ngram_size=0, **asked,
-    ).numpy()[:, 2:]  # fmt: skip
-    function = lambda v, b, how=how: decoding.written(
-      case.model, 211, how, NEW, BEGIN, case.model.for_writing(v), b
-    )
-    found = jax.jit(function)(variables, reads).token_BKN[:, 0]
-    assert len(np.unique(wanted)) > 2
-    for mine, theirs in zip(np.asarray(found), wanted, strict=True):
-      mine, theirs = (decoding.until(each, BEGIN) for each in (mine, theirs))
-      assert mine == theirs[: len(mine)]
+  wanted = case.theirs.generate(
+    tensor(case.token_BT), attention_mask=tensor(case.real_BT), do_sample=False,
+    max_new_tokens=NEW + 1, forced_bos_token_id=CLS, forced_eos_token_id=None,
+    no_repeat_ngram_size=0, num_beams=3,
+  ).numpy()[:, 2:]  # fmt: skip
+  beams = decoding.Beams(3, 1.0, 'transformers')
+  function = lambda v, b: decoding.written(
+    case.model, 211, beams, NEW, BEGIN, case.model.for_writing(v), b
+  )
+  found = jax.jit(function)(variables, reads).token_BKN[:, 0]
+  assert len(np.unique(wanted)) > 2
+  for mine, theirs in zip(np.asarray(found), wanted, strict=True):
+    mine, theirs = (decoding.until(each, BEGIN) for each in (mine, theirs))
+    assert mine == theirs[: len(mine)]
 
 
 @mutation('    self.require_room(columns, ', '    self.require_room(0, ')
