@@ -60,12 +60,11 @@ def test_the_id_is_the_inverse_of_the_distribution_function(chunks, temperature,
   assert np.all((before - 2e-6 <= u) & (u < at + 2e-6) & (at > before))
 
 
-@pytest.mark.parametrize('words', [WORDS, 210])
-def test_the_same_uniforms_give_the_same_ids_in_any_number_of_chunks(words):
-  scores, uniform = scores_of(words=words), uniforms()
+def test_the_same_uniforms_give_the_same_ids_in_any_number_of_chunks():
+  scores, uniform = scores_of(words=210), uniforms()
   plain = drawn(scores, uniform)
-  assert len(np.unique(plain)) > words // 2 and plain.max() < words
-  for chunks in (1, 3, 8):
+  assert len(np.unique(plain)) > 105 and plain.max() < 210
+  for chunks in (3, 8):
     np.testing.assert_array_equal(drawn(scores, uniform, chunks=chunks), plain)
 
 
