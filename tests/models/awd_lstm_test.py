@@ -2,6 +2,7 @@
 
 import json
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -173,7 +174,7 @@ def test_units_are_dropped_for_a_row_and_words_for_a_step():
     tar=0.0, ar_of='whole', init_std=0.1 / 3**0.5,
   )  # fmt: skip
   batch = dict(token_BT=np.tile(np.arange(10), (4, 1)), example_BT=np.ones((4, 10), np.int32))
-  variables = jax.jit(model.init)(jax.random.key(0), batch)
+  variables = cases.variables(model.init, batch)
   noise = Noise(jnp.uint32(3), jnp.arange(4, dtype=jnp.uint32))
   run = jax.jit(lambda variables: model.apply(variables, batch, (), noise, True))
   found_BTD = np.asarray(run(variables)['embedded_BTD']) != 0

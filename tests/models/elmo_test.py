@@ -2,11 +2,11 @@
 
 import functools
 
+import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.core import meta
 from jax.sharding import PartitionSpec as P
 from mutation import mutation
 
@@ -33,7 +33,7 @@ def made(**fields):
     example_weight_BG=np.ones((ROWS, 1), np.float32), first_BG=np.zeros((ROWS, 1), np.int32),
     row_B=np.arange(ROWS),
   )  # fmt: skip
-  params = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))['params']
+  params = cases.variables(model.init, batch)['params']
   params |= dict(mix=jnp.array([0.3, -1.0, 0.5]), factor=jnp.float32(1.7))
   return model, params, batch
 

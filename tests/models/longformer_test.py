@@ -10,7 +10,6 @@ import parity
 import pytest
 import torch_models
 from adopting import adopt, begun
-from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
 
@@ -133,7 +132,7 @@ def test_a_roberta_begins_a_longformer(tmp_path):
   assert (c.model.name, c.model.family, c.model.layers) == ('longformer', 'longformer', 3)
   assert (c.model.positions, c.model.window, c.model.position_offset) == (100, 6, 2)
   batch = cases.batch([[90]], 90, types=1)
-  variables = meta.unbox(jax.jit(models.build(c.model).init)(jax.random.key(0), batch))
+  variables = cases.variables(models.build(c.model).init, batch)
   new, _ = begun(c, None, variables, source)
   theirs = torch_models.build('RobertaForMaskedLM').roberta.embeddings.position_embeddings
   table_TE = theirs.weight.detach().numpy()

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import parity
 import pytest
-from flax.core import meta
 from head_cases import (
   CASES,
   LABELS,
@@ -104,7 +103,7 @@ def test_what_the_dense_layer_reads_is_dropped_where_that_is_said(both):
   model, batch = models.build(c.model), cases.batch([(17,), (40,)], 40, types=3, label='label')
   batch['row_B'] = np.arange(2, dtype=np.int32)
   noise = noise_from_key(jax.random.key(0), batch['row_B'])
-  variables = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
+  variables = cases.variables(model.init, batch)
   apply = jax.jit(model.apply)
   dropped, whole = (apply(variables, batch, each)['pooled_BGD'] for each in (noise, None))
   assert (np.abs(dropped - whole).max() > 0.01) == both

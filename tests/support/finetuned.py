@@ -1,5 +1,6 @@
 """Random models of transformers with heads of fine-tuning, and their gradients beside ours."""
 
+import functools
 import inspect
 
 import cases
@@ -50,11 +51,12 @@ def config(family: str, **model):
 def check_dropout(objective, batch, term):
   """The head's input is dropped in training alone."""
   batch = with_rows(batch)
-  variables = jax.jit(objective.init)(jax.random.key(0), batch)
+  variables = cases.variables(objective.init, batch)
 
+  @functools.partial(jax.jit, static_argnums=1)
   def loss(step, train):
     ctx = Context(jax.random.key(step), np.int32(0), train=train)
-    return float(objective.loss(variables, (), batch, ctx).terms[term].total)
+    return objective.loss(variables, (), batch, ctx).terms[term].total
 
   assert loss(0, False) == loss(1, False) and loss(0, True) != loss(1, True)
 
