@@ -76,18 +76,6 @@ def test_classes_are_learned_as_patient_knowledge_distillation_does(normalize):
   taught_models.check(distill.make(c), c, student, teacher, loss, batch)
 
 
-def test_a_number_is_learned_from_the_teachers_number():
-  fields = dict(LABEL, labels=(('label', 1),))
-  c = config(kd.get_config('kd').objective, fields, **fields)
-  student, teacher = pair_of(c)
-  batch = cases.batch([(17,), (40,)], 40, types=3, label='label')
-  batch['label_BG'] = np.array([[0.5], [-2.0]], np.float32)
-  mine, theirs = student(**tensors(batch)).logits[:, 0], teacher(**tensors(batch)).logits[:, 0]
-  truth = torch.tensor(batch['label_BG'][:, 0])
-  loss = 0.3 * F.mse_loss(mine, truth) + 0.7 * F.mse_loss(mine, theirs.detach())
-  taught_models.check(distill.make(c), c, student, teacher, loss, batch)
-
-
 @pytest.mark.parametrize('everywhere', in_tiers([True, False], [False]))
 @mutation('weight_BP = real_BT if ', 'weight_BP = jnp.ones_like(real_BT) if ', case='True')
 @mutation(
