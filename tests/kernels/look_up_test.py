@@ -43,7 +43,6 @@ def on_mesh(sizes, table_VE, id_BT, scale_BTE):
 @pytest.mark.parametrize(
   'sizes, rows',
   [
-    (dict(fsdp=2, tensor=4), ROWS),
     (dict(data=2, fsdp=2, tensor=2), ROWS),
     (dict(data=2, fsdp=2, tensor=2), 1),
     (dict(data=2, fsdp=2, sequence=2), ROWS),

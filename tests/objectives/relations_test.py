@@ -86,7 +86,7 @@ def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
   for name in ('token_BT', 'type_BT', 'position_BT'):
     packed[name][0, 17:26] = apart[name][1, :9]
   packed['example_BT'][0, 17:26] = 2
-  c = config()
+  c = config(relations=(('query', 'key'),))
   params, theirs = taught_models.random_both(relations.make(c), apart)
   run = lambda batch: parity.loss_and_gradients(relations.make(c), params, batch, teacher=theirs)
   loss, gradients = run(apart)
@@ -105,7 +105,7 @@ def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
   'part_V = jnp.exp(wanted_V) * (wanted_V - found_V)',
 )
 def test_an_empty_row_is_no_loss():
-  c = config()
+  c = config(relations=(('query', 'key'),))
   batch = cases.batch([(17,), ()], 20)
   params, theirs = taught_models.random_both(relations.make(c), batch)
   objective = relations.make(c)
