@@ -25,12 +25,12 @@ def start_loop(directory, steps, *distributed):
   )
 
 
-@pytest.mark.parametrize('kills', [2, pytest.param(25, marks=pytest.mark.full)])
-def test_a_run_killed_in_saves_loses_nothing_that_was_complete(tmp_path, kills):
+@pytest.mark.full
+def test_a_run_killed_in_saves_loses_nothing_that_was_complete(tmp_path):
   """Killed at random moments; each life must start from complete work."""
   directory = tmp_path / 'checkpoints'
-  rng, complete, seen = random.Random(kills), 0, 0
-  for _ in range(kills):
+  rng, complete, seen = random.Random(25), 0, 0
+  for _ in range(25):
     with start_loop(directory, 100_000) as loop:
       word, restored = loop.stdout.readline().split()
       assert word == 'restored' and complete <= int(restored)
@@ -75,6 +75,3 @@ def test_processes_save_and_fall_back_together(tmp_path, monkeypatch, elsewhere)
   other_hosts(1)
   for output in run_processes(place, 2, 1):
     assert output == ['restored 2', 'complete 3', 'closed 3']
-  other_hosts(2)
-  with start_loop(place, 0) as loop:  # and one process reads what two wrote
-    assert loop.stdout.readline() == 'restored 3\n'

@@ -89,6 +89,7 @@ def test_two_workdirs_are_told_apart_before_the_first_save(tmp_path, kind):
     assert 'same --workdir' in said and 'closed' not in said
 
 
+@pytest.mark.full
 @mutation('and time.monotonic() < end:', 'and False:')
 def test_a_file_that_shows_late_is_waited_for_and_said(tmp_path):
   one, two = (tmp_path / name for name in 'ab')

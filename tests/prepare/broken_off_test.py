@@ -57,10 +57,8 @@ def test_broken_off_in_the_first_part_or_before_its_name_it_goes_on(tmp_path, gi
   goes_on(tmp_path, lambda patch: patch.setattr(module, name, interrupt), **given)
 
 
-@mutation('os.write(file.fileno(), json.dumps(said).encode())', 'file.write(json.dumps(said))')
-@mutation("<= {f'{PROGRESS}.tmp'}:", '<= set():')
-def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, given, capsys):
-  del capsys  # what it says goes to no file, which could not grow either
+@pytest.mark.full
+def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, given):
   run(output=tmp_path / 'whole', **given)
   for number in itertools.count(1):
     output = tmp_path / f's{number}'
@@ -71,6 +69,13 @@ def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, gi
     if noted:
       break
   assert number >= 5  # the lock, the directory, the note beside its place, its name, the first part
+
+
+@mutation('os.write(file.fileno(), json.dumps(said).encode())', 'file.write(json.dumps(said))')
+@mutation("<= {f'{PROGRESS}.tmp'}:", '<= set():')
+def test_without_room_for_its_first_note_it_begins_anew(tmp_path, given, capsys):
+  del capsys  # what it says goes to no file, which could not grow either
+  run(output=tmp_path / 'whole', **given)
   with no_room(), pytest.raises(OSError, match='while writing a part of the store'):
     run(output=tmp_path / 's', **given)
   assert [path.name for path in (tmp_path / 's.partial').iterdir()] == ['progress.json.tmp']

@@ -188,10 +188,10 @@ def test_a_cache_of_another_user_makes_it_fall_back(expected, store):
 
 
 @mutation('if (figures := _found(path, identity)) is not None:\n      return figures\n    ', '')
-def test_of_three_processes_one_builds_and_the_others_wait(store, expected, tmp_path):
-  running = [start(store.path, 3, tmp_path / 'built') for _ in range(3)]
+def test_of_two_processes_one_builds_and_the_other_waits(store, expected, tmp_path):
+  running = [start(store.path, 3, tmp_path / 'built') for _ in range(2)]
   done = [process.communicate(timeout=240) for process in running]
-  assert [process.returncode for process in running] == [0] * 3, done
+  assert [process.returncode for process in running] == [0] * 2, done
   builders = [path.name for path in (tmp_path / 'built').iterdir()]
   assert len(builders) == 1
   assert {out.split()[1] for out, _ in done} == {str(expected['a_start'].sum())}

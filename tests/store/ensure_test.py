@@ -38,9 +38,10 @@ def forked(monkeypatch):
     ({'input': 'a.txt', 'mixture': 'python_docs'}, 'set one of'),
     ({'input': 'a.txt'}, 'no vocabulary: set config.data.vocab'),
     ({'input': 'a.txt', 'reader': 'sequio'}, "did you mean 'seqio'"),
-    (
+    pytest.param(
       {'mixture': 'python_docs_bert_pairs', 'heldout': 'b.txt', 'reader': 'seqio'},
       "a split 'validation'",
+      marks=pytest.mark.full,  # it imports TensorFlow
     ),
     (
       {'store': 's', 'heldout': 'b.txt'},

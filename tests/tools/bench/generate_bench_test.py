@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import systems
 from mutation import mutation
-from tiers import in_tiers
 
 from bertjax.errors import UserError
 from bertjax.tools.bench import generate
@@ -26,7 +25,8 @@ def test_both_sides_read_the_prompts_and_write_all_tokens():
     generate.make(systems.tiny('bert').model, prompt_BT, 3, 2, 'greedy')
 
 
-@pytest.mark.parametrize('name', in_tiers(['t5', 'xlm'], ['xlm']))
+@pytest.mark.full
+@pytest.mark.parametrize('name', ['t5', 'xlm'])
 def test_prompts_are_read_at_once(name):
   fields = {'model.vocab_size': 99} | ({'model.attend': 'causal'} if name == 'xlm' else {})
   model = own_step.sized(systems.tiny(name, **fields), 2, 8).model
