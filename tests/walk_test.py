@@ -84,29 +84,3 @@ def test_a_pipeline_writes_what_the_run_writes(tmp_path):
   (tmp_path / 'write.py').write_text(re.search(r'```python\n(.*?)```', walk, re.DOTALL)[1])
   theirs = processes.typed(tmp_path, last, smaller)
   assert len(ours) > len('The first season') + 5 and theirs.strip() == ours.strip()
-
-
-@pytest.mark.full
-def test_a_t5_answers_the_questions_of_a_table(tmp_path):
-  page = (processes.ROOT / 'docs' / 'generate.md').read_text()
-  walk = re.search(r'## From pairs of texts(.*?)\n## ', page, re.DOTALL)[1]
-  commands = re.findall(r'^    (python (?:.*\\\n)*.*)$', walk, re.MULTILINE)[:3]
-  draw, letters = random.Random(0), 'abcdefghijklmnopqrstuvwxyz'
-  words = [''.join(draw.choices(letters, k=draw.randint(2, 6))) for _ in range(400)]
-  capitals = dict(France='Paris', Spain='Madrid', Norway='Oslo')
-  asked = {c: f'what is the capital of {c}?' for c in capitals}
-  (tmp_path / 'text').mkdir()
-  documents = [
-    '\n'.join([' '.join(draw.choices(words, k=12)), *asked.values()]) for _ in range(150)
-  ]
-  (tmp_path / 'text' / 'a.txt').write_text('\n\n'.join(documents) + '\n')
-  for name, count in (('train', 10), ('dev', 2)):
-    lines = [f'{asked[c]}\t{capital}' for c, capital in capitals.items()] * count
-    (tmp_path / f'{name}.tsv').write_text('\n'.join(['question\tanswer', *lines]) + '\n')
-  small = '--config.batch_size=8 --config.length=32'
-  smaller = dict(
-    pretrained=f'{small} --config.total_steps=20 --config.data.train_vocab.size=300',
-    answers=f'{small} --config.epochs=2',
-  )
-  printed = [processes.typed(tmp_path, command, smaller) for command in commands]
-  assert 'eval/dev/rouge_l' in printed[1] and len(printed[2].splitlines()) == 1
