@@ -60,6 +60,7 @@ def test_the_rate_with_the_best_median_is_chosen(found):
 def test_a_run_that_is_lost_at_its_end_has_no_score_of_before(found):
   lost = found[0]._replace(rows=[*found[0].rows, {'step': 40, 'eval/mlm_masked': math.nan}])
   assert lost.last('eval/mlm_masked') is None and results.chosen([lost, found[1]]) == [found[1]]
+  assert [run.lost for run in (lost, found[1], found[4])] == [True, False, True]
 
 
 @mutation('for part in TRAINING)\n      value', "for part in ('compute',))\n      value")

@@ -256,9 +256,10 @@ HIDDEN = 'finds outside of the current directory'
   [
     ('predict --text=w9', True, False, HIDDEN),
     ('predict --text=w9', True, True, ''),
+    ('main --evaluate', False, True, SEEN),
     ('main --evaluate --config=own.py', False, False, 'no data: set config.data.store'),
   ],
-  ids=['trusted', 'path', 'config'],
+  ids=['trusted', 'path', 'evaluate', 'config'],
 )
 def test_commands_in_the_directory_that_was_fetched(fetched, command, trusts, path, said):
   """As `python -m` runs them there, which puts the current directory before all others."""
@@ -281,7 +282,7 @@ def test_commands_in_the_directory_that_was_fetched(fetched, command, trusts, pa
     cwd=fetched.place, env=env, capture_output=True, text=True, timeout=300, check=False,
   )  # fmt: skip
   assert (done.returncode == 0) == (not said) and said in done.stderr, done.stderr
-  assert 'Traceback' not in done.stderr and fetched.ran == (said != HIDDEN)
+  assert 'Traceback' not in done.stderr and fetched.ran == (said not in (SEEN, HIDDEN))
 
 
 def test_a_module_of_the_user_needs_no_trust(fetched):

@@ -86,7 +86,7 @@ def _html(
   parts.append('<h2>Runs</h2>')
   for arm, runs in arms.items():
     for run in runs:
-      state = '' if run.finished else ' (failed or unfinished)'
+      state = ' (failed or unfinished)' if run.lost else ''
       settings = '\n'.join(f'{key} = {value}' for key, value in run.config.items())
       why = '\n'.join(f'{name}: {reason}' for name, reason in run.measured[1].items())
       title = f'{arm}, peak {run.peak}, seed {run.seed}{state}'

@@ -72,6 +72,11 @@ class Result(NamedTuple):
     return _finite(found[-1]) if found else None
 
   @property
+  def lost(self) -> bool:
+    """True of a run that failed, is not finished, or whose own score has become no number."""
+    return not self.finished or bool(self.metric) and self.last(self.metric) is None
+
+  @property
   def unigram(self) -> float | None:
     """A guess by the frequency of words, on the targets of its score but for special tokens; None:
     not known."""

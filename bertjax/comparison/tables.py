@@ -103,7 +103,7 @@ def _rates(
   for arm, runs in arms.items():
     for peak, same in grouped(runs, lambda r: r.peak).items():
       metric = next((r.metric for r in same if r.metric), '')
-      lost = [r.directory for r in same if not r.finished]
+      lost = [r.directory for r in same if r.lost]
       taken = bool(best[arm]) and best[arm][0].peak == peak
       rows.append([
         arm, peak, short(metric), _spread([r.last(metric) for r in same]),

@@ -78,8 +78,8 @@ def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Arr
 
 
 def finish(sums: Mapping[str, tuple[Any, Any]], term: str, unit: Unit = 'word') -> dict[str, float]:
-  """`Objective.finish` of an objective whose loss of a token is the term, which is given as the
-  papers do, too."""
+  """`Objective.finish` of an objective whose loss of a token is the term; it is given in the
+  unit of the papers, too."""
   found = means(sums)
   if term not in found:
     return found

@@ -89,11 +89,11 @@ def encode(texts: Sequence[str], vocabulary: Any, frame: Frame) -> list[Sentence
   return [_framed([ids], frame, -1) for ids in vocabulary.encode_batch(texts)]
 
 
-def blanks_in(vocabulary: Any) -> set[str]:
+def blanks_in(vocabulary: Any) -> tuple[str, ...]:
   """Returns what stands for a blank in a text: BLANK, and the vocabulary's own mask token, if it
   has one."""
   mask = vocabulary.special['mask']
-  return {BLANK} if mask is None else {BLANK, vocabulary.pieces[mask]}
+  return (BLANK,) if mask is None else (BLANK, vocabulary.pieces[mask])
 
 
 def encode_blanks(texts: Sequence[str], vocabulary: Any, frame: Frame) -> list[Sentence]:

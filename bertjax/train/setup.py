@@ -251,8 +251,8 @@ def _phase(
 
 
 def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:
-  """Returns a function of (variables, ..), compiled at its first call with other arguments of these
-  shapes."""
+  """Returns a function of (variables, ..), compiled once for each set of shapes that the arguments
+  behind the variables have."""
   compiled: dict[Any, Any] = {}
 
   def call(variables: Any, *others: Any) -> Any:

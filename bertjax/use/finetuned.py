@@ -88,10 +88,11 @@ class FineTuned:
     question has, or a text that is too long."""
     if not self.net.can('text') or 'choices' not in self.task:
       raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
-    parts = max(len(asked[0].choices), 1) if asked else 1
-    odd = next((each for each in asked if len(each.choices) != parts), None)
+    parts = len(asked[0].choices) if asked else 1
+    odd = next((each for each in asked if len(each.choices) not in {parts} - {0}), None)
     if odd is not None:
-      raise UserError(f'{odd.place}: expected {amount(parts, "choices")}, got {len(odd.choices)}')
+      wanted = amount(parts, 'choices') if parts else 'choices'
+      raise UserError(f'{odd.place}: expected {wanted}, got {len(odd.choices)}')
     logits = self._label_logits('right', questions.pairs(asked), cut, first, parts)
     grouped = [np.concatenate(logits[n : n + parts]) for n in range(0, len(logits), parts)]
     return [answers.choice(logits_G) for logits_G in grouped]

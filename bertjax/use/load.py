@@ -36,14 +36,14 @@ class Found(NamedTuple):
   languages: tuple[str, ...]  # in the order of their ids; () where nothing says them
   # head -> names of its classes, of a model from elsewhere that says them
   classes: Mapping[str, Sequence[str]]
-  meta: Mapping[str, Any]  # what else a model from elsewhere says, see `original.Opening`
+  meta: Mapping[str, Any]  # what else is saved with it; from elsewhere, see `original.Opening`
   # variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not there and
   # were made)
   read: Callable[[Any], tuple[Any, list[str]]]
   # `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows at
   # most, and of questions the LIMITS of its own evaluation; {} of any other
   task: Mapping[str, Any] = MappingProxyType({})
-  # of those examples, by name or number; None where nothing says it
+  # of that task's examples, by name or number; None where nothing says it
   language: str | int | None = None
   tasks: tuple[str, ...] = ()  # of a run on several of which none was chosen: then it has no heads
   # the same parameters as other phases of the run read them, like `model`

@@ -89,7 +89,7 @@ def _rows(model: Any, prompts: Sequence[str], new_tokens: int, mask: int, first:
 def _batch(
   model: Any, rows: Sequence[Row], cut: batches.Cut, new_tokens: int, first: int
 ) -> dict[str, np.ndarray]:
-  """Lays the rows of a cut out; those that are too many repeat them."""
+  """Lays the rows of a cut out; rows that are too many repeat those of the cut."""
   index_B = np.resize(cut.index_n, cut.count)
   chosen = [rows[index] for index in index_B]
   batch = as_batch(chosen, cut.count, cut.length, new_tokens, model.net.frame)

@@ -1,4 +1,4 @@
-"""Checkpoints under kill -9, in several processes, and on a full disk."""
+"""Checkpoints under kill -9, and in several processes."""
 
 import os
 import pathlib
@@ -75,3 +75,6 @@ def test_processes_save_and_fall_back_together(tmp_path, monkeypatch, elsewhere)
   other_hosts(1)
   for output in run_processes(place, 2, 1):
     assert output == ['restored 2', 'complete 3', 'closed 3']
+  other_hosts(2)
+  with start_loop(place, 0) as loop:  # and one process reads what two wrote
+    assert loop.stdout.readline() == 'restored 3\n'

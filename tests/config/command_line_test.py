@@ -239,12 +239,12 @@ def test_the_help_of_a_sweep_has_the_keys_of_the_config():
 
 
 LOUD = """
-import warnings
-from absl import logging
+import logging, warnings
+from bertjax import errors
 from bertjax.config import command_line
 def main():
-  logging.info('of a file')
-  logging.warning('this is slower')
+  logging.getLogger('bertjax').info('of a file')
+  errors.warn('this is slower')
   warnings.warn('of a package')
   for function in ('jit_a', 'jit_b'):
     warnings.warn(f"no room for '{function}'")
@@ -262,6 +262,25 @@ def test_so_are_those_of_prepare(tmp_path):
   done = ended('prepare', *flags, '--workers=1')
   assert done.returncode == 0
   assert done.stderr.startswith(f'WARNING: {tmp_path}: 1 file left out, for want of a name')
+
+
+BROKEN = """
+from bertjax import errors
+from bertjax.config import command_line
+def main():
+  raise errors.UserError('gone')
+with errors.door('prog'):
+  command_line.run(main, 'prog')
+"""
+
+
+@mutation("the error below', exc_info=True)", "the error below')", file='bertjax/errors.py')
+def test_an_error_has_its_traceback_where_that_is_asked_for():
+  done = subprocess.run(
+    [sys.executable, '-c', BROKEN, '--verbosity=1'], cwd=command_line.FOLDER.parent, text=True,
+    capture_output=True, check=False,
+  )  # fmt: skip
+  assert done.returncode == 1 and 'in main' in done.stderr and done.stderr.endswith('prog: gone\n')
 
 
 @mutation("Formatter('%(levelname)s: %(message)s')", 'Formatter()')

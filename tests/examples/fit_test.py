@@ -53,7 +53,8 @@ OF_TASKS = {
 }
 ROWS = OWN | TAUGHT | OF_TASKS
 FITTING = [(name, noise) for name, (*_, noises) in ROWS.items() for noise in sorted(noises)]
-# With their own noise the quick tier has these in contract_test and span_boundary_test.
+# With their own noise the quick tier has these in contract_test, span_boundary_test and
+# objectives/bilm_test.
 ELSEWHERE = {'bilm', 'lm', 'plm', 'span_boundary'}
 QUICK = {name: noise for name, noise in reversed(FITTING) if name not in ELSEWHERE}.items()
 NOISE_OF = dict(bart_infilling='bart', bilm='elmo', mass_runs='mass', t5_spans='t5')

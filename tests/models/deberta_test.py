@@ -229,7 +229,7 @@ def test_a_pair_of_transformers_begins_a_run(of_hub, tmp_path):
 @mutation('jax.lax.stop_gradient(self.word) + self', 'self.word + self', case='gdes')
 @mutation('word_VE = self.own_word', 'word_VE = self.word + 0 * self.own_word', case='nes')
 def test_a_word_table_has_gradients_of_its_own_nets_alone(table, gets):
-  """And every other leaf those of its net."""
+  """And every layer has those of its own net."""
   c, batch = pair(**table), cases.batch([[20], [9, 11]], 20, types=1)
   objective = rtd.make(c)
   params = cases.variables(objective.init, batch)['params']
@@ -242,6 +242,9 @@ def test_a_word_table_has_gradients_of_its_own_nets_alone(table, gets):
     return dict(generator=terms['mlm'].total, discriminator=terms['rtd'].total)
 
   of_net = gradients(params)
+  for name, its_net in (('generator_net', 'generator'), ('discriminator', 'discriminator')):
+    layers = jax.tree.leaves(of_net[its_net][name]['layers'])
+    assert all(np.any(layer) for leaf in layers for layer in leaf), name
   reached = jax.tree.map(lambda x, y: np.any(x) or np.any(y), *of_net.values())
   assert jax.tree.all(reached), reached
   for net, found in of_net.items():

@@ -1,7 +1,7 @@
 """Transformer-XL's learned distances (attn_type 1) against the original program's numbers.
 
 Its other kinds are compared where their checkpoints are read, in
-convert/originals/transformer_xl_torch_test.py.
+formats/originals/transformer_xl_torch_test.py.
 """
 
 from typing import Any

@@ -47,7 +47,6 @@ class Case(NamedTuple):
 
 CASES = (
   Case('bert', rate=0.1),
-  Case('bert_bfloat16', rate=0.1, dtype=jnp.bfloat16),
   Case('transformer_xl', memory=14, order='causal', window=13, table='past', biases=True),
   Case('transformer_xl_head41', memory=5, rows=1, size=41, table='past', biases=True, rate=0.2),
   Case('xlnet', memory=14, order='random', see_self=True, table='both', biases=True, segment=True),

@@ -24,9 +24,17 @@ def lowered(mesh: dict[str, int], **fields):
   return config, own_step.lower(config, batch, placed)[0], placed
 
 
+def exchanged(step) -> set[str]:
+  """The dtypes of arrays that a lowered step adds up; XLA for CPUs adds in float32 in any case."""
+  pieces = step.as_text().split('stablehlo.all_reduce')[1:]
+  types = [piece.split('}) : (')[1].split(')')[0] for piece in pieces]
+  return {each.rpartition('x')[2][:-1] for each in types if 'x' in each}
+
+
 def sent(mesh: dict[str, int], **fields) -> tuple[int, list[Collective]]:
   """(bytes of the parameters in float32, what a step sends)."""
   config, step, placed = lowered(mesh, **fields)
+  assert 'bf16' not in exchanged(step)
   parameters = own_step.footprint(config, synthetic.synthetic_batch(config))['parameters']
   sizes = {axis: int(ways) for axis, ways in placed.shape.items()}
   return 4 * parameters, collectives(step.compile().as_text(), sizes)
@@ -84,11 +92,7 @@ def test_replicas_that_are_divided_twice_exchange_what_each_has():
 
 @mutation('lambda grad: grad.astype(dtype), grads', "lambda grad: grad.astype('float32'), grads")
 def test_gradients_are_exchanged_in_the_dtype_that_is_asked_for():
-  """As it is lowered: XLA for CPUs adds in float32 in any case."""
-  text = lowered(dict(data=8), reduce_dtype='bfloat16')[1].as_text()
-  pieces = text.split('stablehlo.all_reduce')[1:]
-  types = [piece.split('}) : (')[1].split(')')[0] for piece in pieces]
-  assert {t.rpartition('x')[2][:-1] for t in types if 'x' in t} == {'bf16'}
+  assert exchanged(lowered(dict(data=8), reduce_dtype='bfloat16')[1]) == {'bf16'}
 
 
 @pytest.mark.full

@@ -83,12 +83,15 @@ def test_sentences_are_met_in_set_up_and_completed(rich_store):
   config.evals.fill_mask = dict(type='fill_mask', every=0, language='', sentences=('piece7',))
   with pytest.raises(UserError, match='expected 1 to .* times .MASK.'):
     setup.make_run(config, rich_store, jax.devices()[:1])
-  config.evals.fill_mask.sentences = ('piece7 [MASK] piece8', '[MASK]')
+  config.evals.fill_mask.sentences = ('piece7 [MASK] piece8 [MASK]', '[MASK]')
   run = setup.make_run(config, rich_store, jax.devices()[:1])
   variables = first_state.initial_state(run).variables
   completing = [each for each in run.evals(1) if each.name == 'fill_mask']
   _, (table,) = evaluation.run_due(completing, variables, 7, True)
   assert table.row_count == 2 and 'step 7' in table.title
+  lines = [cell.splitlines() for cell in table.columns[1].cells]
+  assert [len(each) for each in lines] == [2, 1]  # one for each mask, of five pieces each
+  assert {len(line.split('  ')) for each in lines for line in each} == {5}
 
 
 @mutation(
