@@ -51,8 +51,8 @@ class _Parser(ConfigFileFlagParser):
     if not isinstance(config, ConfigDict):
       return config
     config = config if isinstance(config, Recipe) else Recipe(config)
-    arguments = flags.FLAGS.read_flags_from_files(sys.argv)
-    sections.complete(config, [found[1] for each in arguments if (found := _KEY.match(each))])
+    # In sys.argv, where `run` has put those of a --flagfile.
+    sections.complete(config, [found[1] for each in sys.argv if (found := _KEY.match(each))])
     config.lock()
     return config
 
