@@ -93,7 +93,7 @@ def blanks_in(vocabulary: Any) -> tuple[str, ...]:
   """Returns what stands for a blank in a text: BLANK, and the vocabulary's own mask token, if it
   has one."""
   mask = vocabulary.special['mask']
-  return (BLANK,) if mask is None else (BLANK, vocabulary.pieces[mask])
+  return tuple(dict.fromkeys([BLANK] if mask is None else [BLANK, vocabulary.pieces[mask]]))
 
 
 def encode_blanks(texts: Sequence[str], vocabulary: Any, frame: Frame) -> list[Sentence]:
