@@ -89,7 +89,7 @@ class FineTuned:
     if not self.net.can('text') or 'choices' not in self.task:
       raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
     parts = len(asked[0].choices) if asked else 1
-    odd = next((each for each in asked if len(each.choices) not in {parts} - {0}), None)
+    odd = next((each for each in asked if not each.choices or len(each.choices) != parts), None)
     if odd is not None:
       wanted = amount(parts, 'choices') if parts else 'choices'
       raise UserError(f'{odd.place}: expected {wanted}, got {len(odd.choices)}')

@@ -87,9 +87,8 @@ def test_tasks_are_shuffled_and_have_their_splits(files, vocab):
     tuple(x['token_T']) for x in found.get_dataset(None, 'train', **how).as_numpy_iterator()
   ]
   plain, shuffled = rows(shuffle=False), [rows(shuffle=True, seed=seed) for seed in range(8)]
-  assert any(
-    order != plain for order in shuffled
-  )  # of three rows one order in six is the plain one
+  # Of three rows one order in six is the plain one.
+  assert any(order != plain for order in shuffled)
   assert all(sorted(order) == sorted(plain) for order in shuffled)
   assert set(found.splits) == {'train', 'validation'}
   seqio.TaskRegistry.remove('opinions')
