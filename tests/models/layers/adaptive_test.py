@@ -132,7 +132,7 @@ def everywhere(scores, target_BP, inside_BP):
   return jnp.where(inside_BP, nll_BP, 0.0), jnp.where(inside_BP, right_BP, 1.0)
 
 
-@pytest.mark.parametrize('share, on_mesh', [(1.0, False), (0.3, True)])
+@pytest.mark.parametrize('share, on_mesh', [(0.01, False), (1.0, False), (0.0, True), (0.3, True)])
 @mutation('(jnp.sum(inside_n) + group - 1) // group', 'jnp.sum(inside_n) // group')
 def test_a_cluster_is_scored_where_its_words_are(share, on_mesh):
   scores, target_BP, weight_BP = one_cluster(520)
@@ -147,7 +147,7 @@ def test_a_cluster_is_scored_where_its_words_are(share, on_mesh):
     np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize('count, groups', [(0, 0), (32, 1), (33, 2)])
+@pytest.mark.parametrize('count, groups', [(0, 0), (32, 1), (33, 2), (520, 17)])
 @mutation('(jnp.sum(inside_n) + group - 1) // group', 'jnp.int32(len(order_m) // group)')
 def test_a_cluster_costs_as_many_groups_as_its_words_fill(count, groups, monkeypatch):
   scores, target_BP, weight_BP = one_cluster(520)
