@@ -114,6 +114,11 @@ class Relative:
   scale: float | None = _static(None)  # static; None is H^-0.5. T5 has 1.
 
   @property
+  def tables(self) -> int:
+    """How many tables of positions are multiplied."""
+    return sum(table is not None for table in (self.r_RNH, self.p_RNH))
+
+  @property
   def rows(self) -> int:
     """R, of any table; 0 without one."""
     for table_RNH in (self.r_RNH, self.p_RNH):

@@ -11,8 +11,8 @@ from bertjax.kernels.relative_attention import reference, relative_attention, xl
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
-mutation('plan.down(plan.queries - 1 - line)', 'plan.down(plan.queries - 2 - line)')
-mutation("jnp.full(out['band_NBTR'].shape, zero", "jnp.full(out['band_NBTR'].shape, 1")
+mutation('(count - 1 - mine)', '(count - 2 - mine)')
+mutation('jnp.full(out[name].shape, zero', 'jnp.full(out[name].shape, 1')
 mutation('tile_lib.differ(x, plan, t0, s0), slope', 'tile_lib.differ(x, plan, t0, s0 + 1), slope')
 mutation('grow = tile_lib.kept(x, plan, t0, s0)', 'grow = tile_lib.kept(x, plan, t0, s0 + 1)')
 mutation('total = total * fade + jnp', 'total = total + jnp')
@@ -61,7 +61,7 @@ def problem(name: str):
 FEW = ('bert', 'all', 'all_bfloat16')
 MORE = (*FEW, 'transformer_xl', 'deberta_and_more')
 MOST = (*MORE, 'xlnet', 't5', 'alibi', 'transformer_xl_long', 'longformer_long')
-QUICK = dict(reference=MORE, xla=MOST, gpu=FEW, tpu=FEW)
+QUICK = dict(reference=MORE, xla=MOST, gpu=(*FEW, 'deberta_and_more'), tpu=FEW)
 
 
 @pytest.fixture
@@ -82,13 +82,15 @@ PAIRS = [
   pytest.param(impl, name, marks=() if name in QUICK[impl] else pytest.mark.full)
   for impl in QUICK
   for name in cases.BY_NAME
-  if impl != 'gpu' or not cases.BY_NAME[name].by_keys  # which it declines
   if impl != 'reference' or not name.endswith('_long')  # long rows have other blocks in the others
 ]
 
 
 @pytest.mark.parametrize('impl, name', PAIRS, indirect=['impl'])
 @mutation('column < plan.size,', 'column < plan.padded,', case='gpu-transformer_xl_head41')
+@mutation('relative.p_RNH[::-1], mirrored', 'relative.p_RNH, mirrored', case='gpu-deberta_and_more')
+@mutation('far=relative.rows - 1 - relative.far', 'far=relative.far', case='gpu-deberta')
+@mutation('filter(out.__contains__, BANDS):', "('band_NBTR',):", case='gpu-deberta_and_more')
 def test_equals_the_formula_in_float64(impl, name):
   built, want = problem(name)
   attend = lambda values: relative_attention(*cases.operands(built, values), impl)

@@ -35,7 +35,7 @@ def lowered(case: cases.Case) -> str:
   'name, dtype',
   [
     ('bert', jnp.bfloat16), ('transformer_xl_head41', jnp.bfloat16), ('t5', jnp.bfloat16),
-    ('longformer', jnp.bfloat16), ('all', jnp.float32),
+    ('longformer', jnp.bfloat16), ('all', jnp.float32), ('deberta_and_more', jnp.bfloat16),
   ],
 )  # fmt: skip
 @mutation('programs, tile.queries, tile.keys + 4', 'plan.queries, tile.queries, plan.keys')
@@ -49,6 +49,7 @@ def test_lowers_for_cuda_and_holds_no_scores(name, dtype):
   pairs = {s for s in shapes if 211 in s and max(s[s.index(211) + 1 :], default=0) >= 313}
   band = bool(case.table) and not case.bias or case.biases
   assert pairs == ({(case.heads, case.rows, 211, 528)} if band else set())
+  assert ((case.heads, case.rows, 313, 528) in shapes) == case.by_keys
 
 
 def tiles(stages: int) -> Entry:
@@ -81,9 +82,7 @@ def test_refuses_by_name_and_says_what_takes_the_operands():
     attend(dtype=jnp.bfloat16)
   with pytest.raises(NotImplementedError, match='at most 128, got 160'):
     attend(size=160)
-  x, by_keys = jnp.ones((1, 4, 1, 32)), ra.Relative(p_RNH=jnp.ones((7, 1, 32)), far=3)
-  with pytest.raises(NotImplementedError, match="got p_RNH; 'xla' takes these"):
-    ra.relative_attention(x, x, x, ONES, by_keys, impl='gpu')
+  x = jnp.ones((1, 4, 1, 32))
   for impl, said in dict(gpu="a GPU, got cpu; 'xla'", tpu="a TPU, got cpu; impl='xla'").items():
     with pytest.raises(NotImplementedError, match=f'expected {said}'):
       ra.relative_attention(x, x, x, ONES, impl=impl)
@@ -145,8 +144,6 @@ def test_oblong_tiles_give_the_same(monkeypatch, name, queries, keys):
 def test_every_published_shape_lowers():
   """Traced, and made into Triton's code, at full size; compiled it is on a GPU alone."""
   for shape in arg_specs.SHAPES.values():
-    if shape.by_keys:  # which it declines
-      continue
     arguments = jax.eval_shape(lambda shape=shape: arg_specs.operands(shape, jax.random.key(0)))
 
     def loss(x):

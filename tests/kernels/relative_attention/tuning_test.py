@@ -33,12 +33,12 @@ def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch, cap
   (tmp_path / 'tpu_v9.json').write_text(json.dumps(data))
   (tmp_path / 'tpu.json').write_text(json.dumps(TPU))
   side = lambda *call, kind='TPU v9': tuning.choose('tpu', kind, Call(*call))['both'].keys
-  assert side('bfloat16', True, 64, 512) == 256
-  assert side('float32', True, 64, 513) == 384
-  assert side('bfloat16', True, 64, 513) == side('float32', True, 128, 128) == 128
+  assert side('bfloat16', 1, 64, 512) == 256
+  assert side('float32', 1, 64, 513) == 384
+  assert side('bfloat16', 1, 64, 513) == side('float32', 1, 128, 128) == 128
   assert not caplog.records
   for length in (512, 9):
-    assert side('bfloat16', True, 64, length, kind='another') == 128
+    assert side('bfloat16', 1, 64, length, kind='another') == 128
   (said,) = caplog.records  # for two calls
   assert "no tiles were timed on 'another'" in said.getMessage()
   tuning.load.cache_clear()
@@ -121,10 +121,10 @@ def test_the_tuner_writes_a_table_that_the_kernel_then_uses(tmp_path, monkeypatc
   assert rows[-1] == dict(written=str(tmp_path / 'cpu.json'))
   tuning.load.cache_clear()
   table = tuning.load('gpu', 'cpu')
-  assert (table[0].dtype, table[0].position, table[0].size, table[0].length) == (
-    'float32', True, 16, 48,
+  assert (table[0].dtype, table[0].tables, table[0].size, table[0].length) == (
+    'float32', 1, 16, 48,
   )  # fmt: skip
-  chosen = tuning.choose('gpu', 'cpu', Call('float32', True, 16, 48))
+  chosen = tuning.choose('gpu', 'cpu', Call('float32', 1, 16, 48))
   assert {name: tuple(tile) for name, tile in chosen.items()} == {
     name: rows[0][name] for name in tuning.KERNELS['gpu']
   }
@@ -135,10 +135,10 @@ def test_a_new_entry_replaces_that_of_the_same_call():
   tile = lambda side: dict(both=Tile(side, side))
   rest = Entry(tile(256))
   old = (
-    Entry(tile(128), 'bfloat16', True, 64, 512),
-    Entry(tile(128), 'float32', True, 64, 9),
+    Entry(tile(128), 'bfloat16', 1, 64, 512),
+    Entry(tile(128), 'float32', 1, 64, 9),
     rest,
   )
-  new = [Entry(tile(512), 'bfloat16', True, 64, 512), Entry(tile(256), 'bfloat16', True, 64, 99)]
+  new = [Entry(tile(512), 'bfloat16', 1, 64, 512), Entry(tile(256), 'bfloat16', 1, 64, 99)]
   table = kernel_tune.merged('tpu', old, new)
   assert table == (new[1], new[0], old[1], rest)

@@ -2,8 +2,8 @@
 
 Three kernels, none with an atomic addition, so that a gradient is the same to the bit each time:
 
-  keys       a block of keys walks over its queries: dk, dv, and dband, which holds the slope of
-             every score
+  keys       a block of keys walks over its queries: dk, dv, and the slopes of the bands, each of
+             which holds that of every score
   queries    a block of queries walks over its keys: dq, dsegment, from dband where there is one
   diagonals  the tiles on one diagonal meet the same rows of the bias table: dbias of each row of
              the batch and diagonal, which are then added up outside
@@ -19,7 +19,7 @@ from jax.experimental.pallas import triton
 from bertjax.kernels.relative_attention import block_sparsity
 from bertjax.kernels.relative_attention.gpu import layout
 from bertjax.kernels.relative_attention.gpu import tile as tile_lib
-from bertjax.kernels.relative_attention.gpu.tile import LOG2E, Plan, Refs
+from bertjax.kernels.relative_attention.gpu.tile import BANDS, LOG2E, Plan, Refs
 from bertjax.kernels.relative_attention.tuning import Tile
 from bertjax.types import Array
 
@@ -52,7 +52,7 @@ def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
     s0 = x['list_BXJ'][visit] * plan.tile.keys
     k = tile_lib.keys(x['k_BSNH'], plan, s0)
     if 'slope_NBTR' in x:
-      slope = tile_lib.load(*tile_lib.shifted(x['slope_NBTR'], plan, t0, s0))
+      slope = tile_lib.load(*tile_lib.shifted(x, 'slope_NBTR', plan, t0, s0))
     else:
       _, slope, _ = _slopes(x, plan, q, k, t0, s0)
     slope = slope.astype(k.dtype)
@@ -83,8 +83,8 @@ def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
     t0 = x['list_BXI'][visit] * plan.tile.queries
     _, q = tile_lib.queries(x, plan, t0)
     prob, slope, dy = _slopes(x, plan, q, k, t0, s0)
-    if 'band_NBTR' in out:
-      at, inside = tile_lib.shifted(out['band_NBTR'], plan, t0, s0)
+    for name in filter(out.__contains__, BANDS):
+      at, inside = tile_lib.shifted(out, name, plan, t0, s0)
       triton.store(at, slope.astype(q.dtype), mask=inside)
     dk = tile_lib.dot(slope.astype(q.dtype), q, (1, 0))
     dv = tile_lib.dot(prob.astype(dy.dtype), dy, (1, 0))
@@ -167,7 +167,7 @@ def backward(
 
   mine = plan('keys')
   seen_BJI = jnp.swapaxes(seen(mine), 1, 2)
-  out = like('k_BSNH', 'v_BSNH', 'band_NBTR')
+  out = like('k_BSNH', 'v_BSNH', *BANDS)
   grads = run(_keys, mine, 'list_BXI', seen_BJI, out)
   if 'band_NBTR' in grads:
     x['slope_NBTR'] = grads['band_NBTR']

@@ -62,7 +62,8 @@ def _kernel(x: tile_lib.Refs, out: tile_lib.Refs, *, plan: Plan) -> None:
 
 def tiles(folded: layout.Folded) -> Mapping[str, Tile]:
   """Returns the tile of each kernel."""
-  call = Call.of(folded.q_BTNH, folded.k_BSNH, folded.band_NBTR is not None)
+  tables = sum(getattr(folded, name) is not None for name in tile_lib.BANDS)
+  call = Call.of(folded.q_BTNH, folded.k_BSNH, tables)
   return choose('gpu', target.kind(), call)
 
 
@@ -90,8 +91,6 @@ def refusal(x: Operands) -> str | None:
     return f'expected q, k and v all float32 or all bfloat16, got {", ".join(sorted(types))}'
   if x.q_BTNH.shape[-1] > SIZE:
     return f'expected a head size of at most {SIZE}, got {x.q_BTNH.shape[-1]}'
-  if x.relative is not None and x.relative.p_RNH is not None:
-    return 'expected no product of keys and distances, got p_RNH'
   device = jax.devices()[0]
   if not (target.absent() or INTERPRET):
     if device.platform != 'gpu':

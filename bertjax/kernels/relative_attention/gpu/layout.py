@@ -1,10 +1,10 @@
 """Operands of the GPU kernels: linear parts folded away, masks as vectors, blocks to visit.
 
 Biases of the query, segment products and the products with the table of positions are plain JAX
-outside of the kernels: autodiff gives their gradients, and a kernel's core has at most six arrays
+outside of the kernels: autodiff gives their gradients, and a kernel's core has at most seven arrays
 to differentiate. The products with positions are one large product, the band, T + S columns wide
 for each query; a kernel reads its row t from one column further left than row t - 1, which is the
-shift. It takes T (T + S) numbers of memory a row and head."""
+shift. It takes T (T + S) numbers of memory a row and head; one of the keys' products S (T + S)."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -18,17 +18,18 @@ from bertjax.types import Array
 
 
 class Folded(NamedTuple):
-  """The operands that have gradients: `score = q . k + band[t, column] + bias[row] + segment[0 or
-  1]`.
+  """The operands that have gradients: `score = q . k + band[t, column] + by_keys[s, column] +
+  bias[row] + segment[0 or 1]`.
 
-  q holds (q + u) * scale in the dtype of q, as are k, v and band. The band's column of a pair is
-  T - 1 - t + s (`_band`). Segment holds (q + z) . embedding * scale in float32, for the same
-  segment and for another one."""
+  q holds (q + u) * scale in the dtype of q, as are k, v and the bands. A pair's column is
+  T - 1 - t + s in the band of the queries and S - 1 - s + t in that of the keys (`_band`). Segment
+  holds (q + z) . embedding * scale in float32, for the same segment and for another one."""
 
   q_BTNH: Array
   k_BSNH: Array
   v_BSNH: Array
   band_NBTR: Array | None = None
+  by_keys_NBSR: Array | None = None
   bias_NR: Array | None = None
   segment_BNT2: Array | None = None
 
@@ -75,6 +76,10 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
   if relative.r_RNH is not None:
     band_NBTR = _band(biased(relative.w_NH), relative.r_RNH, relative, x.k_BSNH.shape[1])
     folded = folded._replace(band_NBTR=band_NBTR)
+  if relative.p_RNH is not None:  # seen from the keys, distances have the other sign
+    mirrored = dataclasses.replace(relative, far=relative.rows - 1 - relative.far)
+    by_keys_NBSR = _band(x.k_BSNH * scale, relative.p_RNH[::-1], mirrored, q_BTNH.shape[1])
+    folded = folded._replace(by_keys_NBSR=by_keys_NBSR)
 
   def whole(x: Any) -> Any:
     return None if x is None else jnp.asarray(x).astype(jnp.int32)
@@ -108,16 +113,17 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
   )
 
 
-def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, keys: int) -> Array:
-  """Products of each query with the rows of r for the distances S - 1 .. -T, [N, B, T, R]."""
-  width = -(-(w_BTNH.shape[1] + keys) // 16) * 16  # rows of a product that cuBLAS stores in whole
+def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, others: int) -> Array:
+  """Products of each query with the rows of r for the distances S - 1 .. -T to S others,
+  [N, B, T, R]."""
+  width = -(-(w_BTNH.shape[1] + others) // 16) * 16  # rows of a product that cuBLAS stores in whole
   r_RNH, far = r_RNH.astype(w_BTNH.dtype), relative.far
-  ahead_RNH = distance_tables.span(r_RNH, far, keys - 1, width)
+  ahead_RNH = distance_tables.span(r_RNH, far, others - 1, width)
   if relative.direction_B is None:
     return jnp.einsum('BTNH,RNH->NBTR', w_BTNH, ahead_RNH)
   # One product, twice as deep, of which a row of the batch takes its direction's half: with a table
   # for each row these would be read as often as the band is written.
-  back_RNH = distance_tables.span(r_RNH[::-1], r_RNH.shape[0] - 1 - far, keys - 1, width)
+  back_RNH = distance_tables.span(r_RNH[::-1], r_RNH.shape[0] - 1 - far, others - 1, width)
   back_B111 = (relative.direction_B < 0)[:, None, None, None]
   halves = jnp.where(back_B111, 0, w_BTNH), jnp.where(back_B111, w_BTNH, 0)
   w_BTNH = jnp.concatenate(halves, axis=-1)

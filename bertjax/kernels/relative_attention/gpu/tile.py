@@ -26,6 +26,7 @@ from bertjax.types import Array
 
 Refs = dict[str, Any]
 
+BANDS = ('band_NBTR', 'by_keys_NBSR')  # of `layout.Folded`
 LOG2E = 1.4426950408889634
 LEAST = -1e30  # below every score; finite, so that differences of two of them are numbers
 
@@ -84,7 +85,7 @@ def call(
 ) -> Refs:
   """Runs a kernel over the grid (X, N, B) with the references of operands and outputs: of these
   axes a program has its own entry, of others everything. The buffer is an output that nobody reads,
-  whose rows are longer than a tile's (`unshifted`). A band among the outputs begins as zeros."""
+  whose rows are longer than a tile's (`unshifted`). Bands among the outputs begin as zeros."""
 
   def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
     axes = name.rsplit('_', 1)[-1]
@@ -98,12 +99,13 @@ def call(
   if buffer:
     shape = (batch, heads, programs, tile.queries, tile.keys + 4)
     out = out | {'buffer_BNXQK': jax.ShapeDtypeStruct(shape, jnp.float32)}
-  aliases = {}
-  if 'band_NBTR' in out:
-    # No constant: XLA would fill those of all layers at once, and hold them.
-    zero = jnp.minimum(jnp.abs(x['dy_BTNH'][0, 0, 0, 0]), 0)
-    x = x | {'zeros_NBTR': jnp.full(out['band_NBTR'].shape, zero, out['band_NBTR'].dtype)}
-    aliases = {sorted(x).index('zeros_NBTR'): sorted(out).index('band_NBTR')}
+  bands = list(filter(out.__contains__, BANDS))
+  for n, name in enumerate(bands):
+    # No constant: XLA would fill those of all layers at once, and hold them; nor the same value for
+    # both, which it would fill once and copy.
+    zero = jnp.minimum(jnp.abs(x['dy_BTNH'][0, 0, 0, n]), 0)
+    x = x | {f'zeros_{name}': jnp.full(out[name].shape, zero, out[name].dtype)}
+  aliases = {sorted(x).index(f'zeros_{name}'): sorted(out).index(name) for name in bands}
   return pl.pallas_call(
     functools.partial(kernel, plan=plan),
     out_shape=out,
@@ -221,13 +223,17 @@ def _row(x: Refs, plan: Plan, distance: Array) -> Array:
   return plan.rules.far - distance
 
 
-def shifted(ref: Any, plan: Plan, t0: Array, s0: Array) -> tuple[Any, Array | None]:
-  """Returns a tile's entries of a band, and which of them exist; None: all do in every tile."""
-  line, key = t0 + jnp.arange(plan.tile.queries), s0 + jnp.arange(plan.tile.keys)
-  at = ref.at[plan.down(line), plan.down(plan.queries - 1 - line) + plan.across(key)]
+def shifted(x: Refs, name: str, plan: Plan, t0: Array, s0: Array) -> tuple[Any, Array | None]:
+  """Returns a tile's entries of one of BANDS, and which of them exist; None: all do in every
+  tile."""
+  line = plan.down(t0 + jnp.arange(plan.tile.queries))
+  key = plan.across(s0 + jnp.arange(plan.tile.keys))
+  by_keys = name == 'by_keys_NBSR'
+  mine, other, count = (key, line, plan.keys) if by_keys else (line, key, plan.queries)
+  at = x[name].at[mine, (count - 1 - mine) + other]
   if plan.queries % plan.tile.queries == 0 and plan.keys % plan.tile.keys == 0:
     return at, None
-  return at, plan.down(line < plan.queries) & plan.across(key < plan.keys)
+  return at, (line < plan.queries) & (key < plan.keys)
 
 
 def load(at: Any, inside: Array | None) -> Array:
@@ -257,8 +263,8 @@ def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> It
 def scores(x: Refs, plan: Plan, q: Array, k: Array, t0: Array, s0: Array) -> Array:
   """Returns the scores of a tile before the mask, float32."""
   out = plan.product(q, k)
-  if 'band_NBTR' in x:
-    out = out + load(*shifted(x['band_NBTR'], plan, t0, s0))
+  for name in filter(x.__contains__, BANDS):
+    out = out + load(*shifted(x, name, plan, t0, s0))
   if 'bias_NR' in x:
     row = _row(x, plan, _distance(plan, t0, s0))
     inside = (row >= 0) & (row < plan.rows)

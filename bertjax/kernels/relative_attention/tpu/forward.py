@@ -44,8 +44,8 @@ def attend(x: Operands, *, kind: str | None = None, interpret: bool = False) -> 
       f"attention: impl='tpu' expected a TPU, got {target.platform()}; impl='xla' runs anywhere"
     )
   kind = kind or target.kind()
-  position = x.relative is not None and x.relative.r_RNH is not None
-  block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, position))['both'].keys
+  tables = 0 if x.relative is None else x.relative.tables
+  block = choose('tpu', kind, Call.of(x.q_BTNH, x.k_BSNH, tables))['both'].keys
   narrow = _check_takes(x, block, kind)
   shape, floats, integers = layout.pack(x, block)
   strided = kind not in _NO_STRIDED_ROTATION
@@ -67,9 +67,8 @@ def _check_takes(x: Operands, block: int, kind: str) -> bool:
     )
   wide, group = layout.columns(size)
   relative = x.relative or Relative()
-  tables = 2 * sum(table is not None for table in (relative.r_RNH, relative.p_RNH))
   places = (keys + 2 * block) * wide * group
-  needed = (2 + tables) * places * 4
+  needed = (2 + 2 * relative.tables) * places * 4
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:
     raise NotImplementedError(

@@ -34,27 +34,28 @@ class Tile(NamedTuple):
 
 
 class Call(NamedTuple):
-  """Key of a table of tiles: dtype of q, whether positions are projected, H, max(T, S)."""
+  """Key of a table of tiles: dtype of q, how many tables of positions are multiplied, H,
+  max(T, S)."""
 
   dtype: str
-  position: bool
+  tables: int
   size: int
   length: int
 
   @classmethod
-  def of(cls, q_BTNH: jax.Array, k_BSNH: jax.Array, position: bool) -> 'Call':
+  def of(cls, q_BTNH: jax.Array, k_BSNH: jax.Array, tables: int) -> 'Call':
     """Returns the key of these operands."""
     length = max(q_BTNH.shape[1], k_BSNH.shape[1])
-    return cls(q_BTNH.dtype.name, position, q_BTNH.shape[-1], length)
+    return cls(q_BTNH.dtype.name, tables, q_BTNH.shape[-1], length)
 
 
 class Entry(NamedTuple):
-  """The tiles of each of KERNELS, for the calls of a dtype and position, of at most this size and
-  length; None: of any."""
+  """The tiles of each of KERNELS, for the calls of a dtype and so many tables, of at most this size
+  and length; None: of any."""
 
   kernels: Mapping[str, Tile]
   dtype: str | None = None
-  position: bool | None = None
+  tables: int | None = None
   size: int | None = None
   length: int | None = None
 

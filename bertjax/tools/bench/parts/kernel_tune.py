@@ -97,11 +97,11 @@ def bench(shape: Shape, impl: str, dtype: str, calls: int) -> Bench:
 
 def merged(impl: str, old: tuning.Table, new: list[Entry]) -> tuning.Table:
   """Returns the new entries and the old ones for other calls; the narrowest are tried first."""
-  condition = lambda e: (e.dtype, e.position, e.size, e.length)
+  condition = lambda e: (e.dtype, e.tables, e.size, e.length)
   replaced = {condition(entry) for entry in new}
   timed = [e for e in old if None not in condition(e) and condition(e) not in replaced]
   rest = [e for e in old if None in condition(e)]
-  order = lambda e: (e.dtype or '', bool(e.position), e.size or 0, e.length or 0)
+  order = lambda e: (e.dtype or '', e.tables or 0, e.size or 0, e.length or 0)
   table = (*sorted([*new, *timed], key=order), *rest)
   for entry in table:
     for kernel, tile in entry.kernels.items():
@@ -124,8 +124,9 @@ def rows(
     )
   for name, shape in shapes.items():
     length = max(shape.queries, shape.keys)
-    call = Call(dtype, bool(shape.table and not shape.bias), shape.size, length)
-    if any((e.dtype, e.position, e.size, e.length) == call for e in entries):
+    tables = 1 + shape.by_keys if shape.table and not shape.bias else 0
+    call = Call(dtype, tables, shape.size, length)
+    if any((e.dtype, e.tables, e.size, e.length) == call for e in entries):
       continue
     start = tuning.choose(impl, kind, call)
     # Diagonals are summed for the gradient of a bias table alone.
