@@ -2,7 +2,7 @@
 
 The encoder has neither dropout nor gradient; its optimizer must freeze it too
 (`config.optimizer.freeze`), since weight decay needs no gradient. Devlin et al. 2019, section 5.3;
-Peters et al. 2018.
+Peters et al. 2018. The tagger's map is drawn as BERT's, whatever the encoder draws from.
 """
 
 from types import SimpleNamespace
@@ -15,7 +15,6 @@ from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.basic import INITS
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.tagger import Features, Kind, Tagger
 from bertjax.objectives import in_one_pass, model_of, tag
@@ -46,11 +45,9 @@ def make(config) -> Objective:
       f'config.objective.features={given.features!r} reads {needed} layers: expected an encoder '
       f'with as many, got {encoder.layers}'
     )
-  # Some models draw from one distribution alone and have no such field.
-  draws = config.model.initializer if 'initializer' in config.model else 'truncated_normal'
   tagger = Tagger(
     given.features, given.kind, given.width, given.layers, given.dropout, classes,
-    INITS[draws](config.model.init_std),
+    jax.nn.initializers.truncated_normal(config.model.init_std),
   )  # fmt: skip
 
   def read(variables: Any, batch: Batch) -> tuple[Array, Array, Array]:
