@@ -31,7 +31,7 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.contracts import LabelModel, StreamModel
 from bertjax.models.layers.heads import Head, WordHead, gather_positions
-from bertjax.models.layers.lstm import LSTM, State, one_text
+from bertjax.models.layers.lstm import LSTM, State
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch, Factory, Term
 
@@ -225,6 +225,7 @@ class AWDLSTM(StreamModel, kw_only=True):
 class Labelled(AWDLSTM, LabelModel, kw_only=True):
   """AWD-LSTM with heads for labels of texts, as ULMFiT fine-tunes it."""
 
+  one_text = True
   batch_statistics = True  # of the heads' norms
 
   @nn.compact
@@ -236,7 +237,7 @@ class Labelled(AWDLSTM, LabelModel, kw_only=True):
     start_T = np.arange(real_BT.shape[1]) // self.chunk * self.chunk
     first_B = jnp.sum(real_BT, 1) - (self.pooled or np.iinfo(np.int32).max)
     kept_BT = real_BT & (start_T[None] >= first_B[:, None])
-    weight_B = None if noise is None else one_text(batch, 'awd_lstm', "'classify'")
+    weight_B = None if noise is None else batch['example_weight_BG'][:, 0]
     read_BE = concat_pool.pooled(x_BTD, kept_BT)
     logits, new = {}, {}
     for name, classes in self.labels:

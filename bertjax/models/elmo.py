@@ -29,7 +29,7 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.heads import Head, WordHead, declared, label_heads, pool
-from bertjax.models.layers.lstm import LSTM, State, one_text
+from bertjax.models.layers.lstm import LSTM, State
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch, Factory
 
@@ -229,6 +229,8 @@ class Features(ELMo, LabelModel, kw_only=True):
   """ELMo without its softmax: the model of the objectives of fine-tuning. No gradient enters its
   layers; the optimizer must freeze them too, since weight decay needs none."""
 
+  one_text = True
+
   @property
   def batch_statistics(self) -> bool:
     """True if layers are normalised over the batch."""
@@ -236,13 +238,10 @@ class Features(ELMo, LabelModel, kw_only=True):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """Runs the model, see `LabelModel`, from states of zeros. Raises UserError: several texts a
-    row."""
+    """Runs the model, see `LabelModel`, from states of zeros."""
     layers_LBTD, _ = self.both(batch, self.carry(len(batch['token_BT'])))
     layers_LBTD = jax.lax.stop_gradient(layers_LBTD)
     out: dict[str, Any] = dict(last_BTD=layers_LBTD[-1], label_BGC={}, token_label_BTC={})
-    if noise is not None:
-      one_text(batch, 'elmo', "'classify' or 'tags'")
     if self.labels or self.token_labels:
       wide_LBTD = layers_LBTD.astype(jnp.float32)
       if self.mix_norm:

@@ -266,8 +266,13 @@ def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any)
 
 
 def _check_labels(model: Any, data: Any, template: Batch) -> None:
-  """Refuses heads for labels that the plan or task does not give; of a task that may be unlabelled
-  the objective says whether it needs them."""
+  """Refuses rows of several texts for a model that reads one, and heads for labels that the plan or
+  task does not give; of a task that may be unlabelled the objective says whether it needs them."""
+  if models.build(model).one_text and (texts := template['first_BG'].shape[1]) > 1:
+    raise UserError(
+      f'config.model.name={model.name!r} reads one text a row, got {texts}: expected rows as of '
+      "config.data.task.name='classify' or 'tags', or another model"
+    )
   labels = labels_of(model)
   free = data.task.get('unlabelled', False)
   there = lambda name: free or {f'{name}_BG', f'{name}_BGC'} & {*template}

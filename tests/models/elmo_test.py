@@ -108,12 +108,6 @@ def test_the_layers_get_no_gradient():
     assert moved == (name in ('mix', 'factor', 'label')), name
 
 
-@mutation('if weight_BG.shape[1] > 1', 'if False', file='bertjax/models/layers/lstm.py')
-def test_rows_of_several_texts_and_labels_beside_a_softmax_are_refused():
-  model, params, batch = made()
-  noise = noise_from_key(jax.random.key(0), batch['row_B'])
-  packed = dict(batch, example_weight_BG=np.ones((ROWS, 2), np.float32))
-  with pytest.raises(UserError, match="'elmo' reads one text a row, got 2: .*'classify' or 'tags'"):
-    model.apply(dict(params=params), packed, noise)
+def test_labels_beside_a_softmax_are_refused():
   with pytest.raises(UserError, match='expected words=False, or labels='):
     made(words=True)

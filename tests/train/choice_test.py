@@ -3,9 +3,13 @@
 import json
 
 import finetune_runs
+import jax
 import labelled_cases
 import pytest
 from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.train import setup
 
 FILES = labelled_cases
 
@@ -26,3 +30,16 @@ def test_choices_are_learned_and_predicted_as_the_evaluation_says(files, tmp_pat
   right = [f['choice'] == 'ABC'.index(s['right']) for f, s in zip(found, said, strict=True)]
   assert sum(right) / len(right) == pytest.approx(accuracy)
   assert all(sum(each['probabilities']) == pytest.approx(1) for each in found)
+
+
+@pytest.mark.parametrize('case', ['texts, pooled', 'features of ELMo'])
+@mutation("(texts := template['first_BG'].shape[1]) > 1", 'False')
+@mutation('  one_text = True\n  batch', '  batch', case='texts, pooled')
+@mutation('  one_text = True\n', '', file='bertjax/models/elmo.py', case='features of ELMo')
+def test_a_model_that_reads_one_text_a_row_is_refused(files, tmp_path, case):
+  config = labelled_cases.config('choices', files)
+  config.model = labelled_cases.config(case, files).model
+  config.model.update(labels=(('right', 1),), **{'token_labels': ()} if 'ELMo' in case else {})
+  opened = labelled_cases.ensured(config, tmp_path)
+  with pytest.raises(UserError, match="reads one text a row, got 3: expected rows as of .*'tags'"):
+    setup.make_run(config, opened, jax.devices()[:1])

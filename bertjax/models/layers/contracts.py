@@ -47,6 +47,8 @@ class Model(nn.Module):
   output_heads: ClassVar[tuple[Head, ...]] = ()
   # characters of a word, its marks included, that it reads as `character_BTW`; 0: none
   spells: ClassVar[int] = 0
+  # whether a row has one text: its states would go on from one to the next
+  one_text: ClassVar[bool] = False
   # whether in training the rows of a batch know of each other: it is cut into no microbatches
   batch_statistics: ClassVar[bool] = False
   # whether it returns word, the `Scores` of the next words, beside labels, and has `word_flops`

@@ -15,11 +15,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.basic import Init, param
-from bertjax.types import Array, Batch
+from bertjax.types import Array
 
 GATES = ('input', 'new', 'forget', 'output')  # in the order of axis G of kernels and biases
 
@@ -185,18 +184,6 @@ def _backward(rules: Rules, found: Any, gradient: tuple[State, Array]) -> Any:
 
 
 columns.defvjp(_forward, _backward)
-
-
-def one_text(batch: Batch, model: str, tasks: str) -> Array:
-  """Returns the weights of the one text of each row, [B]. Raises UserError if rows have several,
-  whose states would go on from one to the next; `model` is named, and the `tasks` that it has."""
-  weight_BG = batch['example_weight_BG']
-  if weight_BG.shape[1] > 1:
-    raise UserError(
-      f'config.model.name={model!r} reads one text a row, got {weight_BG.shape[1]}: expected '
-      f'config.data.task.name={tasks}'
-    )
-  return weight_BG[:, 0]
 
 
 def clipped(x: Array, most: float) -> Array:
