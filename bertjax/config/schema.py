@@ -14,7 +14,7 @@ from bertjax import options, registry
 from bertjax.config import sections, timeline
 from bertjax.config.keys import LEAST_PIECES, SHARDING_RULES, Data, Run
 from bertjax.errors import UserError, choose
-from bertjax.examples import fit, readers
+from bertjax.examples import fit, plan_and_mask, readers
 from bertjax.field_types import MESH_AXES
 
 READ_WITH_A_STORE = ('store', 'vocab', 'heldout')  # the latter two are compared, or refused
@@ -128,8 +128,8 @@ def _check_one(config: Any) -> None:
 def _check_read(data: Any) -> None:
   """Refuses values of `config.data` that are for another reader than the one that it names."""
   reader, known = data.reader, options.fields_of(Data)
-  chosen = {key for key, _, _ in sections.OF_THE_ROWS}  # those that are not read take no fields
-  read = {*OF_EVERY_READER, *sections.reads_of(reader), *chosen}
+  # The sections of the rows that are not read take no fields.
+  read = {*OF_EVERY_READER, *sections.reads_of(reader), *plan_and_mask.FOLDERS}
   for key in data:
     if key not in read and _is_set(data, key, known):
       others = [

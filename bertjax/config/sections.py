@@ -15,14 +15,9 @@ from bertjax import cited, options, registry, removed
 from bertjax.config import defaults
 from bertjax.config.keys import FIXED, Teacher
 from bertjax.errors import UserError
+from bertjax.examples.plan_and_mask import FOLDERS
 from bertjax.field_types import Natural
 
-# Sections of `config.data` that a reader may have its rows made by: (key, folder, export).
-OF_THE_ROWS = (
-  ('plan', 'bertjax.examples.plans', 'PLAN'),
-  ('mask', 'bertjax.examples.noise', 'MASKING'),
-  ('task', 'bertjax.examples.labelled', 'TASK'),
-)
 METADATA = ('name', 'family', 'size')  # of a model, besides its options
 
 
@@ -103,36 +98,35 @@ def sections(config: Any) -> Iterator[Described]:
     yield Described(f'config.{key}'.rstrip('.'), at(key), options.fields_of(fields))
   data = config['data']
   reads = reads_of(data['reader'])
-  for key, folder, export in OF_THE_ROWS:
+  for key, folder in FOLDERS.items():
     where = f'config.data.{key}'
-    read = key in reads
-    yield _chosen(where, data[key], folder, export) if read else Described(where, data[key], {})
+    yield _chosen(where, data[key], folder) if key in reads else Described(where, data[key], {})
   for key in ('model', 'objective'):
-    yield _chosen(f'config.{key}', at(key), f'bertjax.{key}s', key.upper())
+    yield _chosen(f'config.{key}', at(key), f'bertjax.{key}s')
   if 'teacher' in config['objective']:
     key = 'objective.teacher'
     yield Described(f'config.{key}', at(key), options.fields_of(Teacher))
   yield from _of_optimizer(at('optimizer'))
   for name, given in at('evals').items():
     removed.refuse(f'config.evals.{name}')
-    yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
+    yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'type')
 
 
 def reads_of(reader: str) -> Sequence[str]:
-  """Returns which sections of `OF_THE_ROWS` this reader reads."""
-  return registry.find('bertjax.examples.readers', reader, 'config.data.reader').READER.reads
+  """Returns which sections of `FOLDERS` this reader reads."""
+  return registry.chosen('bertjax.examples.readers', reader, 'config.data.reader').reads
 
 
-def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -> Described:
+def _chosen(key: str, given: Any, package: str, by: str = 'name') -> Described:
   """Returns a section whose fields are those of the module that it names."""
   if by not in given:
     names = ', '.join(registry.names_in(package))
     raise UserError(f'{key} lacks {by}: expected one of {names}')
-  found = getattr(registry.find(package, given[by], f'{key}.{by}'), export)
+  found = registry.chosen(package, given[by], f'{key}.{by}')
   own = {by: options.Field(str, True, '')}
-  if export == 'MODEL':
+  if package == 'bertjax.models':
     own |= dict.fromkeys(METADATA, options.Field(str, True, ''))
-  if export == 'EVALUATOR':
+  if package == 'bertjax.evals':
     every = 0 if found.at_end else defaults.AS_THE_RUN
     own['every'] = options.Field(
       Natural, False, 'steps between two evaluations; 0: at the end', every

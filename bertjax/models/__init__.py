@@ -36,4 +36,4 @@ def head_paths(model: Any) -> tuple[str, ...]:
 
 def factory(model: Any) -> Factory:
   """Returns the MODEL of the module that a `config.model` names."""
-  return registry.find('bertjax.models', model['name'], 'config.model.name').MODEL
+  return registry.chosen('bertjax.models', model['name'], 'config.model.name')

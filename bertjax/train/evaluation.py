@@ -46,7 +46,7 @@ def make(subject: Subject, phase: str = '') -> tuple[EvalSet, ...]:
   sets = []
   for name, given in subject.config.evals.items():
     key = f'config.evals.{name}'
-    evaluator: Evaluator = registry.find('bertjax.evals', given.type, f'{key}.type').EVALUATOR
+    evaluator: Evaluator = registry.chosen('bertjax.evals', given.type, f'{key}.type')
     fields = {k: v for k, v in given.items() if k not in ('type', 'every')}
     options = options_lib.read(evaluator.options, fields, key)
     if evaluator.idle(options):

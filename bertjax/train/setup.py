@@ -116,7 +116,7 @@ def make_run(
 
 
 def _factory(name: str) -> Factory:
-  return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
+  return registry.chosen('bertjax.objectives', name, 'config.objective.name')
 
 
 def _check_store(store: Store, data: Any, model: Any) -> None:

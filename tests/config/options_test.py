@@ -154,7 +154,6 @@ def test_docstrings_say_what_a_field_means():
 @pytest.mark.parametrize('folder', ['plans', 'noise'])
 def test_every_field_of_a_plan_and_a_masking_is_explained(folder):
   for name in registry.names_in(f'bertjax.examples.{folder}'):
-    module = registry.find(f'bertjax.examples.{folder}', name, 'k')
-    found = module.PLAN if folder == 'plans' else module.MASKING
+    found = registry.chosen(f'bertjax.examples.{folder}', name, 'k')
     for key, field in options.fields_of(found.options).items():
       assert field.help, (name, key)

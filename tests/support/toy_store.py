@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax import options, registry
+from bertjax import options
 from bertjax.config import defaults
-from bertjax.config.sections import OF_THE_ROWS
 from bertjax.data_contracts import Chosen, Ranges, Spec
 from bertjax.examples import layout, plan_and_mask, recipes
 from bertjax.store.reader import Store, open_store
@@ -174,12 +173,9 @@ def recipe(plan=recipes.BERT_PLAN, mask=recipes.BERT_MASK, **changes):
   for name, value in changes.items():
     block, _, field = name.rpartition('__')
     (r[block] if block else r)[field] = value
-  for key, folder, export in OF_THE_ROWS[:2]:
-    module = registry.find(folder, r[key].name, key)
-    found = dict(
-      options.fields_of(getattr(module, export).options), name=options.Field(str, True, '')
-    )
-    defaults.fill(r[key], found, r)
+  for key in ('plan', 'mask'):
+    found = options.fields_of(plan_and_mask.named(key, r[key].name).options)
+    defaults.fill(r[key], dict(found, name=options.Field(str, True, '')), r)
   return r
 
 
