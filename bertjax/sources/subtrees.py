@@ -133,7 +133,7 @@ def moved(
   if not remap:
     remedy = ', or give --remap_vocab, which moves the rows of the pieces that both have'
     raise UserError(f'{refusal(name, theirs.sha256, ours, key)}{remedy}')
-  there = {piece: i for i, piece in enumerate(theirs.pieces)}
+  there = theirs.index
   shared = {i: there[piece] for i, piece in enumerate(ours.pieces) if piece in there}
   if not shared.keys() - set(ours.special.values()):
     raise UserError(

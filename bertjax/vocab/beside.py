@@ -130,11 +130,10 @@ def _rules(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_added(vocabulary: Any, file: pathlib.Path) -> None:
-  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   wrong = {
     name: 'a new id' if i is None else i
     for name, (i, _) in special.added(file).items()
-    if name not in index or i not in (None, index[name])
+    if name not in vocabulary.index or i not in (None, vocabulary.index[name])
   }
   if wrong:
     raise UserError(

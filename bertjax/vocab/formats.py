@@ -10,6 +10,7 @@ codes_NAME and vocab_NAME  XLM's fastBPE
 import functools
 import json
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -131,9 +132,9 @@ def _rust(
       raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
     pieces[i] = piece
 
-  for token in special.inside(file, pieces).values():
+  for token in special.inside(file, index).values():
     (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
-  reader = special.reading(tokenizer, kind, pieces)
+  reader = special.reading(tokenizer, kind, index)
 
   def encode(texts):
     batch = reader.encode_batch_fast(texts, add_special_tokens=False)
@@ -273,7 +274,7 @@ def _read_fastbpe(
     theirs = settings.get('do_lowercase_and_remove_accent')
     lowercase = settings.get('do_lower_case', theirs)
   if lowercase is None:  # the model of 15 languages has Russian capitals that no text gives
-    lowercase = not any('A' <= c <= 'Z' for piece in pieces for c in piece)
+    lowercase = not re.search('[A-Z]', ''.join(pieces))
   coder = fastbpe.read(file, pieces, lowercase)
   # A piece does not say whether it begins a word: the one before it does.
   return Found('fastbpe', files, lowercase, lambda piece: True, coder, not lowercase)

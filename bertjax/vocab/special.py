@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
@@ -32,10 +32,9 @@ _NAMED = ('additional_special_tokens', 'extra_special_tokens', 'bos_token', 'eos
 FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
 
 
-def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
-  """Returns role -> id, or None where the vocabulary has none; eod, last and eos where it
-  has them."""
-  index = {piece: i for i, piece in enumerate(pieces)}
+def of(index: Mapping[str, int], kind: str) -> dict[str, int | None]:
+  """Returns role -> id of a vocabulary, piece -> id, or None where it has none; eod, last and eos
+  where it has them."""
   found = {
     role: next((index[name] for name in names if name in index), None)
     for role, names in ROLES.items()
@@ -96,16 +95,15 @@ def _listed(value: Any) -> list[dict[str, Any]]:
   return [each if isinstance(each, dict) else dict(content=each) for each in values]
 
 
-def inside(file: pathlib.Path, pieces: Sequence[str]) -> dict[int, AddedToken]:
-  """Returns id -> token of what the files beside a vocabulary add that is among its pieces."""
-  index = {piece: i for i, piece in enumerate(pieces)}
+def inside(file: pathlib.Path, index: Mapping[str, int]) -> dict[int, AddedToken]:
+  """Returns id -> token of what the files beside a vocabulary, piece -> id, add that it has."""
   return {index[name]: token for name, (_, token) in added(file).items() if name in index}
 
 
-def reading(tokenizer: Tokenizer, kind: str, pieces: Sequence[str]) -> Tokenizer:
+def reading(tokenizer: Tokenizer, kind: str, index: Mapping[str, int]) -> Tokenizer:
   """Makes a Rust tokenizer by which the roles are text and all that was added besides is tokens;
   the given one where that is enough."""
-  roles = {pieces[i] for i in of(pieces, kind).values() if i is not None}
+  roles = {tokenizer.id_to_token(i) for i in of(index, kind).values() if i is not None}
   added = tokenizer.get_added_tokens_decoder().values()
   if any(token.special and token.content not in roles for token in added):
     spec = json.loads(tokenizer.to_str())

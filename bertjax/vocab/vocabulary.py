@@ -59,6 +59,11 @@ class Vocabulary:
     """V, the number of ids."""
     return len(self.pieces)
 
+  @functools.cached_property
+  def index(self) -> dict[str, int]:
+    """Piece -> id, the last one of a piece that comes again."""
+    return {piece: i for i, piece in enumerate(self.pieces)}
+
   @property
   def ends_lines(self) -> bool:
     """True if each line of a text ends with a token of its own, `special['eos']`."""
@@ -179,7 +184,7 @@ class Vocabulary:
       config['strip_accents'] = not self.accents
     if self.type == 'bpe' and self.lowercase:
       config['tokenizer_class'] = 'PreTrainedTokenizerFast'  # RobertaTokenizer would not lowercase
-    if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
+    if added := special.inside(self.files[0], self.index):  # read instead of the other files
       config['added_tokens_decoder'] = {
         i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
         for i, token in added.items()
@@ -232,9 +237,9 @@ def much_unknown(share: float, of: str = 'tokens', remedy: str = '') -> str:
 def _vocabulary(found: formats.Found) -> Vocabulary:
   kind, coder, pieces = found.kind, found.coder, found.coder['pieces']
   index = {piece: i for i, piece in enumerate(pieces)}
-  roles = special.of(pieces, kind)
+  roles = special.of(index, kind)
   names = as_text.names(pieces, roles)
-  symbols = special.inside(found.files[0], pieces)
+  symbols = special.inside(found.files[0], index)
   if rust := coder.get('tokenizer'):
     symbols |= rust.get_added_tokens_decoder()
   symbols = {i: token for i, token in symbols.items() if i < len(pieces)}

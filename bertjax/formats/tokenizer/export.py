@@ -80,7 +80,6 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
   spec = json.loads(tokenizer.to_str())
   if vocabulary.type in whole_words.END:
     spec['normalizer'] = _as_python(vocabulary, spec['normalizer'])
-  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   roles = {
     vocabulary.pieces[i]
     for r, i in vocabulary.special.items()
@@ -89,8 +88,8 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
   added = {token['id']: token for token in spec['added_tokens']}
   flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
   for name in (*control, *roles):
-    own = dict(id=index[name], content=name, **flags)
-    added.setdefault(index[name], own)['special'] = True
+    i = vocabulary.index[name]
+    added.setdefault(i, dict(id=i, content=name, **flags))['special'] = True
   mask = vocabulary.special['mask']
   if mask is not None and vocabulary.type != 'wordpiece':
     added[mask]['lstrip'] = True  # pieces carry the space before them: so does the mask
@@ -152,8 +151,7 @@ def _xlm_files(vocabulary: Vocabulary) -> dict[str, bytes]:
   first, second = vocabulary.files
   codes = second if first.name == 'vocab.json' else first
   merges = ''.join(f'{a} {b}\n' for a, b in fastbpe.merges_of(codes))
-  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
-  return {'vocab.json': _json(index), 'merges.txt': merges.encode()}
+  return {'vocab.json': _json(vocabulary.index), 'merges.txt': merges.encode()}
 
 
 def _check_ids(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:

@@ -102,10 +102,9 @@ def _model(proto: Any, vocabulary: Vocabulary) -> models.Unigram | models.BPE:
     scored = [(piece, score.get(piece, 0.0)) for piece in vocabulary.pieces]
     unk = vocabulary.pieces.index(unknown)
     return models.Unigram(scored, unk, trainer.byte_fallback)
-  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   made = {p.piece: p.score for p in proto.pieces if p.type == _NORMAL}
   return models.BPE(
-    index,
+    vocabulary.index,
     _merges(made) if trainer.model_type == _BPE else [],
     unk_token=unknown,
     fuse_unk=True,
