@@ -16,7 +16,7 @@ _SECONDS = 10.0  # between lines where nothing moves
 
 
 @contextlib.contextmanager
-def _to_the_screen() -> Iterator[None]:
+def to_the_screen() -> Iterator[None]:
   """Shows what it can: a terminal that was closed costs a run nothing."""
   try:
     yield
@@ -56,7 +56,7 @@ class Progress:
     if self._bar:
       self._bar.update(self._task, total=total_steps)
 
-  @_to_the_screen()
+  @to_the_screen()
   def note(self, text: str) -> None:
     """Says what is going on, with the seconds since the start; above the bar if there is one."""
     if not self._first:
@@ -67,13 +67,13 @@ class Progress:
     else:
       print(line, flush=True)
 
-  @_to_the_screen()
+  @to_the_screen()
   def show(self, table: Any) -> None:
     """Prints a rich table."""
     if self._first:
       self._console.print(table)
 
-  @_to_the_screen()
+  @to_the_screen()
   def step(self, step: int, loss: float | None) -> None:
     """Moves the bar to a step, by the newest loss that is known: None in the first step."""
     if not self._first:
@@ -88,7 +88,7 @@ class Progress:
       else:
         print(f'step {step - 1:,}/{self._total:,}  loss {loss:.4f}', flush=True)
 
-  @_to_the_screen()
+  @to_the_screen()
   def update(self, step: int, scalars: Mapping[str, float]) -> None:
     """Shows a logged step: tokens_per_second, and loss, accuracies and time/<part> where there are
     any."""
@@ -107,7 +107,7 @@ class Progress:
     else:
       print(f'step {step:,}/{self._total:,}  {text}', flush=True)
 
-  @_to_the_screen()
+  @to_the_screen()
   def close(self) -> None:
     """Leaves the terminal as it was."""
     Progress.shown = None
@@ -166,10 +166,12 @@ class Bar:
     self._bar = self._progress.add_task(title, total=None)
 
   def __enter__(self) -> 'Bar':
-    if self._progress.console.is_terminal:
-      self._progress.start()
+    with to_the_screen():
+      if self._progress.console.is_terminal:
+        self._progress.start()
     return self
 
+  @to_the_screen()
   def __exit__(self, *_) -> None:
     if self._progress.console.is_terminal:
       self._progress.stop()
@@ -179,6 +181,7 @@ class Bar:
     """Since the start."""
     return time.monotonic() - self._start
 
+  @to_the_screen()
   def show(self, text: str, done: float | None) -> None:
     """Updates the bar; `done` is from 0 to 1, or None where the end is not known."""
     if self._begun is None:

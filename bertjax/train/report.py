@@ -8,6 +8,7 @@ from typing import Any
 from bertjax import models
 from bertjax.examples.labelled.common.rows import Rows
 from bertjax.formats.tokenizer import layouts
+from bertjax.metrics.progress import to_the_screen
 from bertjax.models.layers.contracts import WritingModel
 from bertjax.objectives.combine import task_heads
 from bertjax.train import setup
@@ -60,6 +61,7 @@ def reached(best: Any, scores: Mapping[str, float]) -> str:
   return f'{said} {unigram:.3f}: nothing is learned from context yet, more steps may do it.'
 
 
+@to_the_screen()
 def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) -> None:
   """Prints what the last scores say, the workdir, as it was given, and the next commands; `early`
   says that the run ended before its last step, and where."""

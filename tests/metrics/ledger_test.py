@@ -8,6 +8,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+import rich.console
 from mutation import mutation
 
 from bertjax.metrics import curves, interval, ledger
@@ -38,6 +39,18 @@ def test_a_terminal_that_was_closed_costs_a_run_nothing(monkeypatch):
   monkeypatch.setattr(sys, 'stdout', Gone(errno.EPIPE))  # `| head` ends it as a shell would
   with pytest.raises(BrokenPipeError):
     progress.note('hello')
+
+
+@pytest.mark.parametrize('is_terminal', [True, False])
+@mutation('  @to_the_screen()\n  def show(self, text', '  def show(self, text')
+@mutation('    with to_the_screen():\n', '    if True:\n', case='True')
+@mutation('  @to_the_screen()\n  def __exit__', '  def __exit__', case='True')
+def test_a_terminal_that_was_closed_costs_a_pass_nothing(monkeypatch, is_terminal):
+  monkeypatch.setattr(sys, 'stderr', Gone(errno.EIO))
+  monkeypatch.setattr(progress_lib, '_SECONDS', -1.0)
+  monkeypatch.setattr(rich.console.Console, 'is_terminal', is_terminal)
+  with progress_lib.Bar('prepare') as bar:
+    bar.show('10 documents', 0.5)
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
