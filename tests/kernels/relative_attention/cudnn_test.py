@@ -156,14 +156,17 @@ def test_refuses_what_the_library_cannot_say(operands, why):
   assert why in refused(**operands)
 
 
-@pytest.mark.parametrize('capability, size, taken', [
-  ('7.5', 64, False), ('8.0', 64, True), ('8.9', 256, False), ('9.0', 256, True),
-  ('gfx90a', 64, False),
+@pytest.mark.parametrize('capability, size, why', [
+  ('7.5', 64, 'got 7.5'), ('8.0', 64, ''), ('8.9', 256, 'got 256'), ('9.0', 256, ''),
+  ('gfx90a', 64, 'got gfx90a'),
 ])  # fmt: skip
-def test_what_a_gpu_takes(monkeypatch, capability, size, taken):
+@mutation('if card and capability < 8.0:', 'if False:', case='gfx90a-64-got gfx90a')
+@mutation('if capability >= 9.0 else', 'if capability >= 8.0 else', case='8.9-256-got 256')
+def test_what_a_gpu_takes(monkeypatch, capability, size, why):
   device = types.SimpleNamespace(platform='gpu', compute_capability=capability)
   monkeypatch.setattr(jax, 'devices', lambda: [device])
-  assert (refused(size=size) is None) == taken
+  said = refused(size=size) or ''
+  assert said.endswith(why) and bool(said) == bool(why)
 
 
 @mutation("gpu='gpu.forward', cudnn", "gpu='gpu.cudnn', cudnn")

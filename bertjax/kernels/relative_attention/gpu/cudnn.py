@@ -25,10 +25,11 @@ def refusal(x: Operands) -> str | None:
   types, relative, dropout = {each.dtype.name for each in x[:3]}, x.relative, x.dropout
   if types != {'bfloat16'}:
     return f'expected q, k and v of bfloat16, got {", ".join(sorted(types))}'
-  size, capability = x.q_BTNH.shape[-1], _capability()
-  if capability is not None and capability < 8.0:
-    return f'expected an NVIDIA GPU of compute capability 8.0 or above, got {capability}'
-  most = 256 if capability is not None and capability >= 9.0 else 128
+  size, card = x.q_BTNH.shape[-1], _card()
+  capability = float(card) if card[:1].isdigit() else 0.0
+  if card and capability < 8.0:
+    return f'expected an NVIDIA GPU of compute capability 8.0 or above, got {card}'
+  most = 256 if capability >= 9.0 else 128
   if size % 8 or size > most:
     return f'expected a head size of at most {most} and a multiple of 8, got {size}'
   queries, keys = x.q_BTNH.shape[1], x.k_BSNH.shape[1]
@@ -63,13 +64,10 @@ def _terms(relative: Relative) -> list[str]:
   return [name for name in names if getattr(relative, name) is not None]
 
 
-def _capability() -> float | None:
-  """That of the first device; 0 of a GPU that is not NVIDIA's, None where there is no GPU."""
+def _card() -> str:
+  """The compute capability of the first device, of AMD's a name such as gfx90a; '' of no GPU."""
   device = jax.devices()[0]
-  if device.platform != 'gpu':
-    return None
-  said = str(device.compute_capability)  # of AMD's a name such as gfx90a
-  return float(said) if said[0].isdigit() else 0.0
+  return str(device.compute_capability) if device.platform == 'gpu' else ''
 
 
 def call(x: Operands) -> Array:
