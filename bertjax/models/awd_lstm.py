@@ -109,9 +109,7 @@ class AWDLSTM(StreamModel, kw_only=True):
     embedded_BTD, x_BTD, states = self._run(word_VD, batch['token_BT'], real_BT, states, noise)
     dropped_BTD = self._locked(x_BTD, self.dropout, noise, 'output')
     dtype, zeros = jnp.dtype(self.dtype), jax.nn.initializers.zeros
-    head = WordHead(
-      self.vocab_size, False, '', 0.0, zeros, dtype, word_bias=self.word_bias, name='head'
-    )
+    head = WordHead(self.vocab_size, zeros, dtype, word_bias=self.word_bias, name='head')
     out: dict[str, Any] = dict(word=head(dropped_BTD, word_VD), last_BTD=dropped_BTD, carry=states)
     if noise is not None:
       out |= dict(penalties=self._penalties(x_BTD, dropped_BTD, real_BT))

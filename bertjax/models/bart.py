@@ -81,7 +81,7 @@ class BART(EncoderDecoder, kw_only=True):
     self.encoder_norm, self.decoder_norm = (Norm(self.norm_eps, dtype) for _ in range(2))
     self.encoder = Encoder(self.layers, self.remat, layer)
     self.decoder = Encoder(self.layers, self.remat, layer | dict(cross=True))
-    self.head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, word_bias=False)
+    self.head = WordHead(self.vocab_size, init, dtype, word_bias=False)
     self.dropped = Dropout(self.dropout)
 
   def embed(self, side: Side, token_BT: Array, position_BT: Array, noise: Noise | None) -> Array:

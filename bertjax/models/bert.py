@@ -210,8 +210,8 @@ class Bert(Base, AttendingModel):
   def _scores(self, x_BPD: Array, word_VE: Array) -> Scores:
     """Returns the scores of the words at these places."""
     head = heads_lib.WordHead(
-      self.vocab_size, self.transform, self.activation, self.norm_eps,
-      INITS[self.initializer](self.init_std), jnp.dtype(self.dtype), name='mlm',
+      self.vocab_size, INITS[self.initializer](self.init_std), jnp.dtype(self.dtype),
+      self.transform, self.activation, self.norm_eps, name='mlm',
     )  # fmt: skip
     return head(x_BPD, word_VE)
 

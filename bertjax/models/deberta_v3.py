@@ -58,7 +58,7 @@ class DebertaV3(Base, electra.Electra, kw_only=True):
     self.discriminator = Net(**net)
     net |= dict(layers=electra.generator_size(self)['layers'])
     self.generator_net = Net(**net, positions=self.positions if self.decoder else 0)
-    self.mlm = WordHead(self.vocab_size, True, self.activation, self.norm_eps, init, dtype)
+    self.mlm = WordHead(self.vocab_size, init, dtype, True, self.activation, self.norm_eps)
     self.rtd = Judge(self.activation, self.norm_eps, init, dtype)
 
   def generate(self, batch: Batch, noise: Noise | None) -> Scores:

@@ -119,7 +119,7 @@ class Electra(bert.Base, kw_only=True):
     self.rtd = TokenHead(self.activation, init, dtype)
     if self.generator != 'uniform':
       self.mlm = WordHead(
-        self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype
+        self.vocab_size, init, dtype, self.transform, self.activation, self.norm_eps
       )
     if self.generator in ('own', 'two_tower'):
       size = generator_size(self)

@@ -109,7 +109,7 @@ class ELMo(Model):
     self.backwards = [self._layer() for _ in range(self.layers)]
     if self.words:
       self.softmax = word_table(self, 'softmax', self.scored, self.width, normal)
-      self.head = WordHead(self.scored, False, '', 0.0, normal, dtype)
+      self.head = WordHead(self.scored, normal, dtype)
     self.dropped = Dropout(self.dropout)
 
   @property

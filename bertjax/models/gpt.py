@@ -125,10 +125,8 @@ class GPT(Sized, StreamModel, OneText, kw_only=True):
     dtype, init = jnp.dtype(self.dtype), jax.nn.initializers.normal(self.init_std)
     if self.norms == 'before':
       x_BTD = Norm(self.norm_eps, dtype, name='final_norm')(x_BTD)
-    head = WordHead(
-      self.vocab_size + self._own_rows, False, '', self.norm_eps, init, dtype, word_bias=False,
-      name='head',
-    )  # fmt: skip
+    rows = self.vocab_size + self._own_rows
+    head = WordHead(rows, init, dtype, word_bias=False, name='head')
     return x_BTD, head(x_BTD, table_VE)
 
   def _embedded(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:

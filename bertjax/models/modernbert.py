@@ -117,7 +117,7 @@ class ModernBert(Sized, TargetModel, kw_only=True):
     out: dict[str, Any] = dict(last_BTD=x_BTD)
     if self.words:
       head = WordHead(
-        self.vocab_size, True, 'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm,
+        self.vocab_size, normal(self.out_std), dtype, True, 'gelu_erf', self.norm_eps, self.norm,
         self.biases, name='mlm',
       )  # fmt: skip
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)

@@ -98,10 +98,8 @@ class T5(EncoderDecoder, kw_only=True):
     self.word = self._table('word', jax.nn.initializers.normal(1.0))
     self.out = None if self.tied else self._table('out', affine_inits(FanIn(), self.width)[0])
     factor = self.width**-0.5 if self.tied else 1.0
-    self.head = WordHead(
-      self.vocab_size, False, '', self.norm_eps, FanIn(), jnp.dtype(self.dtype), word_bias=False,
-      factor=factor,
-    )  # fmt: skip
+    dtype = jnp.dtype(self.dtype)
+    self.head = WordHead(self.vocab_size, FanIn(), dtype, word_bias=False, factor=factor)
     self.dropped = Dropout(self.dropout)
 
   def _table(self, name: str, init: Any) -> Array:

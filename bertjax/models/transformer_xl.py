@@ -180,7 +180,7 @@ class TransformerXL(Sized, Remembering, StreamModel, WritingModel, kw_only=True)
       )  # fmt: skip
       return words.embed, words.scores
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
-    head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, name='head')
+    head = WordHead(self.vocab_size, init, dtype, name='head')
     embed = lambda token_BT: look_up(word_VE, token_BT).astype(dtype)
     return embed, lambda h_BPD: head(h_BPD, word_VE)
 

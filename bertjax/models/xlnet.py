@@ -118,9 +118,7 @@ class XLNet(Sized, Remembering, kw_only=True):
     out: dict[str, Any] = dict(last_BTD=h_BTD if predicts else last(h_BTD, noise))
     out['carry'] = memory_lib.remembered(carry, hidden_BLMD, batch['example_BT'], self.reuse_len)
     if self.words:
-      head = WordHead(
-        self.vocab_size, False, self.activation, self.norm_eps, init, dtype, name='head'
-      )
+      head = WordHead(self.vocab_size, init, dtype, name='head')
       # Without a query stream every token is scored by what stands at it, as transformers does.
       out['word'] = head(last(g_BPD, noise) if predicts else out['last_BTD'], word_VE)
     if hidden:

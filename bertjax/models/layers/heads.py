@@ -89,13 +89,13 @@ class WordHead(nn.Module):
   are padding."""
 
   vocab_size: int
-  # dense -> activation -> norm to the width of the table first (BERT); without it the hidden states
-  # meet the table as they are (XLM). norm, biases: of these.
-  transform: bool
-  activation: str
-  norm_eps: float
   initializer: Init
   dtype: Any = jnp.float32
+  # dense -> activation -> norm to the width of the table first (BERT); without it the hidden states
+  # meet the table as they are (XLM). The four below: of these.
+  transform: bool = False
+  activation: str = ''
+  norm_eps: float = 0.0
   norm: NormKind = 'layer_norm'
   biases: bool = True
   word_bias: bool = True  # the words have a bias; GPT's and T5's have none
