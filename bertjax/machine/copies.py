@@ -75,8 +75,8 @@ def output(text: str | os.PathLike[str], marker: str) -> Iterator[pathlib.Path]:
   copy = Copy(os.fspath(text).rstrip('/'), 'copies')
   with copy.alone():
     there = copy.names()
-    if not there and (not marker or copy.had(marker)):  # sent once, and no more there
-      copy.forget()
+    if not there:
+      copy.forget(marker)
     if not marker or marker in there:
       copy.drop(lambda name: True, copy.pull(lambda name: True, to_stderr))
     try:
@@ -149,12 +149,10 @@ class Copy:
     self._each(self._fetch, [(name, *seen) for name, seen in stale.items()])
     return there
 
-  def had(self, name: str) -> bool:
-    """Returns whether both had a file once."""
-    return name in self._known
-
-  def forget(self) -> None:
-    """Removes what is here, and what both had once."""
+  def forget(self, marker: str) -> None:
+    """Removes what is here, if both had the marker once, '' always: it was sent, and is no more."""
+    if marker and marker not in self._known:
+      return
     shutil.rmtree(self.here, ignore_errors=True)
     self._note.unlink(missing_ok=True)
     self._known.clear()
