@@ -147,8 +147,6 @@ class Masking(NamedTuple):
   # `Stream`, of each letter of `PREFIX` that it fills; the streams are laid out as they are, so
   # that a decoder's is moved by one already.
   corrupt: Callable[[Any, Any, Any], Mapping[str, Any]]
-  # (options, length) -> P, predicted slots of a row
-  slots: Callable[[Any, int], int] = lambda options, length: 0
   # options -> number of rows that must be corrupted together
   block: Callable[[Any], int] = lambda options: 1
   row: Sequence[str] = ()  # names of the `<name>_B` that it reads, which the plan must give

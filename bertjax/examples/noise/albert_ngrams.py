@@ -89,4 +89,4 @@ def _cover(words, order_n, length_n, room_E):
   return covered_n
 
 
-MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, targets.slots)
+MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt)

@@ -74,4 +74,4 @@ def _take(rows, options, limit, units, order_n):
   return order_n[chosen_n], asked_E - room_E
 
 
-MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, targets.slots)
+MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt)

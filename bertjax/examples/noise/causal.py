@@ -39,6 +39,5 @@ MASKING = Masking(
   (),
   lambda options, store, length: None,
   corrupt,
-  lambda options, length: length,
   targets=('next',),
 )

@@ -57,6 +57,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   return targets.emit(rows, limit, store, index_n, shown, asked_E - room_E)
 
 
-MASKING = Masking(
-  Options, ('pad', 'cls', 'sep', 'mask'), targets.check_length, corrupt, targets.slots
-)
+MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), targets.check_length, corrupt)

@@ -75,4 +75,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   )
 
 
-MASKING = Masking(Options, ('pad', 'mask'), targets.check_length, corrupt, slots)
+MASKING = Masking(Options, ('pad', 'mask'), targets.check_length, corrupt)

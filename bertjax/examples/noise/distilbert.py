@@ -58,6 +58,6 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 
 
 MASKING = Masking(
-  Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, slots,
+  Options, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt,
   block=lambda options: options.block,  # a batch holds whole ones
 )  # fmt: skip

@@ -74,4 +74,4 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   return targets.emit(rows, limit, store, index_n, (shown_n, masked_n), asked_E - room_E)
 
 
-MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), _check, corrupt, slots)
+MASKING = Masking(Options, ('pad', 'cls', 'sep', 'mask'), _check, corrupt)

@@ -85,6 +85,5 @@ MASKING = Masking(
   ('pad', 'cls', 'sep', 'mask'),
   targets.check,
   corrupt,
-  slots,
   units=lambda options: options.word_prob > 0,
 )

@@ -231,7 +231,6 @@ MASKING = Masking(
   ('pad', 'cls', 'sep', 'mask'),
   _check,
   corrupt,
-  targets.slots,
   units=lambda options: options.entity_prob > 0,
   targets=('hidden', 'spans'),
 )

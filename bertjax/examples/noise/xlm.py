@@ -38,4 +38,4 @@ def corrupt(rows: Rows, options: targets.MaskOptions, store) -> dict[str, np.nda
   return targets.decided(rows, options, limit, store, index_n[kept_n], dropped_E)
 
 
-MASKING = Masking(targets.MaskOptions, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt, slots)
+MASKING = Masking(targets.MaskOptions, ('pad', 'cls', 'sep', 'mask'), targets.check, corrupt)

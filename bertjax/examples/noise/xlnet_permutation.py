@@ -207,5 +207,5 @@ def _permute(rows, options):
 
 
 MASKING = Masking(
-  Options, ('pad', 'cls', 'sep'), _check, corrupt, slots, row=('direction',), targets=('permuted',)
+  Options, ('pad', 'cls', 'sep'), _check, corrupt, row=('direction',), targets=('permuted',)
 )
