@@ -29,7 +29,7 @@ def extended(
   changes = {}
   for key in sorted({*old, *new}):
     sides = dict(old=old, new=new)
-    if key not in old or key not in new or old[key] != new[key]:
+    if old.get(key) != new.get(key):  # an absent key is None, as in `config_differences`
       changes[key] = {side: values[key] for side, values in sides.items() if key in values}
   return [*history, dict(step=start, changes=changes)] if changes else history
 

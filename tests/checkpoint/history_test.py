@@ -17,9 +17,11 @@ OLD = run(peak=1.0, model=dict(width=8), evals={})
 NEW = resumed(OLD, 10, peak=0.5, model=dict(width=8, dropout=0.1), evals={})
 
 
+@mutation('if old.get(key) != new.get(key):', 'if old.get(key, 0) != new.get(key, 0):')
 def test_a_change_says_when_and_both_values():
   changes = {'peak': dict(old=1.0, new=0.5), 'model.dropout': dict(new=0.1)}
   assert NEW['history'] == [dict(step=10, changes=changes)]
+  assert resumed(OLD, 10, **OLD['config'], limit=None)['history'] == []  # as if it were not there
 
 
 @mutation("if change['step'] < step:", "if change['step'] <= step:")
