@@ -1,10 +1,12 @@
 """What is compiled of a config whose steps sum the losses of several phases."""
 
+import importlib
+
 import pytest
 from mutation import mutation
-from systems import tiny
+from systems import NAMES, tiny
 
-from bertjax.config import timeline
+from bertjax.config import presets, sections, timeline
 from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import checking, estimate, proposal
 from configs import modernbert
@@ -39,6 +41,26 @@ def test_a_batch_that_the_hosts_do_not_divide_is_refused():
   (phase,) = checking.phases(config, 8, 16)
   with pytest.raises(ValueError, match='batch_size=8 must be a multiple of .* and of 16 hosts'):
     checking.check(phase, 'v5e:8x8', compiles=False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('impl', ['gpu', 'tpu'])
+@pytest.mark.parametrize('name', NAMES)
+@mutation(
+  'SIZE = 128',
+  'SIZE = 32',
+  file='bertjax/kernels/relative_attention/gpu/forward.py',
+  case='bert-gpu',
+)
+def test_the_kernels_take_the_attention_of_every_recipe(name, impl):
+  """By its name an implementation refuses what it does not take, in place of another's help."""
+  config = importlib.import_module(f'configs.{name}').get_config()
+  config.preset = impl
+  sections.complete(config)
+  presets.apply(config, {}, {})
+  phase = checking.phases(config, None, None)[-1]
+  phase.config.update(batch_size=8, microbatches=1)
+  checking.check(phase, dict(gpu='h100:1', tpu='v5e:1x1')[impl], impl, compiles=False)
 
 
 @pytest.fixture
