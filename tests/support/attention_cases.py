@@ -59,6 +59,7 @@ CASES = (
   Case('deberta', queries=20, rows=1, table='both', by_keys=True, scale=96**-0.5, rate=0.1),
   Case('deberta_and_more', queries=20, memory=8, order='random', table='mirror', by_keys=True,
        biases=True),
+  Case('deberta_past', queries=21, memory=6, rows=1, table='past', by_keys=True),
   Case('modernbert', queries=40, rows=1, window=5, rate=0.1),
   Case('modernbert_long', queries=97, rows=1, window=12, rate=0.1),
   Case('transformer_xl_long', queries=61, memory=14, rows=1, order='causal', window=5,

@@ -95,7 +95,7 @@ class WordHead(nn.Module):
   # meet the table as they are (XLM). The four below: of these.
   transform: bool = False
   activation: str = ''
-  norm_eps: float = 0.0
+  norm_eps: float = 1e-12
   norm: NormKind = 'layer_norm'
   biases: bool = True
   word_bias: bool = True  # the words have a bias; GPT's and T5's have none

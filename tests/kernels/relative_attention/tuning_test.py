@@ -69,7 +69,9 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
     tuning.parse('tpu', {'timed': None, 'entries': [{'wide': 1}]})
   monkeypatch.setattr(tuning, 'FOLDER', tmp_path)
   (tmp_path / 'tpu.json').write_text('{"timed": null}')
-  with pytest.raises(ValueError, match=r'tpu.json: expected .* --mode=tune writes it'):
+  with pytest.raises(
+    ValueError, match=r'tpu.json: expected .*; remove it; .* --mode=tune writes it'
+  ):
     tuning.load.__wrapped__('tpu', 'TPU v9')
 
 

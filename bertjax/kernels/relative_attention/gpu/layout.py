@@ -114,8 +114,8 @@ def fold(x: Operands) -> tuple[Folded, Vectors, Rules]:
 
 
 def _band(w_BTNH: Array, r_RNH: Array, relative: Relative, others: int) -> Array:
-  """Products of each query with the rows of r for the distances S - 1 .. -T to S others,
-  [N, B, T, R]."""
+  """Products of each of T queries, or keys, with the rows of r for the distances S - 1 .. -T to S
+  others, [N, B, T, R]."""
   width = -(-(w_BTNH.shape[1] + others) // 16) * 16  # rows of a product that cuBLAS stores in whole
   r_RNH, far = r_RNH.astype(w_BTNH.dtype), relative.far
   ahead_RNH = distance_tables.span(r_RNH, far, others - 1, width)

@@ -107,7 +107,7 @@ def load(impl: str, kind: str) -> Table:
   try:
     return parse(impl, json.loads(file.read_text()))
   except ValueError as error:
-    remedy = 'python -m bertjax.bench kernel --mode=tune writes it anew'
+    remedy = 'remove it; python -m bertjax.bench kernel --mode=tune writes it anew'
     raise ValueError(f'{file}: {error}; {remedy}') from error
 
 
