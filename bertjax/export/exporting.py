@@ -16,6 +16,7 @@ from bertjax.export import card, onnx_model, parity, receipt
 from bertjax.export.originals import ORIGINALS
 from bertjax.formats import config_json, directory, sentence_modules, tables
 from bertjax.formats import family as family_lib
+from bertjax.formats.tokenizer import layouts
 from bertjax.machine import durable
 from bertjax.sources import head_classes, runs
 from bertjax.types import Part
@@ -146,7 +147,7 @@ def export(
       said, folder = receipts[part.folder], partial / part.folder
       compared = onnx_model.compared if form.onnx else receipt.compared
       said['outputs'] = compared(folder, part.model, *said['outputs'])
-      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary, part.model)
+      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary, part.model, _between(run))
     said = receipts.pop('')
     said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
     said['parts'] = receipts
@@ -167,6 +168,15 @@ def export(
   return said
 
 
+def _between(run: runs.Run) -> layouts.Between | None:
+  """Returns what tells the texts of a pair apart in the rows of a run; None: as in its family."""
+  task, segments = run.config.data.get('task', {}), models.build(run.config.model).has_segments
+  if len(task.get('text', ())) == 2 or task.get('name') in ('choice', 'spans'):
+    return layouts.Between(task.separators, segments)
+  told = run.meta.get('between')
+  return told and layouts.Between(told[0], told[1] and segments)
+
+
 def _write_part(
   folder: pathlib.Path, run: runs.Run, model: Any, params: Mapping[str, Any], form: Form
 ) -> dict[str, Any]:
@@ -181,7 +191,7 @@ def _write_part(
   problem = config_json.SEVERAL if task.get('several') else run.meta.get('problem_type')
   tensors = directory.write(
     folder, params, model, run.vocabulary, form.dtype, form.shard_bytes, classes, languages,
-    problem,
+    problem, _between(run),
   )  # fmt: skip
   said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {name}',

@@ -62,7 +62,9 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
     said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
     said['tokenizer'] = dict(skipped='no tokenizer of transformers is there: ids were not compared')
     if source.startswith('hf:'):
-      said['tokenizer'] = receipt.compared_ids(opened.path, vocabulary, model)
+      said['tokenizer'] = receipt.compared_ids(
+        opened.path, vocabulary, model, opened.meta['between']
+      )
     wrong = receipt.faults(said)
     if wrong:
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')

@@ -57,7 +57,10 @@ def compared(
 
 
 def compared_ids(
-  directory: pathlib.Path, vocabulary: Vocabulary | None, model: Any
+  directory: pathlib.Path,
+  vocabulary: Vocabulary | None,
+  model: Any,
+  told: tokenizer.layouts.Between | None = None,
 ) -> dict[str, Any]:
   """Returns the tokenizer block: our ids beside those of the tokenizer that a directory holds."""
   if vocabulary is None:
@@ -67,7 +70,7 @@ def compared_ids(
     return dict(skipped=f"transformers' OpenAIGPTTokenizer {said}")
   family = tokenizer.layouts.of_model(model)
   try:
-    return dict(differences=tokenizer.differences(vocabulary, directory, family))
+    return dict(differences=tokenizer.differences(vocabulary, directory, family, told))
   except ImportError as error:
     return dict(skipped=f'{error.name} is not installed: ids were not compared')
 

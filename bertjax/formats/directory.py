@@ -81,7 +81,10 @@ def _opened(path: pathlib.Path, given: dict[str, Any], state: Mapping[str, Any])
   return Opening(
     path, (), model, family.recipe or family.model, vocabulary, [], take, classes=classes,
     languages=config_json.languages(given, model),
-    meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
+    meta=dict(
+      problem_type=config_json.problem(given, model), sentences=sentences._asdict(),
+      between=vocabulary and tokenizer.layouts.between(vocabulary),
+    ),
   )  # fmt: skip
 
 
@@ -108,6 +111,7 @@ def write(
   classes: Sequence[str] = (),
   languages: Sequence[str] = (),
   problem: str | None = None,
+  told: tokenizer.layouts.Between | None = None,
 ) -> list[dict[str, Any]]:
   """Writes config.json, the tensors as float32 or bfloat16 and the tokenizer, if any, to an empty
   directory. Returns theirs, ours, shape and sha256 of each tensor. Raises UserError that names what
@@ -125,7 +129,8 @@ def write(
 
   with writing('the model', directory):
     if vocabulary:
-      tokenizer.write(vocabulary, directory, tokenizer.layouts.of_model(model), max_length(model))
+      family = tokenizer.layouts.of_model(model)
+      tokenizer.write(vocabulary, directory, family, max_length(model), told)
     digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
     if side := huggingface.side_tensors(params, model):
       weights.save(directory / SIDE, side)

@@ -123,7 +123,7 @@ class FineTuned:
       )
     cls_last = self.net.frame.turned
     windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary, cls_last)
-    rows = [Row(window.id_n, second=int(np.argmax(window.type_n > 0))) for window in windows]
+    rows = [Row(window.id_n, second=self._second(window.type_n > 0)) for window in windows]
     said = self.runner.run('answer', self.net.spans, rows)
     decoded = decoding.decode(windows, found, said, limits)
     odds = odds if self.task['no_answer'] else None
@@ -161,10 +161,14 @@ class FineTuned:
     sizes = [len(row.id_n) + row.cut for row in found]
     longest = [max(sizes[start : start + parts]) for start in range(0, len(sizes), parts)]
     self._texts.check_rows(longest, room, cut, first)
-    second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
-    rows = [self._row(row.id_n, second(row)) for row in found]
+    rows = [self._row(row.id_n, self._second(row.type_n)) for row in found]
     scores = lambda v, batch: self.net.read(v, batch)['label_BGC'][name][:, 0]
     return self.runner.run(('label', name), scores, rows)
+
+  def _second(self, type_n: np.ndarray) -> int:
+    """Returns the column where the segment of the second text begins; 0: none does, or the
+    tokenizer of a model from elsewhere gives it none."""
+    return int(np.argmax(type_n)) if self.task.get('segments', True) else 0
 
   def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
     """Returns a row that begins with [CLS], or as the model reads it, with that behind it."""

@@ -76,7 +76,9 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
   if found.task:
     return found.task
   length = min(room or ROOM, ROOM)
-  task = dict(separators=layouts.separators(found.model.get('family', '')), length=length, text=())
+  family, told = found.model.get('family', ''), found.meta.get('between')
+  between = layouts.Between(*told or (layouts.separators(family), True))
+  task = dict(between._asdict(), length=length, text=())
   for head in heads:
     names = tuple(found.classes.get(head.name) or (f'LABEL_{i}' for i in range(head.classes)))
     if head[:2] == ('text', 'label'):

@@ -47,6 +47,22 @@ def test_a_number_is_a_number_in_the_pipeline(tmp_path):
   assert (np.abs(numbers) > 1e-3).all()  # a sigmoid would say .5
 
 
+@pytest.mark.parametrize('separators, types', [(1, 2), (3, 1)])
+@mutation('layouts.Between(task.separators, segments)', 'None')
+def test_pairs_are_told_apart_as_in_the_rows_of_a_run(separators, types, tmp_path):
+  model = dict(words=False, labels=(('label', 2),), types=types)
+  run = used_models.make(tmp_path, 'roberta', **model).workdir
+  stored = json.loads((run / 'config.json').read_text())
+  stored['config']['data']['task'] = dict(
+    name='classify', text=['a', 'b'], classes=['no', 'yes'], separators=separators
+  )
+  (run / 'config.json').write_text(json.dumps(stored))
+  exporting.export(run, tmp_path / 'out')
+  found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')('w7', 'w8')
+  assert found['input_ids'].count(3) == separators + 1  # [SEP]
+  assert sum(found.get('token_type_ids', [])) == 2 * (types - 1)
+
+
 @pytest.mark.parametrize(
   'fields',
   [

@@ -5,9 +5,11 @@ import processes
 import pytest
 import used_models
 from mutation import mutation
+from slow_imports import transformers
 from tiers import in_tiers
 
 from bertjax.errors import UserError
+from bertjax.export import exporting
 from bertjax.export.importing import import_model
 
 TEXTS = ['the cat sat on the mat.', 'a dog barks', 'rain fell on the town all night long']
@@ -22,7 +24,6 @@ KINDS = {
 
 def tokenizer_of(family, path):
   import tokenizers
-  import transformers
 
   lines = TEXTS + QUESTIONS
   if family == 'bert':
@@ -44,23 +45,24 @@ def tokenizer_of(family, path):
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-  """(family, task of a pipeline) -> directory of a random model, and the pipeline."""
+  """(family, task of a pipeline) -> directory of a random model, and the pipeline. A family may
+  have the tokenizer of another one, and has two segments then: 'bert by roberta'."""
   import torch
-  import transformers
 
   known = {}
 
   def get(family, task):
     if (family, task) in known:
       return known[family, task]
-    path = tmp_path_factory.mktemp(family)
-    tokenizer = tokenizer_of(family, path)
+    kind, _, by = family.partition(' by ')
+    path = tmp_path_factory.mktemp(kind)
+    tokenizer = tokenizer_of(by or kind, path)
     torch.manual_seed(0)
     classes = dict(id2label=dict(enumerate(CLASSES))) if task.endswith('classification') else {}
     config = transformers.AutoConfig.for_model(
-      family, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=32,
+      kind, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=32,
       num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, initializer_range=0.4,
-      max_position_embeddings=66, type_vocab_size=dict(bert=2, roberta=1)[family], **classes,
+      max_position_embeddings=66, type_vocab_size=1 if family == 'roberta' else 2, **classes,
     )  # fmt: skip
     net = getattr(transformers, f'AutoModelFor{KINDS[task]}').from_config(config).eval()
     for part in (net, tokenizer):
@@ -81,8 +83,9 @@ def check_labels(found, theirs):
 
 
 @mutation('opened.languages, opened.classes, opened', 'opened.languages, {}, opened')
-@mutation("layouts.separators(found.model.get('family', ''))", '1', case='roberta')
-@pytest.mark.parametrize('family', ['bert', 'roberta'])
+@mutation('*told or (', '*(', case='roberta by bert')
+@mutation("if self.task.get('segments', True)", 'if True', case='bert by roberta')
+@pytest.mark.parametrize('family', ['bert', 'roberta', 'bert by roberta', 'roberta by bert'])
 def test_texts_and_pairs_are_classified(made, family):
   path, pipeline = made(family, 'text-classification')
   model = used_models.load(path)
@@ -92,6 +95,18 @@ def test_texts_and_pairs_are_classified(made, family):
   assert used_models.load(f'hf:{path}').label(TEXTS) == model.label(TEXTS)
   with pytest.raises(UserError, match='was not fine-tuned on tags'):
     model.tag([['cat']])
+
+
+@mutation('return told and layouts.Between(told[0], told[1] and segments)', 'return None')
+def test_pairs_are_told_apart_alike_behind_both_conversions(made, tmp_path):
+  path, pipeline = made('roberta by bert', 'text-classification')
+  import_model(f'hf:{path}', tmp_path / 'run')
+  exporting.export(tmp_path / 'run', tmp_path / 'out')
+  again = type(pipeline)(
+    model=pipeline.model, tokenizer=transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+  )
+  pairs = [dict(text=a, text_pair=b) for a, b in zip(TEXTS, PAIRS, strict=True)]
+  check_labels(used_models.load(tmp_path / 'run').label(TEXTS, PAIRS), again(pairs, top_k=None))
 
 
 @pytest.mark.parametrize('family', in_tiers(['bert', 'roberta'], ['bert']))

@@ -38,7 +38,9 @@ FIXED_TEXTS = (
 )
 
 
-def differences(vocabulary: Vocabulary, directory: pathlib.Path, family: str) -> list[str]:
+def differences(
+  vocabulary: Vocabulary, directory: pathlib.Path, family: str, told: layouts.Between | None = None
+) -> list[str]:
   """Returns a line for each difference between our ids and those that AutoTokenizer gives for a
   directory: of FIXED_TEXTS, the special tokens, a spelled mask, and the tokens that the family has
   around a text and a pair."""
@@ -52,7 +54,7 @@ def differences(vocabulary: Vocabulary, directory: pathlib.Path, family: str) ->
     found = _of_texts(vocabulary, theirs) + found
   if len(theirs) > vocabulary.size:
     found.append(f'size: transformers has {len(theirs)} ids, we have {vocabulary.size}')
-  return found + _around(vocabulary, theirs, layouts.known(family))
+  return found + _around(vocabulary, theirs, layouts.known(family), told)
 
 
 def _of_texts(vocabulary: Vocabulary, theirs: Any) -> list[str]:
@@ -86,17 +88,20 @@ def _of_roles(vocabulary: Vocabulary, theirs: Any) -> list[str]:
   return found
 
 
-def _around(vocabulary: Vocabulary, theirs: Any, family: str) -> list[str]:
+def _around(
+  vocabulary: Vocabulary, theirs: Any, family: str, told: layouts.Between | None
+) -> list[str]:
   """Lists differences between the tokens that transformers and the family put around texts."""
   texts = ('A text', 'and another')
   ends = vocabulary.ends_lines
   ours = [ids.tolist()[: len(ids) - ends] for ids in vocabulary.encode_batch(texts)]
   parts = dict(zip('AB', ours, strict=True))
   found = []
-  for given, layout in zip((texts[:1], texts), layouts.of(vocabulary, family), strict=True):
+  around = layouts.of(vocabulary, family, told)
+  for given, layout in zip((texts[:1], texts), around, strict=True):
     rows = [(parts.get(name) or [vocabulary.special[name]], number) for name, number in layout]
     wanted = dict(input_ids=[i for ids, _ in rows for i in ids])
-    if 'token_type_ids' in layouts.inputs(family):
+    if 'token_type_ids' in layouts.inputs(family, around):
       wanted['token_type_ids'] = [number for ids, number in rows for _ in ids]
     got = theirs(*given, return_token_type_ids=True)
     found += [

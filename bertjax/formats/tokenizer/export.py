@@ -16,13 +16,20 @@ from bertjax.vocab.sentencepiece_model import FAIRSEQ
 from bertjax.vocab.vocabulary import Vocabulary
 
 
-def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_length: int) -> None:
+def write(
+  vocabulary: Vocabulary,
+  directory: pathlib.Path,
+  family: str,
+  max_length: int,
+  told: layouts.Between | None = None,
+) -> None:
   """Writes a tokenizer that AutoTokenizer reads with the ids of a vocabulary: tokenizer.json,
   tokenizer_config.json, special_tokens_map.json, and the files of its kind (vocab.txt; vocab.json
   and merges.txt; spiece.model; sentencepiece.bpe.model). The family decides what stands around a
-  text. Raises UserError that names what cannot be expressed; nothing is written then."""
+  text, and `told`, if given, what between those of a pair. Raises UserError that names what cannot
+  be expressed; nothing is written then."""
   family = layouts.known(family)
-  around = layouts.of(vocabulary, family)
+  around = layouts.of(vocabulary, family, told)
   if vocabulary.type == 'fastbpe':
     files = _xlm_files(vocabulary)
     config: dict[str, Any] = dict(
@@ -52,7 +59,7 @@ def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_leng
     model_max_length=max_length,
     padding_side='left' if family in layouts.PADDED_LEFT else 'right',
     clean_up_tokenization_spaces=False,
-    model_input_names=layouts.inputs(family),
+    model_input_names=layouts.inputs(family, around),
     **names,
   )
   directory.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,12 @@
 
 import json
 import pathlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from bertjax import json_files, models
 from bertjax.errors import UserError
-from bertjax.vocab import whole_words
+from bertjax.vocab import special, whole_words
 from bertjax.vocab.vocabulary import Vocabulary
 
 ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
@@ -33,6 +34,13 @@ _WITHOUT_TYPES = (
   *_LIKE_ROBERTA, 'distilbert', 'modernbert', 'xlm', 'transformer_xl', 't5', *_GPT,
 )  # fmt: skip
 PADDED_LEFT = ('xlnet', 'transformer_xl')
+
+
+class Between(NamedTuple):
+  """What tells the texts of a pair apart."""
+
+  separators: int  # between them
+  segments: bool  # whether the second one has token types of its own
 
 
 def known(family: str) -> str:
@@ -72,20 +80,44 @@ def separators(family: str) -> int:
   return between.split().count('sep')
 
 
-def inputs(family: str) -> list[str]:
-  """Returns the names of a model's inputs, as the tokenizers of its family spell them."""
-  types = [] if family.removesuffix(TUNED) in _WITHOUT_TYPES else ['token_type_ids']
+def between(vocabulary: Vocabulary) -> Between | None:
+  """Returns how the files of a vocabulary from elsewhere tell the texts of a pair apart; None where
+  they put nothing between them."""
+  if rust := vocabulary.tokenizer:
+    single, pair = (rust.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
+    if pair > single:
+      types = special.json_beside(vocabulary.files[0], special.CONFIG).get('model_input_names')
+      told = types is None or 'token_type_ids' in types
+      return Between(pair - single, told and any(rust.encode('a', 'a').type_ids))
+  return {'vocab.txt': Between(1, True), 'vocab.json': Between(2, False)}.get(
+    vocabulary.files[0].name
+  )
+
+
+def inputs(family: str, around: Sequence[Sequence[tuple[str, int]]]) -> list[str]:
+  """Returns the names of a model's inputs, as the tokenizers of its family spell them; `around` is
+  what `of` returned."""
+  untold = family.removesuffix(TUNED) in _WITHOUT_TYPES
+  types = [] if untold and not any(number for _, number in around[1]) else ['token_type_ids']
   return ['input_ids', *types, 'attention_mask']
 
 
-def of(vocabulary: Vocabulary, family: str) -> list[list[tuple[str, int]]]:
-  """Returns the tokens around a text and around a pair: lists of (role, A or B; token type). Raises
-  UserError if the vocabulary lacks a role."""
+def of(
+  vocabulary: Vocabulary, family: str, told: Between | None = None
+) -> list[list[tuple[str, int]]]:
+  """Returns the tokens around a text and around a pair, whose texts are told apart so, or as those
+  of the family: lists of (role, A or B; token type). Raises UserError if the vocabulary lacks a
+  role."""
   texts = LAYOUTS[family]
   if family == 'transformer_xl' and vocabulary.ends_lines:
     texts = ('A eos', 'A eos B eos')
   parts = [[part.partition(':') for part in text.split()] for text in texts]
   layouts = [[(name, int(number or 0)) for name, _, number in row] for row in parts]
+  if told:
+    names = [name for name, _ in layouts[1]]
+    first, second = layouts[1][: names.index('A') + 1], layouts[1][names.index('B') :]
+    typed = [(name, max(number, 1) * told.segments) for name, number in second]
+    layouts[1] = [*first, *[('sep', 0)] * told.separators, *typed]
   needed = {role for row in layouts for role, _ in row} - {'A', 'B'}
   missing = sorted(role for role in needed if vocabulary.special.get(role) is None)
   if missing:
