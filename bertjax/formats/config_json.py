@@ -151,7 +151,12 @@ def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tup
   if all(name == f'LABEL_{i}' for i, name in enumerate(names)):
     return {}
   heads = (*model.get('labels', ()), *model.get('token_labels', ()))
-  return {head: names for head, count in heads if count == len(names)}
+  found = {head: names for head, count in heads if count == len(names)}
+  if found and (len({*names}) < len(names) or {*map(int, said)} != {*range(len(names))}):
+    raise UserError(
+      f'config.json: id2label: expected ids from 0 on, and a name of its own for each, got {said!r}'
+    )
+  return found
 
 
 def languages(given: Mapping[str, Any], model: Mapping[str, Any]) -> tuple[str, ...]:

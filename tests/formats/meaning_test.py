@@ -140,6 +140,15 @@ def test_a_field_that_is_not_carried_stands_in_the_receipt(case, fields, tmp_pat
   assert left_out == [f'config.json: {key}={value!r}' for key, value in sorted(fields.items())]
 
 
+@pytest.mark.parametrize('names', ['aab', ' abc'], ids=['alike', 'from 1 on'])
+@mutation('len({*names}) < len(names) or', '', case='alike')
+def test_classes_without_names_of_their_own_are_refused(names):
+  names = {str(i): name for i, name in enumerate(names) if name.strip()}
+  with pytest.raises(UserError, match='id2label: expected ids from 0 on, and a name of its own'):
+    config_json.classes(dict(id2label=names), dict(labels=(('label', 3),)))
+  assert config_json.classes(dict(id2label=names), {}) == {}  # which has no such scores
+
+
 WALKED = (
   'BertForSequenceClassification', 'RobertaForMaskedLM', 'AlbertForMaskedLM',
   'ElectraForMaskedLM', 'XLNetLMHeadModel', 'DistilBertForMaskedLM', 'ModernBertForMaskedLM',
