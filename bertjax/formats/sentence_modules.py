@@ -66,6 +66,7 @@ def read(path: pathlib.Path, model: str) -> Sentences:
     f'the first token of {model}': model in ENDS_WITH_CLS and pool == 'first',
     f'the options {", ".join(options)}': bool(options),
     f'the prompt {prompt!r}': prompt not in (None, *prompts),
+    f'vectors of {whole.get("truncate_dim")} numbers': bool(whole.get('truncate_dim')),
     'a prompt that is not pooled': bool(prompt) and not pooling.get('include_prompt', True),
   }
   return Sentences(

@@ -143,6 +143,7 @@ REFUSED = {
   'the modules Transformer': dict(modules=PLAIN[:1]),
   'the modules custom.Transformer': dict(modules=(('custom.Transformer', {}), PLAIN[1])),
   'processing_kwargs': dict(modules=PLAIN, net=dict(processing_kwargs=dict(text=dict(a=1)))),
+  'vectors of 8 numbers': dict(modules=PLAIN, truncate_dim=8),
   "the prompt 'q'": dict(modules=PLAIN, default_prompt_name='q', prompts={}),
   'a prompt that is not pooled': dict(
     modules=(PLAIN[0], ('Pooling', dict(MEAN, include_prompt=False))),
@@ -153,6 +154,7 @@ REFUSED = {
 
 @pytest.mark.parametrize('case', REFUSED)
 @mutation(': not known,', ': False,', case='the modules Transformer, Pooling, Dense')
+@mutation("bool(whole.get('truncate_dim'))", 'False', case='vectors of 8 numbers')
 def test_what_is_declared_and_not_computed_is_named(case, tmp_path):
   declare(tmp_path, **REFUSED[case])
   assert case in sentence_modules.read(tmp_path, 'bert').refused
