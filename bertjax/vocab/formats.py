@@ -220,6 +220,11 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   if openai_bpe.MARK in (index := tokenizer.get_vocab()) and of_words.is_file():
     if index == unique_keys(refusals.text_of(of_words)):  # with tokens of its own it is another's
       return _read_bpe(of_words, lowercase)  # the other file leaves their cleaning out
+  if spec['model'].get('dropout'):
+    raise UserError(
+      f'it cuts words at random, model.dropout={spec["model"]["dropout"]}: expected null there, '
+      'with which a text always has the same ids'
+    )
   if isinstance(spec['model']['vocab'], list):
     check_unique(piece for piece, _ in spec['model']['vocab'])
   normalizer = json.dumps(spec.get('normalizer'))
