@@ -74,6 +74,14 @@ def _opened(path: pathlib.Path, given: dict[str, Any], state: Mapping[str, Any])
     return taken._replace(left_out=[*left_out, *taken.left_out])
 
   vocabulary = load_vocabulary(path) if formats.files_of(path) else None
+  pad = vocabulary.special['pad'] if vocabulary else None
+  places = any(field.ours == 'position_offset' for field in family.fields)
+  if places and pad not in (None, model['position_offset'] - 1):
+    raise family_lib.uncomputed(
+      f'pad_token_id={given.get("pad_token_id")}, of which its class counts no positions, and the '
+      f'tokenizer beside it [PAD] at {pad}',
+      'the same id in both',
+    )
   if vocabulary and model.get('labels'):
     left_out += tokenizer.layouts.bare_texts(path, model['family'])
   classes = config_json.classes(given, model)

@@ -74,6 +74,11 @@ def of_too_many(path):
     file.write('more\npieces\n')
 
 
+def of_another_pad(path):
+  write(path, 'bpe')
+  change(path / 'config.json', pad_token_id=3)
+
+
 def of_another_kind(path):
   """vocab.json and merges.txt, as of CLIP, whose words end in </w>."""
   write(path, 'bpe')
@@ -169,6 +174,7 @@ REFUSED = {
     ),
     "adds {'x': 5}",
   ),
+  'pad': (of_another_pad, r'pad_token_id=3, .* and the tokenizer beside it \[PAD\] at 1'),
   'few': (of_few_pieces, 'has 5 ids, the word table .* rows'),
   'many': (of_too_many, 'ids, the word table .* rows'),
 }  # fmt: skip
@@ -205,6 +211,7 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 @mutation('if ends > vocabulary.word_starts.sum() else', 'if not ends else', case='</w>')
 @mutation('not rows / 2 <= vocabulary.size <= rows', 'not vocabulary.size <= rows', case='few')
 @mutation('name not in (*known, *GENERIC)', 'name is None', case='japanese')
+@mutation("if places and pad not in (None, model['position_offset'] - 1):", 'if False:', case='pad')
 @mutation('  _check_roles(vocabulary, file, settings)\n', '', case='roles')
 @mutation('  _check_added(vocabulary, file)\n', '', case='added')
 @pytest.mark.parametrize('name', REFUSED)
@@ -212,7 +219,7 @@ def test_what_would_have_other_ids_is_refused_at_every_door(name, tmp_path):
   make, said = REFUSED[name]
   make(tmp_path / 'dir')
   for opened, has_model in through_each_door(tmp_path / 'dir'):
-    if has_model or name not in ('few', 'many'):
+    if has_model or name not in ('pad', 'few', 'many'):
       with pytest.raises(UserError, match=said):
         opened()
   assert not (tmp_path / 'run').exists()
