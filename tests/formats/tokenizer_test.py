@@ -287,7 +287,7 @@ PLANTED = dict(
 
 
 @mutation('found = _of_texts(vocabulary, theirs) + found', 'pass')
-@mutation(' + _around(vocabulary, theirs, layouts.known(family))', '', case='template')
+@mutation(' + _around(vocabulary, theirs, layouts.known(family), told)', '', case='template')
 @pytest.mark.parametrize('name', PLANTED)
 def test_planted_faults_are_reported(shared, tmp_path, name):
   vocabulary = published.vocabulary(shared, 'bert-base-cased')

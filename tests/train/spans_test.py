@@ -40,7 +40,7 @@ def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
 
 @pytest.mark.full
 @mutation('(part.seconds, part.texts, **limits)', '(part.seconds, part.texts[::-1], **limits)')
-@mutation('Row(window.id_n, second=int(np.argmax(window.type_n > 0)))', 'Row(window.id_n)')
+@mutation('Row(window.id_n, second=self._second(window.type_n > 0))', 'Row(window.id_n)')
 def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_path):
   workdir, _ = straight
   null_odds = finetune_runs.check_answers(workdir, files / 'dev.json', tmp_path)
