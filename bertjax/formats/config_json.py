@@ -221,4 +221,9 @@ def _to_ours(field: Field, given: Mapping[str, Any]) -> Any:
       known = ', '.join(repr(each) for theirs in field.values.values() for each in theirs)
       raise family_lib.uncomputed(f'{field.theirs}={value!r}', f'one of {known}')
     return found[0]
-  return field.import_(value) if field.import_ else value
+  try:
+    return field.import_(value) if field.import_ else value
+  except TypeError as error:
+    raise family_lib.uncomputed(
+      f'{field.theirs}={value!r}', f'such as {field.default!r}'
+    ) from error

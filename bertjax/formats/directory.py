@@ -26,7 +26,7 @@ GENERATOR, APART = 'pytorch_model.generator.bin', 'generator'
 PLACES = 'deberta.embeddings.position_embeddings.weight'
 _KINDS = dict(
   architectures=list, model_type=str, problem_type=str, id2label=dict, label2id=dict, lang2id=dict,
-  id2lang=dict, num_labels=int,
+  id2lang=dict, num_labels=int, rope_parameters=dict, rope_scaling=dict,
 )  # fmt: skip
 
 

@@ -122,6 +122,7 @@ def test_defaults_are_those_of_transformers():
     (dict(num_hidden_layers=10**8), 'model.layers=100000000, but the tensors .* room for'),
     (dict(hidden_size=10**8), 'model.width=100000000, but the tensors beside it have room for'),
     (dict(architectures=3), 'config.json: architectures: expected list, got 3'),
+    (dict(rope_parameters=[1]), 'config.json: rope_parameters: expected dict, got .1'),
     (dict(num_labels='x'), "config.json: num_labels: expected int, got 'x'"),
     (dict(lang2id=[1]), 'config.json: lang2id: expected dict, got .1'),
     (dict(id2label={'a': 'x'}), "id2label: expected ids as keys, got 'a'"),
@@ -143,12 +144,14 @@ def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tm
 
 
 @mutation('  family.write(ConfigDict(whole))', '  ConfigDict(whole)')
+@mutation('  except TypeError as', '  except LookupError as', file='bertjax/formats/config_json.py')
 @pytest.mark.parametrize(
   'given, message',
   [
     # The head of words has the erf GELU there, whatever the layers have.
     (dict(model_type='roberta', hidden_act='relu'), "'gelu_erf', got 'relu'"),
     (dict(model_type='xlnet', bi_data=True), "'bi_data': True"),
+    (dict(model_type='roberta', pad_token_id=None), 'pad_token_id=None, .*: expected such as 1'),
     (
       dict(model_type='modernbert', rope_scaling=dict(rope_type='linear', factor=4.0)),
       'rope_scaling=.*linear',
