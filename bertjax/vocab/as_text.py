@@ -6,7 +6,7 @@ the first character of the name, and its parts are encoded on their own.
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -43,19 +43,21 @@ def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any
   )
 
 
-def with_symbols(encode: Callable, index: Mapping[str, int]) -> Callable:
+def with_symbols(
+  encode: Callable, index: Mapping[str, int], always: Collection[str] = ()
+) -> Callable:
   """Makes an `_encode` to which symbols, name -> id, are tokens, and what is between them texts;
-  those that it knows itself are left to it."""
-  names = [name for name, i in index.items() if i not in encode([f'a{name}b'])[0]]
+  those that it knows itself are left to it, but for those that are `always` cut out."""
+  names = [n for n, i in index.items() if n in always or i not in encode([f'a{n}b'])[0]]
   pattern = re.compile(f'({"|".join(map(re.escape, sorted(names, key=len, reverse=True)))})')
 
-  def whole(text: str) -> list[int]:
-    parts = pattern.split(text)
-    between = iter(encode(parts[::2]))
-    ids = ([index[part]] if number % 2 else next(between) for number, part in enumerate(parts))
-    return list(itertools.chain.from_iterable(ids))
+  def whole(texts: Sequence[str]) -> list[list[int]]:
+    cut = [pattern.split(text) for text in texts]
+    between = iter(encode([part for parts in cut for part in parts[::2]]))
+    ids = lambda parts: ([index[p]] if n % 2 else next(between) for n, p in enumerate(parts))
+    return [[*itertools.chain.from_iterable(ids(parts))] for parts in cut]
 
-  return (lambda texts: [*map(whole, texts)]) if names else encode
+  return whole if names else encode
 
 
 def _parts(pattern: re.Pattern[str], text: str) -> list[int]:

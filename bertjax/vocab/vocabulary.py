@@ -248,7 +248,10 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
       coder = as_text.keep(coder, {name: index[name] for name in names})
       if kind == 'sentencepiece':
         own = {pieces[i]: i for i in symbols.keys() - {*roles.values()}}
-        coder = dict(coder, _encode=as_text.with_symbols(coder['_encode'], own))
+        # A sentinel that lacks the sign of a space would leave the one before it alone, which no
+        # text of the pretraining does.
+        bare = {p: i for p, i in index.items() if p[:1] == '<' and _SENTINEL.fullmatch(p)}
+        coder = dict(coder, _encode=as_text.with_symbols(coder['_encode'], own | bare, bare))
   starts = np.array([found.starts_word(piece) for piece in pieces], bool)
   starts[[*symbols, *(i for i in roles.values() if i is not None)]] = True
   return Vocabulary(

@@ -88,6 +88,18 @@ def test_the_end_that_an_empty_prompt_is_read_as_is_none_of_its_text(tmp_path):
     assert generate.text(vocabulary, prompt, [5, 6, end, 9], end, 0.0).text == text
 
 
+@mutation('and not (model.task or model.tasks)', '')
+@mutation("special['mask'] is not None and", "special['mask'] is None and")
+def test_a_model_that_learned_from_masks_is_shown_those_of_a_text(load, monkeypatch):
+  model = load('bart')
+  mask = model.vocabulary.special['mask']
+  spelled = ['w9 [MASK] w11', f'w9 {model.vocabulary.pieces[mask]} w11']
+  for row in generate._rows(model, spelled, 4, 1):
+    assert row.tolist().count(mask) == 1
+  monkeypatch.setattr(model, 'task', dict(name='write'))  # whose examples are read as they are
+  assert mask not in generate._rows(model, spelled, 4, 1)[0]
+
+
 @mutation('if np.isnan(score):', 'if score == np.nan:')
 def test_a_text_of_a_model_that_answers_nan_is_refused(load):
   with pytest.raises(UserError, match='the model answers NaN'):

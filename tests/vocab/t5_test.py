@@ -2,7 +2,9 @@
 
 import published
 import pytest
+from mutation import mutation
 
+from bertjax.formats import tokenizer
 from bertjax.vocab import train
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -30,14 +32,26 @@ def test_sentinels_come_last_and_pad_first(directory, tmp_path):
   assert again.sentinels == vocabulary.sentinels and again.meta == vocabulary.meta
 
 
-def test_transformers_has_the_same_ids(directory):
+@mutation('own | bare, bare)', 'own)', file='bertjax/vocab/vocabulary.py')
+@mutation(
+  '  control |= {p for i',
+  '  control or {p for i',
+  file='bertjax/formats/tokenizer/sentencepiece_json.py',
+)
+def test_transformers_has_the_same_ids_and_a_sentinel_leaves_no_space(directory, tmp_path):
   import transformers
 
-  ours, text = load_vocabulary(str(directory)), 'kaden torla unpri migo'
-  theirs = transformers.AutoTokenizer.from_pretrained(directory)
-  assert theirs(text).input_ids == [*ours.encode_batch([text])[0], ours.special['sep']]
-  assert theirs.convert_tokens_to_ids('<extra_id_0>') == ours.sentinels[0]
-  assert len(theirs) == ours.size
+  ours = load_vocabulary(str(directory))
+  tokenizer.write(ours, tmp_path, 't5', 512)
+  for place in (directory, tmp_path):
+    theirs = transformers.AutoTokenizer.from_pretrained(place)
+    for text in ('kaden torla migo', ' kaden  <extra_id_0> unpri<extra_id_1>', '<extra_id_0>'):
+      (own,) = ours.encode_batch([text])
+      assert theirs(text).input_ids == [*own, ours.special['sep']]
+      assert [load_vocabulary(str(place)).encode_batch([text])[0].tolist()] == [own.tolist()]
+      assert '▁' not in [ours.pieces[i] for i in own]
+    assert theirs.convert_tokens_to_ids('<extra_id_0>') == ours.sentinels[0]
+    assert len(theirs) == ours.size
 
 
 def test_published_sentinels_are_found_by_their_names(shared):

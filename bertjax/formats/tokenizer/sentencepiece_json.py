@@ -29,8 +29,9 @@ FINAL_SIGMA = r'\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
-  """Returns the Rust tokenizer of a SentencePiece vocabulary, and the pieces that no text gives.
-  Raises UserError: the model does something that tokenizer.json cannot express; it is named."""
+  """Returns the Rust tokenizer of a SentencePiece vocabulary, and the pieces that it makes of no
+  text, or cuts out of it first, as sentinels without the sign of a space. Raises UserError: the
+  model does something that tokenizer.json cannot express; it is named."""
   file = vocabulary.files[0]
   proto = parse(file)
   _check(proto, file)
@@ -50,6 +51,7 @@ def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
   parts = [decoders.ByteFallback()] if proto.trainer_spec.byte_fallback else []
   tokenizer.decoder = decoders.Sequence([*parts, decoders.Metaspace(prepend_scheme='always')])
   control = {piece.piece for piece in proto.pieces if piece.type == _CONTROL}
+  control |= {p for i in vocabulary.sentinels if (p := vocabulary.pieces[i])[0] != SPACE}
   return tokenizer, [name for name in vocabulary.pieces if name in control]
 
 
