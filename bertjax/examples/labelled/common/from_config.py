@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from bertjax import registry
-from bertjax.data_contracts import Task
-from bertjax.errors import UserError
+from bertjax.data_contracts import Labelled, Task
+from bertjax.errors import UserError, warn_once
 from bertjax.examples import plan_and_mask, spelling
 from bertjax.examples.labelled.common import extra_ids, rows
 from bertjax.options import read
 from bertjax.store.reader import Store
 from bertjax.vocab import kept
-from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
+from bertjax.vocab.vocabulary import MUCH_UNKNOWN, Vocabulary, read_vocabulary
 
 
 def open_rows(
@@ -39,7 +39,24 @@ def open_rows(
     given['unlabelled'] = False
   task, options = task_of(given)
   records = list(examples_of(task, options, path, key, limit))
-  return rows_of(records, task, options, config, store, together, language)
+  found = rows_of(records, task, options, config, store, together, language)
+  if not found.spell:
+    _say_unknown(found.examples, path, store.special['unk'])
+  return found
+
+
+def _say_unknown(examples: Labelled, path: str, unk: int | None) -> None:
+  """Says once where many tokens of a file are unknown, which a vocabulary that came with its model
+  was never asked about."""
+  for which, id_n in dict(read=examples.id_n, written=examples.second.get('target', ())).items():
+    flat = np.concatenate([np.zeros(0, np.int32), *id_n])
+    share = np.count_nonzero(flat == unk) / max(len(flat), 1)
+    if share > MUCH_UNKNOWN:
+      warn_once(
+        f'{path}: {share:.1%} of the tokens that are {which} are unknown to the vocabulary, and '
+        'lost. Begin with a model whose vocabulary was made for such text, or name another one: '
+        '--config.data.vocab, with --remap_vocab'
+      )
 
 
 def rows_of(

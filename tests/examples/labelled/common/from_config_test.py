@@ -10,7 +10,7 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.vocabulary import load_vocabulary
-from configs.finetune import text
+from configs.finetune import text, write
 
 LANGUAGES = ('en', 'fr')
 TEXT = "L'homme qu'il a vu."
@@ -45,6 +45,24 @@ def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
   assert of().examples.label == {}
   assert of(judged=True).examples.label['label'].tolist() == [1]
   assert c.data.task.unlabelled
+
+
+@mutation("_n, written=examples.second.get('target', ())", '_n')
+@mutation('share > MUCH_UNKNOWN', 'False')
+def test_texts_of_which_much_is_unknown_are_named_once(tmp_path, caplog):
+  (tmp_path / 'vocab').mkdir()
+  (tmp_path / 'vocab' / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nw1\nw2\nw3')
+  special = load_vocabulary(tmp_path / 'vocab').special
+  store = types.SimpleNamespace(path=tmp_path, special=special, languages=())
+  c = write.get_config().copy_and_resolve_references()
+  for name, lines in dict(a=[('w1 w2', 'w3 Ж')] * 3, b=[('Ж w2', 'w3')], c=[('w1', 'w2')]).items():
+    rows = ''.join(f'{one}\t{other}\n' for one, other in lines)
+    (tmp_path / f'{name}.tsv').write_text(f'text\ttarget\n{rows}', encoding='utf-8')
+    for _ in range(2):
+      from_config.open_rows(c, f'{tmp_path}/{name}.tsv', 'key', store, 0, 1)
+  a, b = (record.getMessage() for record in caplog.records)
+  assert 'a.tsv: 33.3% of the tokens that are written' in a and '--remap_vocab' in a
+  assert 'b.tsv: 33.3% of the tokens that are read' in b
 
 
 @mutation(' vocabulary_of(config, store, language)', ' vocabulary_of(config, store)')
