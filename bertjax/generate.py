@@ -18,7 +18,9 @@ from absl import flags
 
 from bertjax.config import command_line
 from bertjax.errors import UserError, amount, door
+from bertjax.examples.labelled.common import records
 from bertjax.metrics.progress import Bar
+from bertjax.text import kinds
 from bertjax.use import flags as use_flags
 from bertjax.use.flags import Part
 
@@ -51,11 +53,12 @@ flags.adopt_module_key_flags(use_flags)
 _AT_ONCE = 256  # prompts
 
 
-def _prompts() -> Iterator[Part]:
-  if (_TEXT.value is None) == (use_flags.INPUT.value is None):
-    raise UserError('expected prompts: one of --text and --input')
+def _prompts(model: Any) -> Iterator[Part]:
   if _TEXT.value is not None:
     return iter([Part(list(_TEXT.value), 1, 1.0)])
+  table = kinds.kind_of(pathlib.Path(use_flags.INPUT.value or '-')) in records.TABLES
+  if table and 'read' in model.task:
+    return use_flags.read_parts(model.task, _AT_ONCE)
   return use_flags.parts(_AT_ONCE)
 
 
@@ -86,8 +89,11 @@ def main() -> None:
   order: Any = _ORDER.value
   how = Unmasking(_STEPS.value, order, _BLOCK.value)
   unmasking = None if how == Unmasking() else how
-  parts, before = _prompts(), _shots()
+  if (_TEXT.value is None) == (use_flags.INPUT.value is None):
+    raise UserError('expected prompts: one of --text and --input')
+  before = _shots()
   model = use_flags.load()
+  parts = _prompts(model)
   alone = isinstance(model.net.model, PairModel)
   with Bar('generate') as bar:
     for part in parts:

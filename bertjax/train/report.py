@@ -76,7 +76,13 @@ def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) 
   diffuses = run.config.data.mask.get('name') == 'diffusion'
   model = models.build(run.config.model)
   writes = isinstance(model, WritingModel) and any(h.kind == 'word' for h in model.output_heads)
-  if diffuses or writes:
+  scored = any(each.evaluation.names for phase in run.parts for each in phase.evals)
+  which = ' --step=best' if scored else ''
+  which += ' --task=NAME' if run.timeline.drawn else ''
+  labelled = run.config.data.reader == 'labelled'
+  if labelled and writes:
+    print(f'  python -m bertjax.generate --workdir={workdir}{which} --input=FILE')
+  elif diffuses or writes:
     print(f"  python -m bertjax.generate --workdir={workdir} --text='Once' --temperature=0.8")
   elif run.config.data.mixture == 'python_docs':  # of the quickstart
     print(
@@ -84,12 +90,9 @@ def show(run: setup.Run, workdir: str, early: str, scores: Mapping[str, float]) 
       "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
       '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
     )
-  elif run.config.data.reader != 'labelled':
+  elif not labelled:
     print(f'  python -m bertjax.embed --workdir={workdir} --input=FILE --output=vectors.npy')
   elif _has_head(run):
-    scored = any(each.evaluation.names for phase in run.parts for each in phase.evals)
-    which = ' --step=best' if scored else ''
-    which += ' --task=NAME' if run.timeline.drawn else ''
     print(f'  python -m bertjax.predict --workdir={workdir}{which} --input=FILE')
     if run.config.model.get('family', 'none') != 'none':
       print(f'  python -m bertjax.convert --to=hf --workdir={workdir}{which} --output=DIR')

@@ -149,6 +149,11 @@ class FineTuned:
         f'{self.source} was fine-tuned on several tasks, and none was chosen: expected '
         f'Model.load(.., task=NAME), one of {", ".join(self.tasks)}'
       )
+    if 'write' in self.task:
+      return UserError(
+        f'{self.source} was fine-tuned to write, not on {what}: `python -m bertjax.generate` and '
+        'Model.generate write its answers'
+      )
     return UserError(f'{self.source} was not fine-tuned on {what}: expected a run of {recipe}')
 
   def _label_logits(

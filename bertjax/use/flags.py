@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 from absl import flags
 
 from bertjax.errors import UserError, require_file
+from bertjax.examples.labelled import write
 from bertjax.examples.labelled.common import questions, records, squad_json, tagged
 from bertjax.text import compressed
 from bertjax.text.left_out import MAX_DOCUMENT, strict
@@ -83,6 +84,14 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     names = (*task['text'], task['label'])
     columns = [{k: r.values[k] for k in names if k in r.values} for r in some]
     yield Part(texts[0], first, None, texts[1] if len(texts) > 1 else (), columns=columns)
+
+
+def read_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
+  """Yields what is read of each line of a table, of whose columns a model learned to write, so many
+  at a time; it needs nothing that was written."""
+  found = records.read(_file(), write.columns(task['read']), task['header'])
+  for first, some in _batches(found, size):
+    yield Part(write.sources(some, task['read']), first, None)
 
 
 def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:

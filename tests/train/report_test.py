@@ -7,7 +7,7 @@ from mutation import mutation
 
 from bertjax.train import report
 from configs import bert, diffusion, gpt, quickstart
-from configs.finetune import elmo, probe, tagging
+from configs.finetune import elmo, probe, tagging, write
 
 
 def run_of(config, *params, names=('f1',), draws=None):
@@ -46,12 +46,17 @@ USE = 'python -m bertjax.predict --workdir=runs/a{} --input=FILE'
       'python -m bertjax.generate --workdir=runs/a --text=',
     ),
     (run_of(gpt.get_config('test'), 'layers'), 'python -m bertjax.generate --workdir=runs/a'),
+    (
+      run_of(write.get_config(), 'decoder'),
+      'python -m bertjax.generate --workdir=runs/a --step=best --input=FILE',
+    ),
     (run_of(LABELLED_GPT, 'label'), USE.format(' --step=best')),
     (run_of(quickstart.get_config(), 'mlm'), 'python -m bertjax.main --config=configs/bert.py'),
   ],
 )
 @mutation("if importlib.util.find_spec('tensorboard'):", 'if True:')
 @mutation("get('family', 'none') != 'none'", "name != ''")
+@mutation('if labelled and writes:', 'if False:')
 @mutation('if diffuses or writes:', 'if writes:')
 @mutation(" and any(h.kind == 'word' for h in model.output_heads)", '')
 def test_next_commands_take_the_run(capsys, monkeypatch, run, offered):

@@ -1,5 +1,6 @@
 """`predict` and `embed` as a user calls them."""
 
+import json
 import os
 import types
 
@@ -53,6 +54,24 @@ def test_predict_scores_lines_of_standard_input(bert):
     damaged.stderr
     == 'bertjax.predict: -, line 2: a NUL byte, which no text has, at byte 2. Mend it\n'
   )
+
+
+@mutation("if table and 'read' in model.task:", 'if False:', file='bertjax/generate.py')
+@mutation("if 'write' in self.task:", 'if False:', file='bertjax/use/finetuned.py')
+def test_what_learned_to_write_reads_the_columns_of_a_table(tmp_path):
+  workdir = used_models.make(tmp_path, 't5', first=used_models.XLNET).workdir
+  config = json.loads((workdir / 'config.json').read_text())
+  task = dict(name='write', read='w9 {text} w8', write='target', target_length=8)
+  config['config']['data']['task'] = dict(task, framed=False, header=[])
+  (workdir / 'config.json').write_text(json.dumps(config))
+  (tmp_path / 'in.tsv').write_text('text\nw10\nw11 w12\n')
+  done = run('generate', f'--workdir={workdir}', f'--input={tmp_path}/in.tsv', '--new_tokens=4')
+  assert done.returncode == 0, done.stderr
+  model = used_models.load(workdir)
+  found = model.generate(['w9 w10 w8', 'w9 w11 w12 w8'], 4)
+  assert done.stdout.splitlines() == [text.text for text in found]
+  with pytest.raises(UserError, match='was fine-tuned to write, not on labelled texts: `python -m'):
+    model.label(['w10'])
 
 
 def test_embed_writes_a_file_that_is_whole(bert, tmp_path):

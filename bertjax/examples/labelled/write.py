@@ -70,9 +70,10 @@ def read(path: str, options: Options) -> Iterator[Record]:
   return records.read(path, (*columns(options.read), options.write), options.header)
 
 
-def sources(found: Sequence[Record], options: Options) -> list[str]:
-  """Returns the text that is read of each record. Raises UserError: a column that is no string."""
-  parts = list(string.Formatter().parse(options.read))
+def sources(found: Sequence[Record], form: str) -> list[str]:
+  """Returns the text that is read of each record, of the form of `Options.read`. Raises UserError:
+  a column that is no string."""
+  parts = list(string.Formatter().parse(form))
   said = lambda r, name: '' if name is None else records.string(r, name)
   return [''.join(text + said(record, name) for text, name, *_ in parts) for record in found]
 
@@ -87,7 +88,7 @@ def encode(
   room = length - len(frame.before) - 1
   if room < 1:
     raise UserError(f'config.length={length} leaves no room for a text and its end: expected more')
-  source_n = vocabulary.encode_batch(sources(found, options))
+  source_n = vocabulary.encode_batch(sources(found, options.read))
   target_n = _targets(found, options, vocabulary, frame)
   id_n = [np.array([*frame.before, *ids[:room], *frame.after], np.int32) for ids in source_n]
   return Labelled(
