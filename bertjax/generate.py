@@ -89,6 +89,10 @@ def main() -> None:
   order: Any = _ORDER.value
   how = Unmasking(_STEPS.value, order, _BLOCK.value)
   unmasking = None if how == Unmasking() else how
+  if flags.FLAGS['seed'].present and not temperature and not unmasking:
+    raise UserError('--seed is of draws: expected --temperature, --top_k or --top_p with it')
+  if use_flags.CUT.value:
+    raise UserError('--cut: a prompt is read whole, from its beginning to its end: expected none')
   if (_TEXT.value is None) == (use_flags.INPUT.value is None):
     raise UserError('expected prompts: one of --text and --input')
   before = _shots()

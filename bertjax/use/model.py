@@ -38,7 +38,7 @@ from bertjax.use.words import Words
 class Model(Words, FineTuned):
   """A trained model with its vocabulary, on a mesh; made by `load`.
 
-  All that take texts take these too:
+  All that take texts, but for `generate`, which reads its prompts whole, take these too:
     cut: whether a text that is too long for the model is cut, which is said once, or refused.
     first: number of the first text, for messages.
 

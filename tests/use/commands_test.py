@@ -93,6 +93,8 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   assert sorted(os.listdir(tmp_path)) == ['in.txt', 'out.npy']
 
 
+@mutation('if use_flags.CUT.value:', 'if False:', file='bertjax/generate.py')
+@mutation(' and not temperature and not unmasking:', ' and False:', file='bertjax/generate.py')
 @pytest.mark.parametrize(
   'arguments, message',
   [
@@ -102,6 +104,8 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
     (('predict', '--text=a', '--mode=score', '--top=3'), '--top is for --mode=fill, got score'),
     (('predict', '--text=a', '--step=new'), "--step: expected a number or 'best', got 'new'"),
     (('generate', '--text=a', '--alpha=1'), '--alpha is for a search: expected --beams'),
+    (('generate', '--text=a', '--seed=1'), '--seed is of draws: expected --temperature'),
+    (('generate', '--text=a', '--cut'), '--cut: a prompt is read whole'),
     (('embed', '--input=-', '--output=out.txt'), '--output: expected a name that ends in .npy'),
     (
       ('embed', '--input=-', '--neighbours=', '--output=o.npy'),
