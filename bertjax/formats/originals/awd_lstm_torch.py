@@ -50,7 +50,8 @@ def open_checkpoint(path: pathlib.Path) -> Opening:
   """Reads a file, or a directory that `tensors` made."""
   with original.naming(path):
     if path.is_dir():
-      state = dict(weights.read(path))
+      # All names of 0.7 begin with `0.` where words have no bias: no wrapper has put it there.
+      state = dict(weights.Tensors(weights.files_of(path)) or weights.read(path))
     else:
       _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
     fields = dict(fields_of(state), backward=_is_backward(path))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import used_models
 from flax.core import meta
 from ml_collections import ConfigDict
 from mutation import mutation
@@ -117,6 +118,18 @@ def test_a_model_goes_out_by_its_names_and_comes_back_bit_for_bit(golden, tmp_pa
   options.unlink()
   with pytest.raises(UserError, match='options.json with "backward": true or false, got None'):
     awd_lstm_torch.open_checkpoint(tmp_path / 'out')
+
+
+@mutation('weights.Tensors(weights.files_of(path)) or weights.read(path)', 'weights.read(path)')
+def test_a_model_whose_words_have_no_bias_comes_back(tmp_path):
+  made = used_models.make(tmp_path, 'ulmfit', first=used_models.STREAM).workdir
+  originals.export(made, tmp_path / 'out')
+  back = awd_lstm_torch.open_checkpoint(tmp_path / 'out')
+  assert back.model['word_bias'] is False
+  text, one = ['w9 w10'], used_models.load(made)
+  np.testing.assert_array_equal(
+    one.embed(text), used_models.load(f'fastai:{tmp_path}/out').embed(text)
+  )
 
 
 @mutation("('bn.running_var', running, norm, 'var')", "('bn.running_var', running, norm, 'mean')")
