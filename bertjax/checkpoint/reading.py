@@ -87,6 +87,7 @@ def choose(
 ) -> pathlib.Path:
   """Returns the directory of a run's checkpoint of a step, with 'best' of the best by
   `config.best`, with None of the newest intact one. UserError: there is none, or it is damaged."""
+  step = as_step(step) if isinstance(step, str) else step
   if step is None:
     return newest(workdir, fetch)
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
@@ -97,7 +98,7 @@ def choose(
       raise UserError(
         f'no checkpoint of {workdir} has a score {best.metric}: name a step of {steps or "none"}'
       )
-  elif int(step) not in steps:
+  elif step not in steps:
     raise UserError(
       f'{workdir} has no checkpoint of step {step}: expected one of {steps or "none"}'
     )

@@ -43,3 +43,13 @@ def test_a_directory_may_name_the_languages_of_its_table(tmp_path):
   assert not np.array_equal(vectors[0], vectors[2])
   with pytest.raises(UserError, match="expected one of de, en, fr, got 'es'"):
     bertjax.Model.load(out, language='es')
+
+
+@mutation(
+  'as_step(step) if isinstance(step, str)', 'step if True', file='bertjax/checkpoint/reading.py'
+)
+def test_a_step_is_a_number_or_the_best(tmp_path):
+  workdir = used_models.make(tmp_path, 'gpt').workdir
+  assert bertjax.Model.load(workdir, step='0').source == bertjax.Model.load(workdir, step=0).source
+  with pytest.raises(UserError, match="expected a number or 'best', got 'newest'"):
+    bertjax.Model.load(workdir, step='newest')
