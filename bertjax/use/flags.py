@@ -139,6 +139,8 @@ def _batches(found: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]
 def _read(size: int) -> Iterator[Part]:
   name = INPUT.value or '-'
   if name == '-':
+    if sys.stdin is None:
+      raise UserError('--input=-: standard input is closed: expected one text a line there')
     yield from _parts(sys.stdin.buffer, sys.stdin.buffer, name, 0, size)
     return
   path = pathlib.Path(name)

@@ -12,7 +12,7 @@ import used_models
 from mutation import mutation
 
 from bertjax.errors import UserError
-from bertjax.use import answers, neighbours
+from bertjax.use import answers, flags, neighbours
 
 
 @pytest.fixture(scope='module')
@@ -91,6 +91,14 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
   assert done.returncode == 1 and done.stderr.startswith('bertjax.embed: text 2 has 101 tokens')
   assert len(done.stderr.splitlines()) == 1 and np.load(output).shape == (30, 64)
   assert sorted(os.listdir(tmp_path)) == ['in.txt', 'out.npy']
+
+
+@mutation('    if sys.stdin is None:', '    if False:', file='bertjax/use/flags.py')
+def test_standard_input_that_is_closed_is_named(monkeypatch):
+  monkeypatch.setattr(flags, 'INPUT', types.SimpleNamespace(value='-'))
+  monkeypatch.setattr('sys.stdin', None)
+  with pytest.raises(UserError, match='standard input is closed'):
+    flags.parts(1)
 
 
 @mutation('if use_flags.CUT.value:', 'if False:', file='bertjax/generate.py')
