@@ -270,8 +270,8 @@ def _check_labels(model: Any, data: Any, template: Batch) -> None:
   task does not give; of a task that may be unlabelled the objective says whether it needs them."""
   if models.build(model).one_text and (texts := template['first_BG'].shape[1]) > 1:
     raise UserError(
-      f'config.model.name={model.name!r} reads one text a row, got {texts}: expected rows of one, as '
-      "of config.data.task.name='classify', or another model"
+      f'config.model.name={model.name!r} reads one text a row, got {texts}: expected rows of one, '
+      "as of config.data.task.name='classify', or another model"
     )
   labels = labels_of(model)
   free = data.task.get('unlabelled', False)

@@ -77,7 +77,7 @@ def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[st
     return found.task
   length = min(room or ROOM, ROOM)
   family, told = found.model.get('family', ''), found.meta.get('between')
-  between = layouts.Between(*told or (layouts.separators(family), True))
+  between = layouts.Between(*told) if told else layouts.Between(layouts.separators(family), True)
   task = dict(between._asdict(), length=length, text=())
   for head in heads:
     names = tuple(found.classes.get(head.name) or (f'LABEL_{i}' for i in range(head.classes)))

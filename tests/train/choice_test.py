@@ -41,5 +41,5 @@ def test_a_model_that_reads_one_text_a_row_is_refused(files, tmp_path, case):
   config.model = labelled_cases.config(case, files).model
   config.model.update(labels=(('right', 1),), **{'token_labels': ()} if 'ELMo' in case else {})
   opened = labelled_cases.ensured(config, tmp_path)
-  with pytest.raises(UserError, match='reads one text a row, got 3: expected rows of one, as'):
+  with pytest.raises(UserError, match='reads one text a row, got 3: expected rows of one, '):
     setup.make_run(config, opened, jax.devices()[:1])
