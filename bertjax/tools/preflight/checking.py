@@ -98,8 +98,10 @@ def check(
       said |= compiled_step.check(config, batch, topology.devices(topology_name), impl, flops)
     said['compiled'] = True
   if not said['fits']:
+    # What the compiler needs more than shapes say, it will need again of what is proposed.
+    by_shapes = round(limit * needed / said['hbm_bytes'])
     with compiled_step.kernels(impl, where.kind):
-      proposed = proposal.search(config, batch, sizes, limit)
+      proposed = proposal.search(config, batch, sizes, by_shapes)
     said['proposal'] = proposed and proposed.flags()
   elif phase.steps is not None and said['compiled']:
     seconds = phase.steps * max(said['roofline'].values())

@@ -5,7 +5,7 @@ import importlib
 import pytest
 from mutation import mutation
 
-from bertjax.config import presets
+from bertjax.config import presets, sections
 from bertjax.tools.preflight import checking
 
 # No number but 1 divides all batches of the recipe: each phase has parts of as many tokens.
@@ -53,6 +53,7 @@ PAPERS = (
 def test_shapes_are_within_a_tenth_of_the_compiler(name, chips, changes, compiled):
   file, size = name.split(':')
   config = importlib.import_module(f'configs.{file}').get_config(size)
+  sections.complete(config)
   config.preset = 'tpu'
   config.update_from_flattened_dict(changes)
   presets.apply(config, changes, {})
