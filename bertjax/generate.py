@@ -53,11 +53,26 @@ flags.adopt_module_key_flags(use_flags)
 _AT_ONCE = 256  # prompts
 
 
-def _prompts(model: Any) -> Iterator[Part]:
-  if _TEXT.value is not None:
-    return iter([Part(list(_TEXT.value), 1, 1.0)])
-  table = kinds.kind_of(pathlib.Path(use_flags.INPUT.value or '-')) in records.TABLES
-  if table and 'read' in model.task:
+def _table() -> bool:
+  """Returns whether the prompts are in a table, or a data set. UserError: there are none."""
+  name = use_flags.INPUT.value
+  if (_TEXT.value is None) == (name is None):
+    raise UserError('expected prompts: one of --text and --input')
+  if name is None or records.by_name(name):
+    return name is not None
+  table = kinds.kind_of(pathlib.Path(name)) in records.TABLES
+  if table:
+    records.existing(name)
+  return table
+
+
+def _columns(model: Any) -> Iterator[Part]:
+  if model.tasks and not model.task:
+    raise UserError(
+      f'--input={use_flags.INPUT.value} is a table, and of which task is not said: '
+      f'expected --task, one of {", ".join(model.tasks)}'
+    )
+  if 'read' in model.task:
     return use_flags.read_parts(model.task, _AT_ONCE)
   return use_flags.parts(_AT_ONCE)
 
@@ -89,15 +104,17 @@ def main() -> None:
   order: Any = _ORDER.value
   how = Unmasking(_STEPS.value, order, _BLOCK.value)
   unmasking = None if how == Unmasking() else how
-  if flags.FLAGS['seed'].present and not temperature and not unmasking:
-    raise UserError('--seed is of draws: expected --temperature, --top_k or --top_p with it')
+  if flags.FLAGS['seed'].present and not temperature and order != 'random':
+    raise UserError(
+      '--seed is of draws: expected --temperature, --top_k or --top_p with it, or --order=random'
+    )
   if use_flags.CUT.value:
     raise UserError('--cut: a prompt is read whole, from its beginning to its end: expected none')
-  if (_TEXT.value is None) == (use_flags.INPUT.value is None):
-    raise UserError('expected prompts: one of --text and --input')
-  before = _shots()
+  before, table = _shots(), _table()
+  texts = [Part(list(_TEXT.value), 1, 1.0)] if _TEXT.value is not None else []
+  parts = iter(texts) if texts or table else use_flags.parts(_AT_ONCE)
   model = use_flags.load()
-  parts = _prompts(model)
+  parts = _columns(model) if table else parts
   alone = isinstance(model.net.model, PairModel)
   with Bar('generate') as bar:
     for part in parts:

@@ -154,7 +154,8 @@ def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tup
   found = {head: names for head, count in heads if count == len(names)}
   if found and (len({*names}) < len(names) or {*map(int, said)} != {*range(len(names))}):
     raise UserError(
-      f'config.json: id2label: expected ids from 0 on, and a name of its own for each, got {said!r}'
+      'config.json: id2label: expected ids from 0 on, and a name of its own for each, got '
+      f'{said!r}. AutoModel.from_pretrained(DIR).save_pretrained(OTHER) saves the encoder alone'
     )
   return found
 
@@ -225,5 +226,5 @@ def _to_ours(field: Field, given: Mapping[str, Any]) -> Any:
     return field.import_(value) if field.import_ else value
   except TypeError as error:
     raise family_lib.uncomputed(
-      f'{field.theirs}={value!r}', f'such as {field.default!r}'
+      f'{field.theirs}={value!r}', f'a value such as {field.default!r}'
     ) from error

@@ -74,14 +74,8 @@ def _opened(path: pathlib.Path, given: dict[str, Any], state: Mapping[str, Any])
     return taken._replace(left_out=[*left_out, *taken.left_out])
 
   vocabulary = load_vocabulary(path) if formats.files_of(path) else None
-  pad = vocabulary.special['pad'] if vocabulary else None
-  places = any(field.ours == 'position_offset' for field in family.fields)
-  if places and pad not in (None, model['position_offset'] - 1):
-    raise family_lib.uncomputed(
-      f'pad_token_id={given.get("pad_token_id")}, of which its class counts no positions, and the '
-      f'tokenizer beside it [PAD] at {pad}',
-      'the same id in both',
-    )
+  if vocabulary and any(field.ours == 'position_offset' for field in family.fields):
+    _check_pad(model['position_offset'] - 1, vocabulary)
   if vocabulary and model.get('labels'):
     left_out += tokenizer.layouts.bare_texts(path, model['family'])
   classes = config_json.classes(given, model)
@@ -107,6 +101,19 @@ def _check_sizes(path: pathlib.Path, model: Mapping[str, Any], state: Mapping[st
         f'{path / CONFIG} makes config.model.{key}={value}, but the tensors beside it have room '
         f'for {bound} at most'
       )
+
+
+def _check_pad(uncounted: int, vocabulary: Vocabulary) -> None:
+  """Refuses another [PAD] than the id whose tokens have no positions in a class of transformers,
+  if a text may have that id."""
+  pad, there = vocabulary.special['pad'], uncounted < vocabulary.size
+  if pad in (None, uncounted) or not there or vocabulary.pieces[uncounted].startswith('[unused'):
+    return
+  raise family_lib.uncomputed(
+    f'pad_token_id={uncounted}, of which its class counts no positions, and the tokenizer beside '
+    f'it [PAD] at {pad}',
+    'the same id in both',
+  )
 
 
 def write(

@@ -59,6 +59,7 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   pool = POOLS.get(modes[0], '')
   prompts, prompt = whole.get('prompts') or {}, whole.get('default_prompt_name')
   options = [key for key, x in net.items() if x and key.endswith('args')]
+  cut = whole.get('truncate_dim') or 0
   known = names in ([*MODULES[:2]], [*MODULES]) and paths['Transformer'] == path
   wrong = {
     f'the modules {", ".join(names)}': not known,
@@ -66,7 +67,7 @@ def read(path: pathlib.Path, model: str) -> Sentences:
     f'the first token of {model}': model in ENDS_WITH_CLS and pool == 'first',
     f'the options {", ".join(options)}': bool(options),
     f'the prompt {prompt!r}': prompt not in (None, *prompts),
-    f'vectors of {whole.get("truncate_dim")} numbers': bool(whole.get('truncate_dim')),
+    f'vectors of {cut} numbers': 0 < cut < pooling.get('word_embedding_dimension', ANY),
     'a prompt that is not pooled': bool(prompt) and not pooling.get('include_prompt', True),
   }
   return Sentences(

@@ -10,7 +10,6 @@ from typing import IO, Any, NamedTuple
 from absl import flags
 
 from bertjax.errors import UserError, require_file
-from bertjax.examples.labelled import write
 from bertjax.examples.labelled.common import questions, records, squad_json, tagged
 from bertjax.text import compressed
 from bertjax.text.left_out import MAX_DOCUMENT, strict
@@ -89,6 +88,8 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
 def read_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   """Yields what is read of each line of a table, of whose columns a model learned to write, so many
   at a time; it needs nothing that was written."""
+  from bertjax.examples.labelled import write  # with its libraries, which --help does not need
+
   found = records.read(_file(), write.columns(task['read']), task['header'])
   for first, some in _batches(found, size):
     yield Part(write.sources(some, task['read']), first, None)

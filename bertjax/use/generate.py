@@ -91,13 +91,15 @@ def end_of(model: Any) -> int | None:
 def _rows(model: Any, prompts: Sequence[str], new_tokens: int, first: int) -> list[Any]:
   """Returns the ids of the prompts: at least one each."""
   pair, end = isinstance(model.net.writer, PairModel), end_of(model)
-  rows = model.vocabulary.encode_unended(list(prompts))
+  # BART and MASS learn from texts with masks; examples of a task are read as they are.
+  masks = pair and model.net.writer.framed and not (model.task or model.tasks)
+  if masks and model.vocabulary.special['mask'] is not None:
+    blank = sentences.encode_blanks(prompts, model.vocabulary, sentences.Frame())
+    rows = [sentence.id_n for sentence in blank]
+  else:
+    rows = model.vocabulary.encode_unended(list(prompts))
   if pair:
     frame = _frame(model)
-    # BART and MASS learn from texts with masks; examples of a task are read as they are.
-    if model.vocabulary.special['mask'] is not None and not (model.task or model.tasks):
-      blank = sentences.encode_blanks(prompts, model.vocabulary, sentences.Frame())
-      rows = [sentence.id_n for sentence in blank]
     rows = [np.array([*frame.before, *ids, *frame.after], np.int32) for ids in rows]
   for number, ids in enumerate(rows, first):
     if not len(ids) and end is None:

@@ -52,6 +52,8 @@ def with_symbols(
   pattern = re.compile(f'({"|".join(map(re.escape, sorted(names, key=len, reverse=True)))})')
 
   def whole(texts: Sequence[str]) -> list[list[int]]:
+    if not any(map(pattern.search, texts)):
+      return encode(texts)
     cut = [pattern.split(text) for text in texts]
     between = iter(encode([part for parts in cut for part in parts[::2]]))
     ids = lambda parts: ([index[p]] if n % 2 else next(between) for n, p in enumerate(parts))

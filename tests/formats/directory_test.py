@@ -151,7 +151,10 @@ def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tm
     # The head of words has the erf GELU there, whatever the layers have.
     (dict(model_type='roberta', hidden_act='relu'), "'gelu_erf', got 'relu'"),
     (dict(model_type='xlnet', bi_data=True), "'bi_data': True"),
-    (dict(model_type='roberta', pad_token_id=None), 'pad_token_id=None, .*: expected such as 1'),
+    (
+      dict(model_type='roberta', pad_token_id=None),
+      'pad_token_id=None, .*: expected a value such as 1',
+    ),
     (
       dict(model_type='modernbert', rope_scaling=dict(rope_type='linear', factor=4.0)),
       'rope_scaling=.*linear',

@@ -12,7 +12,7 @@ from mutation import mutation
 from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer
 
-from bertjax.formats.tokenizer import FIXED_TEXTS, differences, write
+from bertjax.formats.tokenizer import FIXED_TEXTS, differences, layouts, write
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
@@ -71,6 +71,7 @@ def check(vocabulary, path, family, texts):
   got = theirs(texts, add_special_tokens=ends, verbose=False)['input_ids']
   assert [t for t, a, b in zip(texts, ours, got, strict=True) if a != b] == []
   back = load_vocabulary(path)
+  assert differences(back, path, family, layouts.between(back)) == []
   assert ids_of(back, texts) == ours and back.lowercase == vocabulary.lowercase
   assert (back.special, list(back.pieces)) == (vocabulary.special, list(vocabulary.pieces))
 
@@ -91,6 +92,7 @@ def test_real_vocabularies(shared, lines, tmp_path, name, family):
   ('name', 'family', 'tokens', 'types'),
   [
     ('bert-base-cased', 'bert', '[CLS] a [SEP] b [SEP]', [0, 0, 0, 1, 1]),
+    ('bert-base-cased', 'modernbert', '[CLS] a [SEP] b [SEP]', None),
     ('roberta', 'roberta', '<s> a </s> </s> b </s>', None),
     ('xlnet/spiece.model', 'xlnet', '▁a <sep> ▁ b <sep> <cls>', [0, 0, 1, 1, 1, 2]),
     ('xlm-xnli15/codes_xnli_15', 'xlm', '</s> a</w> </s> b</w> </s>', None),
@@ -99,7 +101,7 @@ def test_real_vocabularies(shared, lines, tmp_path, name, family):
     ('roberta', 'bart', '<s> a </s> </s> b </s>', None),
     ('t5', 't5', '▁ a </s> ▁ b </s>', None),
   ],
-  ids=['bert', 'roberta', 'xlnet', 'xlm', 'gpt2', 'gpt', 'bart', 't5'],
+  ids=['bert', 'modernbert', 'roberta', 'xlnet', 'xlm', 'gpt2', 'gpt', 'bart', 't5'],
 )
 def test_what_stands_around_a_pair(shared, tmp_path, name, family, tokens, types):
   if family == 'xlm':
@@ -115,6 +117,17 @@ def test_what_stands_around_a_pair(shared, tmp_path, name, family, tokens, types
     return  # it has no padding
   padded = theirs(['a', 'a b c d'], padding=True)['input_ids'][0]
   assert padded[0 if family == 'xlnet' else -1] == theirs.pad_token_id
+
+
+@mutation('told and any(rust', 'any(rust')
+def test_types_that_a_tokenizer_does_not_name_are_not_looked_for(shared, tmp_path):
+  write(published.vocabulary(shared, 'bert-base-cased'), tmp_path, 'bert', 64)
+  file = tmp_path / 'tokenizer_config.json'
+  names = dict(model_input_names=['input_ids', 'attention_mask'])
+  file.write_text(json.dumps(json.loads(file.read_text()) | names))
+  back = load_vocabulary(tmp_path)
+  assert layouts.between(back) == (1, False)
+  assert differences(back, tmp_path, 'bert', layouts.between(back)) == []
 
 
 @pytest.mark.full

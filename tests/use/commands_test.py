@@ -11,6 +11,7 @@ import pytest
 import used_models
 from mutation import mutation
 
+from bertjax import generate
 from bertjax.errors import UserError
 from bertjax.use import answers, flags, neighbours
 
@@ -56,7 +57,7 @@ def test_predict_scores_lines_of_standard_input(bert):
   )
 
 
-@mutation("if table and 'read' in model.task:", 'if False:', file='bertjax/generate.py')
+@mutation("if 'read' in model.task:", 'if False:', file='bertjax/generate.py')
 @mutation("if 'write' in self.task:", 'if False:', file='bertjax/use/finetuned.py')
 def test_what_learned_to_write_reads_the_columns_of_a_table(tmp_path):
   workdir = used_models.make(tmp_path, 't5', first=used_models.XLNET).workdir
@@ -101,8 +102,15 @@ def test_standard_input_that_is_closed_is_named(monkeypatch):
     flags.parts(1)
 
 
+@mutation('if model.tasks and not model.task:', 'if False:', file='bertjax/generate.py')
+def test_a_table_asks_for_one_of_several_tasks(monkeypatch):
+  monkeypatch.setattr(flags, 'INPUT', types.SimpleNamespace(value='in.tsv'))
+  with pytest.raises(UserError, match='in.tsv is a table, .*: expected --task, one of one, other'):
+    generate._columns(types.SimpleNamespace(tasks=('one', 'other'), task={}))
+
+
 @mutation('if use_flags.CUT.value:', 'if False:', file='bertjax/generate.py')
-@mutation(' and not temperature and not unmasking:', ' and False:', file='bertjax/generate.py')
+@mutation(' and not temperature and order', ' and False and order', file='bertjax/generate.py')
 @pytest.mark.parametrize(
   'arguments, message',
   [

@@ -89,7 +89,7 @@ def test_the_end_that_an_empty_prompt_is_read_as_is_none_of_its_text(tmp_path):
 
 
 @mutation('and not (model.task or model.tasks)', '')
-@mutation("special['mask'] is not None and", "special['mask'] is None and")
+@mutation("special['mask'] is not None:\n    blank", "special['mask'] is None:\n    blank")
 def test_a_model_that_learned_from_masks_is_shown_those_of_a_text(load, monkeypatch):
   model = load('bart')
   mask = model.vocabulary.special['mask']

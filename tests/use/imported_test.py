@@ -1,5 +1,7 @@
 """A model that was fine-tuned elsewhere answers by its head, as transformers' own pipeline does."""
 
+from types import SimpleNamespace
+
 import forks
 import processes
 import pytest
@@ -11,6 +13,8 @@ from tiers import in_tiers
 from bertjax.errors import UserError
 from bertjax.export import exporting
 from bertjax.export.importing import import_model
+from bertjax.models.layers.heads import Head
+from bertjax.use import load
 
 TEXTS = ['the cat sat on the mat.', 'a dog barks', 'rain fell on the town all night long']
 PAIRS = ['a dog sat.', 'the cat', 'rain']
@@ -83,7 +87,7 @@ def check_labels(found, theirs):
 
 
 @mutation('opened.languages, opened.classes, opened', 'opened.languages, {}, opened')
-@mutation('*told or (', '*(', case='roberta by bert')
+@mutation('layouts.Between(*told) if told else ', '', case='roberta by bert')
 @mutation("if self.task.get('segments', True)", 'if True', case='bert by roberta')
 @pytest.mark.parametrize('family', ['bert', 'roberta', 'bert by roberta', 'roberta by bert'])
 def test_texts_and_pairs_are_classified(made, family):
@@ -95,6 +99,12 @@ def test_texts_and_pairs_are_classified(made, family):
   assert used_models.load(f'hf:{path}').label(TEXTS) == model.label(TEXTS)
   with pytest.raises(UserError, match='was not fine-tuned on tags'):
     model.tag([['cat']])
+
+
+@mutation('Between(layouts.separators(family), True)', 'Between(1, True)')
+def test_a_model_of_an_earlier_version_tells_pairs_apart_as_its_family():
+  found = SimpleNamespace(task={}, meta={}, classes={}, model=dict(family='roberta'))
+  assert load.task_of(found, [Head('text', 'label', 2, '')], None)['separators'] == 2
 
 
 @mutation('return told and layouts.Between(told[0], told[1] and segments)', 'return None')

@@ -154,7 +154,7 @@ REFUSED = {
 
 @pytest.mark.parametrize('case', REFUSED)
 @mutation(': not known,', ': False,', case='the modules Transformer, Pooling, Dense')
-@mutation("bool(whole.get('truncate_dim'))", 'False', case='vectors of 8 numbers')
+@mutation('0 < cut < pooling', 'False and pooling', case='vectors of 8 numbers')
 def test_what_is_declared_and_not_computed_is_named(case, tmp_path):
   declare(tmp_path, **REFUSED[case])
   assert case in sentence_modules.read(tmp_path, 'bert').refused

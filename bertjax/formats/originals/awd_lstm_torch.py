@@ -50,8 +50,10 @@ def open_checkpoint(path: pathlib.Path) -> Opening:
   """Reads a file, or a directory that `tensors` made."""
   with original.naming(path):
     if path.is_dir():
-      # All names of 0.7 begin with `0.` where words have no bias: no wrapper has put it there.
-      state = dict(weights.Tensors(weights.files_of(path)) or weights.read(path))
+      state = dict(weights.read(path))
+      # Where words have no bias, all names begin with `0.`, which was taken for a wrapper's.
+      if WORDS not in state:
+        state = {f'0.{name}': x for name, x in state.items()}
     else:
       _, state = torch_files.state_dict(path, '0.rnns.0.', 'language model of fastai')
     fields = dict(fields_of(state), backward=_is_backward(path))

@@ -41,8 +41,8 @@ class Opening(NamedTuple):
   # head -> names of the classes that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   languages: tuple[str, ...] = ()  # names of those of its table, by their ids, likewise
-  # what is kept with it besides: `problem_type` of a head for texts, '' where it is not said, and
-  # the `Sentences` of sentence-transformers
+  # what is kept with it besides: `problem_type` of a head for texts, '' where it is not said, the
+  # `Sentences` of sentence-transformers, and `between`, a `layouts.Between` or None
   meta: Mapping[str, Any] = MappingProxyType({})
 
 

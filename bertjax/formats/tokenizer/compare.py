@@ -101,7 +101,7 @@ def _around(
   for given, layout in zip((texts[:1], texts), around, strict=True):
     rows = [(parts.get(name) or [vocabulary.special[name]], number) for name, number in layout]
     wanted = dict(input_ids=[i for ids, _ in rows for i in ids])
-    if 'token_type_ids' in layouts.inputs(family, around):
+    if 'token_type_ids' in layouts.inputs(around):
       wanted['token_type_ids'] = [number for ids, number in rows for _ in ids]
     got = theirs(*given, return_token_type_ids=True)
     found += [

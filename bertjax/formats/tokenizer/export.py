@@ -59,7 +59,7 @@ def write(
     model_max_length=max_length,
     padding_side='left' if family in layouts.PADDED_LEFT else 'right',
     clean_up_tokenization_spaces=False,
-    model_input_names=layouts.inputs(family, around),
+    model_input_names=layouts.inputs(around),
     **names,
   )
   directory.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bertjax import json_files, models
 from bertjax.errors import UserError
 from bertjax.vocab import special, whole_words
+from bertjax.vocab.sentencepiece_model import FAIRSEQ
 from bertjax.vocab.vocabulary import Vocabulary
 
 ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
@@ -15,9 +16,7 @@ ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
 # What stands around a text and around a pair, by role; behind a colon the token type, if not 0.
 _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
-_LIKE_BERT = (
-  'bert albert bigbird electra electra_net ernie distilbert spanbert modernbert deberta_v2'
-)
+_LIKE_BERT = 'bert albert bigbird electra electra_net ernie spanbert deberta_v2'
 _GPT = ('gpt2', 'openai_gpt')
 _LIKE_ROBERTA = ('roberta', 'xlm_roberta', 'bart', 'longformer')
 TUNED = '_tuned'  # behind the name of a family that has other tokens around a text with labels
@@ -25,14 +24,11 @@ LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys(_LIKE_BERT.split(), _BERT),
   **dict.fromkeys(_LIKE_ROBERTA, _ROBERTA),
   'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
-  'xlm': ('cls A sep', 'cls A sep B sep'),
+  **dict.fromkeys(('xlm', 'distilbert', 'modernbert'), ('cls A sep', 'cls A sep B sep')),
   't5': ('A sep', 'A sep B sep'),
   **dict.fromkeys(('transformer_xl', *_GPT), ('A', 'A B')),
   **dict.fromkeys([name + TUNED for name in _GPT], ('cls A sep', 'cls A sep B sep')),
 }
-_WITHOUT_TYPES = (
-  *_LIKE_ROBERTA, 'distilbert', 'modernbert', 'xlm', 'transformer_xl', 't5', *_GPT,
-)  # fmt: skip
 PADDED_LEFT = ('xlnet', 'transformer_xl')
 
 
@@ -82,23 +78,25 @@ def separators(family: str) -> int:
 
 def between(vocabulary: Vocabulary) -> Between | None:
   """Returns how the files of a vocabulary from elsewhere tell the texts of a pair apart; None where
-  they put nothing between them."""
+  they put nothing between them, or no [SEP]."""
+  if vocabulary.ends_lines:
+    return None
   if rust := vocabulary.tokenizer:
     single, pair = (rust.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
     if pair > single:
       types = special.json_beside(vocabulary.files[0], special.CONFIG).get('model_input_names')
       told = types is None or 'token_type_ids' in types
       return Between(pair - single, told and any(rust.encode('a', 'a').type_ids))
-  return {'vocab.txt': Between(1, True), 'vocab.json': Between(2, False)}.get(
-    vocabulary.files[0].name
-  )
+  name, roles = vocabulary.files[0].name, vocabulary.special
+  if name == FAIRSEQ or vocabulary.type == 'bpe' and roles['cls'] != roles['sep']:
+    return Between(2, False)
+  return Between(1, True) if name == 'vocab.txt' else None
 
 
-def inputs(family: str, around: Sequence[Sequence[tuple[str, int]]]) -> list[str]:
-  """Returns the names of a model's inputs, as the tokenizers of its family spell them; `around` is
+def inputs(around: Sequence[Sequence[tuple[str, int]]]) -> list[str]:
+  """Returns the names of a model's inputs, as tokenizers of transformers spell them; `around` is
   what `of` returned."""
-  untold = family.removesuffix(TUNED) in _WITHOUT_TYPES
-  types = [] if untold and not any(number for _, number in around[1]) else ['token_type_ids']
+  types = ['token_type_ids'] if any(number for _, number in around[1]) else []
   return ['input_ids', *types, 'attention_mask']
 
 

@@ -29,9 +29,9 @@ FINAL_SIGMA = r'\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
-  """Returns the Rust tokenizer of a SentencePiece vocabulary, and the pieces that it makes of no
-  text, or cuts out of it first, as sentinels without the sign of a space. Raises UserError: the
-  model does something that tokenizer.json cannot express; it is named."""
+  """Returns the Rust tokenizer of a SentencePiece vocabulary, and the pieces that are added tokens:
+  those that no text gives, and sentinels without the sign of a space. Raises UserError: the model
+  does something that tokenizer.json cannot express; it is named."""
   file = vocabulary.files[0]
   proto = parse(file)
   _check(proto, file)
