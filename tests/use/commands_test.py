@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import types
 
 import forks
@@ -11,14 +13,18 @@ import pytest
 import used_models
 from mutation import mutation
 
-from bertjax import generate
 from bertjax.errors import UserError
-from bertjax.use import answers, flags, neighbours
+from bertjax.use import answers, neighbours
 
 
 @pytest.fixture(scope='module')
 def bert(tmp_path_factory):
   return used_models.make(tmp_path_factory.mktemp('bert'), 'bert').workdir
+
+
+def process(*command):
+  env = processes.environment()
+  return subprocess.run(command, capture_output=True, text=True, cwd=processes.ROOT, env=env)
 
 
 def run(command, *arguments, given=''):
@@ -95,18 +101,26 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
 
 
 @mutation('    if sys.stdin is None:', '    if False:', file='bertjax/use/flags.py')
-def test_standard_input_that_is_closed_is_named(monkeypatch):
-  monkeypatch.setattr(flags, 'INPUT', types.SimpleNamespace(value='-'))
-  monkeypatch.setattr('sys.stdin', None)
-  with pytest.raises(UserError, match='standard input is closed'):
-    flags.parts(1)
+def test_standard_input_that_is_closed_is_named(bert):
+  command = ('-m', 'bertjax.predict', f'--workdir={bert}', '--input=-')
+  done = process('sh', '-c', 'exec "$@" <&-', 'sh', sys.executable, *command)
+  said = '--input=-: standard input is closed: expected one text a line there'
+  assert done.returncode == 1 and done.stderr == f'bertjax.predict: {said}\n'
 
 
 @mutation('if model.tasks and not model.task:', 'if False:', file='bertjax/generate.py')
-def test_a_table_asks_for_one_of_several_tasks(monkeypatch):
-  monkeypatch.setattr(flags, 'INPUT', types.SimpleNamespace(value='in.tsv'))
-  with pytest.raises(UserError, match='in.tsv is a table, .*: expected --task, one of one, other'):
-    generate._columns(types.SimpleNamespace(tasks=('one', 'other'), task={}))
+def test_a_table_asks_for_one_of_several_tasks():
+  code = """
+import types
+from absl import flags
+from bertjax import generate
+flags.FLAGS(['generate', '--workdir=.', '--input=in.tsv'])
+generate._columns(types.SimpleNamespace(tasks=('one', 'other'), task={}))
+"""
+  done = process(sys.executable, '-c', code)  # its flags are those of other commands
+  assert 'in.tsv is a table, and of which task is not said: expected --task, one of one, other' in (
+    done.stderr
+  )
 
 
 @mutation('if use_flags.CUT.value:', 'if False:', file='bertjax/generate.py')
