@@ -66,6 +66,12 @@ def _table() -> bool:
   return table
 
 
+def _texts() -> Iterator[Part]:
+  if _TEXT.value is not None:
+    return iter([Part(list(_TEXT.value), 1, 1.0)])
+  return use_flags.parts(_AT_ONCE)
+
+
 def _columns(model: Any) -> Iterator[Part]:
   if model.tasks and not model.task:
     raise UserError(
@@ -74,7 +80,7 @@ def _columns(model: Any) -> Iterator[Part]:
     )
   if 'read' in model.task:
     return use_flags.read_parts(model.task, _AT_ONCE)
-  return use_flags.parts(_AT_ONCE)
+  return _texts()
 
 
 def _shots() -> str:
@@ -111,10 +117,9 @@ def main() -> None:
   if use_flags.CUT.value:
     raise UserError('--cut: a prompt is read whole, from its beginning to its end: expected none')
   before, table = _shots(), _table()
-  texts = [Part(list(_TEXT.value), 1, 1.0)] if _TEXT.value is not None else []
-  parts = iter(texts) if texts or table else use_flags.parts(_AT_ONCE)
+  parts = None if table else _texts()  # a file that is not there is said before a model is read
   model = use_flags.load()
-  parts = _columns(model) if table else parts
+  parts = parts or _columns(model)
   alone = isinstance(model.net.model, PairModel)
   with Bar('generate') as bar:
     for part in parts:

@@ -133,13 +133,14 @@ def export(
   leaves = dotted.flat(whole, mark='/')
   size = sum(x.nbytes for x in leaves.values())
   ours = {path: tables.digest(x) for path, x in leaves.items()}
+  told = _between(run)
   with durable.directory(target) as partial:
     receipts = {}
     for part in parts:
       folder = partial / part.folder
       folder.mkdir(exist_ok=True)
       params = part.select(whole)
-      said = _write_part(folder, run, part.model, params, form)
+      said = _write_part(folder, run, part.model, params, form, told)
       receipts[part.folder] = said
       card.write(folder, run, part.model, said, onnx=form.onnx)
     del whole, params, leaves
@@ -147,7 +148,7 @@ def export(
       said, folder = receipts[part.folder], partial / part.folder
       compared = onnx_model.compared if form.onnx else receipt.compared
       said['outputs'] = compared(folder, part.model, *said['outputs'])
-      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary, part.model, _between(run))
+      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary, part.model, told)
     said = receipts.pop('')
     said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
     said['parts'] = receipts
@@ -178,7 +179,12 @@ def _between(run: runs.Run) -> layouts.Between | None:
 
 
 def _write_part(
-  folder: pathlib.Path, run: runs.Run, model: Any, params: Mapping[str, Any], form: Form
+  folder: pathlib.Path,
+  run: runs.Run,
+  model: Any,
+  params: Mapping[str, Any],
+  form: Form,
+  told: layouts.Between | None,
 ) -> dict[str, Any]:
   """Writes the directory; the outputs of our side are kept for the comparison."""
   params = parity.rounded(params, form.dtype)
@@ -191,7 +197,7 @@ def _write_part(
   problem = config_json.SEVERAL if task.get('several') else run.meta.get('problem_type')
   tensors = directory.write(
     folder, params, model, run.vocabulary, form.dtype, form.shard_bytes, classes, languages,
-    problem, _between(run),
+    problem, told,
   )  # fmt: skip
   said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {name}',

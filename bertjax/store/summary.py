@@ -47,7 +47,7 @@ def show(store: Store, vocabulary: Vocabulary, rate: float) -> None:
   table.add_row('tokens/s', f'{rate:,.0f}')
   Console().print(table)
   if warning := much_unknown(unknown):
-    print(warning)
+    print(f'Warning: {warning}')
   tokens = held_out['tokens'] if held_out else 0
   asked, share = meta['options']['holdout'], tokens / max(tokens + meta['tokens'], 1)
   much = share > 3 * asked + 0.01

@@ -201,7 +201,7 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str, count) 
   table.add_row('measured on', f'{len(sentences):,} {which}')
   Console().print(table)
   if warning:
-    print(warning)
+    print(f'Warning: {warning}')
 
 
 def main() -> None:

@@ -231,7 +231,7 @@ def much_unknown(share: float, of: str = 'tokens', remedy: str = '') -> str:
     'take one of more pieces, or of another --type (bpe has no unknown tokens); '
     '`python -m bertjax.vocab` says how many characters the text has and what --size keeps them'
   )
-  return f'Warning: {share:.1%} of the {of} are unknown to the vocabulary, and lost: {remedy}'
+  return f'{share:.1%} of the {of} are unknown to the vocabulary, and lost: {remedy}'
 
 
 def _vocabulary(found: formats.Found) -> Vocabulary:

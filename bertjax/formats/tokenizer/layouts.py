@@ -24,16 +24,18 @@ LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys(_LIKE_BERT.split(), _BERT),
   **dict.fromkeys(_LIKE_ROBERTA, _ROBERTA),
   'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
-  **dict.fromkeys(('xlm', 'distilbert', 'modernbert'), ('cls A sep', 'cls A sep B sep')),
   't5': ('A sep', 'A sep B sep'),
   **dict.fromkeys(('transformer_xl', *_GPT), ('A', 'A B')),
-  **dict.fromkeys([name + TUNED for name in _GPT], ('cls A sep', 'cls A sep B sep')),
+  **dict.fromkeys(
+    ('xlm', 'distilbert', 'modernbert', *(name + TUNED for name in _GPT)),
+    ('cls A sep', 'cls A sep B sep'),
+  ),
 }
 PADDED_LEFT = ('xlnet', 'transformer_xl')
 
 
 class Between(NamedTuple):
-  """What tells the texts of a pair apart."""
+  """The separators and segments that tell the texts of a pair apart."""
 
   separators: int  # between them
   segments: bool  # whether the second one has token types of its own

@@ -115,7 +115,7 @@ class Relative:
 
   @property
   def tables(self) -> int:
-    """How many tables of positions are multiplied."""
+    """Returns the number of tables of positions that are multiplied."""
     return sum(table is not None for table in (self.r_RNH, self.p_RNH))
 
   @property

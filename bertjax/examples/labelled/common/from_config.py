@@ -15,7 +15,7 @@ from bertjax.examples.labelled.common import extra_ids, rows
 from bertjax.options import read
 from bertjax.store.reader import Store
 from bertjax.vocab import kept
-from bertjax.vocab.vocabulary import MUCH_UNKNOWN, Vocabulary, read_vocabulary
+from bertjax.vocab.vocabulary import Vocabulary, much_unknown, read_vocabulary
 
 
 def open_rows(
@@ -51,12 +51,12 @@ def _say_unknown(examples: Labelled, path: str, unk: int | None) -> None:
   for which, id_n in dict(read=examples.id_n, written=examples.second.get('target', ())).items():
     flat = np.concatenate([np.zeros(0, np.int32), *id_n])
     share = np.count_nonzero(flat == unk) / max(len(flat), 1)
-    if share > MUCH_UNKNOWN:
-      warn_once(
-        f'{path}: {share:.1%} of the tokens that are {which} are unknown to the vocabulary, and '
-        'lost. Begin with a model whose vocabulary was made for such text, or name another one: '
-        '--config.data.vocab, with --remap_vocab'
-      )
+    remedy = (
+      'begin with a model whose vocabulary was made for such text, or name another one, '
+      '--config.data.vocab, with --remap_vocab'
+    )
+    if said := much_unknown(share, f'tokens that are {which}', remedy):
+      warn_once(f'{path}: {said}')
 
 
 def rows_of(

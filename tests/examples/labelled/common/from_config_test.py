@@ -48,7 +48,7 @@ def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
 
 
 @mutation("_n, written=examples.second.get('target', ())", '_n')
-@mutation('share > MUCH_UNKNOWN', 'False')
+@mutation('if said := much_unknown', 'if said := False and much_unknown')
 def test_texts_of_which_much_is_unknown_are_named_once(tmp_path, caplog):
   (tmp_path / 'vocab').mkdir()
   (tmp_path / 'vocab' / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nw1\nw2\nw3')
